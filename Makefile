@@ -1,0 +1,63 @@
+# Works with GNU make 3.81 and later. Every target sets up what it needs, once, in .venv.
+#
+#   PYTHON=python3.12   the interpreter that makes .venv (3.11 or newer)
+#   TORCH_INDEX=URL     one more wheel index, for another build of torch than PyPI's;
+#                       https://download.pytorch.org/whl/cpu has the small one without CUDA
+#
+# Both are read when .venv is made; `make clean` first to change them.
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+
+.PHONY: help demo test check format clean
+
+help:
+	@echo "make demo      train a small model, translate with it, draw its attention"
+	@echo "make test      make check, then every test"
+	@echo "make check     formatting, lint and types; changes nothing"
+	@echo "make format    mend formatting and what lint can mend by itself"
+	@echo "make clean     remove .venv and all caches; data and runs stay"
+	@echo
+	@echo "The first call installs everything into .venv. It may be told, on the same line:"
+	@echo "  PYTHON=python3.12  which Python to use (3.11 or newer)"
+	@echo "  TORCH_INDEX=https://download.pytorch.org/whl/cpu"
+	@echo "                     torch for the CPU alone: a far smaller download on Linux"
+
+demo: $(READY)
+	@$(BIN)/python scripts/demo.py
+
+test: check
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+check: $(READY)
+	@$(BIN)/ruff format --quiet --check --output-format concise . || \
+	  { echo "formatting differs: run make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet --output-format concise .
+	@$(BIN)/mypy
+
+format: $(READY)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean:
+	@rm -rf $(VENV) build dist seq2seq.egg-info
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find seq2seq scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@command -v "$(PYTHON)" >/dev/null || \
+	  { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one with PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than Python 3.11: name a newer one with PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make a virtual environment: apt-get install $(notdir $(PYTHON))-venv" >&2; exit 1; }
+	@echo "Setting up $(VENV) (torch is a large download the first time) ..."
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
+	  --constraint constraints.txt --editable '.[plot,tensorboard,dev]'
+	@touch $(READY)
