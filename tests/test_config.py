@@ -1,0 +1,464 @@
+"""The config: what is read, what is refused and how, and what a resumed run may change."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import (
+    Config,
+    ConfigError,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    ParallelFiles,
+    TrainingConfig,
+    VocabularyConfig,
+    changed_keys,
+    dump_config,
+    load_config,
+)
+
+MINIMAL = """\
+name: tiny
+run_dir: runs/tiny
+data:
+  src_lang: en
+  tgt_lang: de
+  train: {src: train.en, tgt: train.de}
+  valid: {tsv: valid.tsv}
+training: {max_epochs: 3}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(text, encoding="utf-8", newline="\n")
+    return path
+
+
+def load(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> Config:
+    config, notes = load_config(write(folder, MINIMAL + more), overrides)
+    assert notes == []
+    return config
+
+
+def refusal(path: Path, overrides: tuple[str, ...] = ()) -> list[str]:
+    """The lines of the message: the first is about the file, the others about a mistake each."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    return str(caught.value).splitlines()
+
+
+def mistakes(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> list[str]:
+    return [line.strip() for line in refusal(write(folder, MINIMAL + more), overrides)[1:]]
+
+
+# ----------------------------------------------------------------------------------- what is read
+
+
+def test_a_minimal_file_gets_every_default(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert config.data.train == ParallelFiles(src=Path("train.en"), tgt=Path("train.de"))
+    assert config.data.test is None
+    assert (config.vocabulary, config.model) == (VocabularyConfig(), ModelConfig())
+    assert (config.training, config.decoding) == (TrainingConfig(max_epochs=3), DecodingConfig())
+
+
+@pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0E-04", ".0003"])
+def test_floats_need_no_point(tmp_path: Path, text: str) -> None:
+    assert load(tmp_path, overrides=(f"training.learning_rate={text}",)).training.learning_rate == (
+        pytest.approx(3e-4, rel=1e-12)
+    )
+
+
+@pytest.mark.parametrize("text", ["4000", "4e3", "4000.0", "'4000'"])
+def test_whole_numbers_may_be_written_as_floats(tmp_path: Path, text: str) -> None:
+    assert load(tmp_path, f"vocabulary: {{size: {text}}}").vocabulary.size == 4000
+
+
+@pytest.mark.parametrize("seed", [2**53 + 1, 2**63 - 1])
+def test_large_whole_numbers_keep_every_digit(tmp_path: Path, seed: int) -> None:
+    assert load(tmp_path, f"seed: {seed}").seed == seed
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("true", True), ("Yes", True), ("on", True), ("FALSE", False), ("no", False)],
+)
+def test_flags_are_words(tmp_path: Path, text: str, value: bool) -> None:
+    assert load(tmp_path, f"vocabulary: {{joint: {text}}}").vocabulary.joint is value
+
+
+@pytest.mark.parametrize("code", ["no", "on", "null-ish", "1e3", "010", "2024-01-01", "12:30"])
+def test_text_stays_as_it_is_written(tmp_path: Path, code: str) -> None:
+    text = MINIMAL.replace("src_lang: en", f"src_lang: {code}")
+    config, _ = load_config(write(tmp_path, text), (f"data.tgt_lang={code}",))
+    assert (config.data.src_lang, config.data.tgt_lang) == (code, code)
+
+
+@pytest.mark.parametrize("null", ["", "~", "null"])
+def test_null_is_none_and_none_is_a_word(tmp_path: Path, null: str) -> None:
+    more = f"decoding: {{max_length: {null}}}\nmodel:\n  decoder: none\nvocabulary:\n"
+    config = load(tmp_path, more, (f"training.max_steps={null}",))
+    assert config.decoding.max_length is None
+    assert config.training.max_steps is None
+    assert config.model.decoder == "none"
+    assert config.vocabulary == VocabularyConfig()
+
+
+def test_quoted_null_is_text(tmp_path: Path) -> None:
+    config, _ = load_config(write(tmp_path, MINIMAL.replace("tiny", "'null'", 1)))
+    assert config.name == "null"
+
+
+def test_the_last_override_counts(tmp_path: Path) -> None:
+    overrides = ("model.dropout=0.1", "data.test.tsv=a=b.tsv", "model.dropout = 0.2", "seed=7")
+    config = load(tmp_path, "model: {dropout: 0.5}", overrides)
+    assert (config.model.dropout, config.seed) == (0.2, 7)
+    assert config.data.test == ParallelFiles(tsv=Path("a=b.tsv"))
+
+
+def test_an_override_may_mend_the_file(tmp_path: Path) -> None:
+    assert load(tmp_path, "model: {dropout: high}", ("model.dropout=0.1",)).model.dropout == 0.1
+
+
+def test_windows_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
+    assert load_config(path)[0] == load(tmp_path)
+
+
+def test_a_config_is_frozen(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load(tmp_path).model.dropout = 0.5
+
+
+def test_there_are_at_most_fifty_keys() -> None:
+    sections = (VocabularyConfig, ModelConfig, TrainingConfig, DecodingConfig)
+    assert sum(len(section.model_fields) for section in sections) <= 50
+
+
+# ------------------------------------------------------------------- what the decoder decides
+
+
+@pytest.mark.parametrize(
+    ("given_keys", "score", "input_feeding", "attention_size"),
+    [
+        ({}, "additive", None, 7),
+        ({"decoder": "luong"}, "general", True, None),
+        ({"decoder": "luong", "score": "concat", "input_feeding": False}, "concat", False, 7),
+        ({"decoder": "luong", "score": "scaled_dot", "attention_size": 5}, "scaled_dot", True, 5),
+        ({"decoder": "none"}, None, None, None),
+    ],
+)
+def test_the_decoder_decides_the_defaults(
+    given_keys: dict[str, object],
+    score: str | None,
+    input_feeding: bool | None,
+    attention_size: int | None,
+) -> None:
+    model = ModelConfig.model_validate({"hidden_size": 14, **given_keys})
+    assert model.score == score
+    assert model.input_feeding is input_feeding
+    assert model.attention_size == attention_size
+
+
+FULL_MODEL = "model: {decoder: luong, score: concat, input_feeding: true, attention_size: 6}\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ignored"),
+    [
+        (["model.decoder=none"], ["score", "input_feeding", "attention_size"]),
+        (["model.decoder=bahdanau"], ["score", "input_feeding"]),
+        (["model.score=dot"], ["attention_size"]),
+        (["model.score=additive"], []),
+    ],
+)
+def test_keys_of_another_decoder_in_the_file_are_ignored_with_a_note(
+    tmp_path: Path, overrides: list[str], ignored: list[str]
+) -> None:
+    config, notes = load_config(write(tmp_path, MINIMAL + FULL_MODEL), overrides)
+    assert [note.partition(":")[0] for note in notes] == [f"model.{key}" for key in ignored]
+    assert all("is ignored" in note for note in notes)
+    again, no_notes = load_config(write(tmp_path, dump_config(config)))
+    assert (again, no_notes) == (config, [])
+
+
+@pytest.mark.parametrize(
+    ("decoder", "override"),
+    [
+        ("none", "model.score=additive"),
+        ("none", "model.attention_size=4"),
+        ("bahdanau", "model.score=dot"),
+        ("bahdanau", "model.input_feeding=false"),
+    ],
+)
+def test_keys_of_another_decoder_on_the_command_line_are_refused(
+    tmp_path: Path, decoder: str, override: str
+) -> None:
+    (line,) = mistakes(tmp_path, FULL_MODEL, (f"model.decoder={decoder}", override))
+    key, _, value = override.partition("=")
+    assert line.startswith(f"{key} (command line): ")
+    assert "decoder" in line
+    assert line.endswith(f"got {value}")
+
+
+def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, "model: {decoder: none, score: aditive}")
+    assert "did you mean 'additive'?" in line
+
+
+# --------------------------------------------------------------------------------- what is refused
+
+
+def test_every_mistake_is_told_at_once_by_line_and_in_words(tmp_path: Path) -> None:
+    text = """\
+name: tiny
+run_dir: runs/tiny
+data:
+  src_lang: en
+  train: {src: train.en}
+  valid: {tsv: valid.tsv, src: valid.en}
+modle: {dropout: 0.1}
+model:
+  decoder: bahdnau
+  hidden_size: 13
+  dropuot: 0.1
+  beam_size: 4
+training:
+  max_steps: many
+  learning_rate: nan
+  batch_tokens: 2.5
+  label_smoothing: 1
+  log_every: 0
+  decay: cosine
+vocabulary: {type: word, sampling: 0.1, joint: 1}
+decoding: 5
+"""
+    overrides = ("foo", "model.num_layers=0", "name.first=x", "seed=1.5", "training.patinece=3")
+    assert refusal(write(tmp_path, text), overrides) == [
+        f"{tmp_path / 'run.yaml'}: 21 mistakes",
+        "  line 5: data.train: give either src and tgt, or tsv alone (null turns a key off)",
+        "  line 6: data.valid.tsv: give either src and tgt, or tsv alone (null turns a key off); "
+        "got valid.tsv",
+        "  line 7: modle: unknown key; did you mean 'model'?",
+        "  line 9: model.decoder: must be 'bahdanau', 'luong' or 'none'; got bahdnau; "
+        "did you mean 'bahdanau'?",
+        "  line 10: model.hidden_size: must be even where the encoder is bidirectional; got 13",
+        "  line 11: model.dropuot: unknown key; did you mean 'dropout'?",
+        "  line 12: model.beam_size: unknown key; did you mean 'decoding.beam_size'?",
+        "  line 14: training.max_steps: must be a whole number; got many",
+        "  line 15: training.learning_rate: must be a finite number; got nan",
+        "  line 16: training.batch_tokens: must be a whole number; got 2.5",
+        "  line 17: training.label_smoothing: must be below 1; got 1",
+        "  line 18: training.log_every: must be at least 1; got 0",
+        "  line 20: vocabulary.joint: must be true or false; got 1",
+        "  line 20: vocabulary.sampling: must be 0 with type word, which cuts a text in one way "
+        "only; got 0.1",
+        "  line 21: decoding: must be a section, with keys of its own; got 5",
+        "  foo (command line): an override is written section.key=value, such as model.dropout=0.2",
+        "  name.first=x (command line): name is a single value and has no keys",
+        "  seed (command line): must be a whole number; got 1.5",
+        "  data.tgt_lang: missing; it has no default",
+        "  model.num_layers (command line): must be at least 1; got 0",
+        "  training.patinece (command line): unknown key; did you mean 'patience'?",
+    ]
+
+
+def test_training_must_end(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, overrides=("training.max_epochs=null",))
+    assert line.endswith("training: set at least one of max_epochs, max_steps and max_minutes")
+    assert load(tmp_path, overrides=("training.max_epochs=~", "training.max_minutes=0.5"))
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+def test_a_decay_must_know_its_end(tmp_path: Path, decay: str) -> None:
+    by_time = ("training.max_epochs=null", "training.max_minutes=9", f"training.decay={decay}")
+    (line,) = mistakes(tmp_path, overrides=by_time)
+    assert f"{decay} needs max_epochs or max_steps" in line
+    assert load(tmp_path, overrides=(*by_time, "training.max_steps=10")).training.decay == decay
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_subword_vocabularies_may_sample(tmp_path: Path, kind: str) -> None:
+    assert load(tmp_path, f"vocabulary: {{type: {kind}, sampling: 1}}").vocabulary.sampling == 1
+
+
+def test_halves_matter_only_to_a_bidirectional_encoder(tmp_path: Path) -> None:
+    assert load(tmp_path, "model: {hidden_size: 7, bidirectional: false}").model.hidden_size == 7
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", ".inf", "1e400", "-0.1", "fast", "[1]"])
+def test_what_is_no_finite_number_is_refused(tmp_path: Path, number: str) -> None:
+    (line,) = mistakes(tmp_path, f"decoding: {{length_penalty: {number}}}")
+    assert line.startswith("line 9: decoding.length_penalty: must be")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("name", "tiny"), ("run_dir", "runs/tiny"), ("src_lang", "en"), ("src", "train.en")],
+)
+def test_text_and_file_names_must_not_be_empty(tmp_path: Path, key: str, value: str) -> None:
+    text = MINIMAL.replace(f"{key}: {value}", f"{key}: ''")
+    _, line = refusal(write(tmp_path, text))
+    assert line.endswith(f"{key}: must not be empty")
+
+
+def test_a_key_set_twice_is_refused(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, "model:\n  dropout: 0.1\n  num_layers: 2\n  dropout: 0.3\n")
+    assert line == "line 12: model.dropout: set twice, first on line 10; keep one of the two"
+
+
+@pytest.mark.parametrize(
+    "value", ["!!python/object/apply:os.system [touch x]", "!!python/name:os.system", "!mine 3"]
+)
+def test_tags_are_refused_and_run_nothing(tmp_path: Path, value: str) -> None:
+    (line,) = mistakes(tmp_path, f"seed: {value}\n")
+    assert line.startswith("line 9: seed: the tag !")
+    assert "write the value itself" in line
+
+
+@pytest.mark.parametrize("more", ["model: &m {dropout: 0.1}\nvocabulary: *m", "model: &m {x: *m}"])
+def test_aliases_are_refused(tmp_path: Path, more: str) -> None:
+    (line,) = mistakes(tmp_path, more)
+    assert "an alias (*) is not read here" in line
+
+
+def test_wrong_syntax_is_told_by_line_and_column_beside_wrong_overrides(tmp_path: Path) -> None:
+    lines = mistakes(tmp_path, "model: {dropout: 0.1\nseed: 3", ("model.dropuot=1", "foo"))
+    assert len(lines) == 3
+    assert lines[0].startswith("line 10: column 5: this is not YAML: ")
+    assert lines[1].startswith("foo (command line): ")
+    assert lines[2].startswith("model.dropuot (command line): unknown key")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is empty"),
+        (b"# nothing yet\n", "it is empty"),
+        (b"- a\n- b\n", "its top level is not"),
+        (b"text\n", "its top level is not"),
+        (b"a: 1\n--- \nb: 2\n", "not YAML"),
+        (b"a: \x01\n", "not YAML"),
+        (b"a: \tb: c\n\t", "not YAML"),
+    ],
+)
+def test_what_is_no_config_is_one_mistake(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    first, second = refusal(path)
+    assert first == f"{path}: 1 mistake"
+    assert reason in second
+
+
+def test_a_missing_file_is_told_with_a_close_name(tmp_path: Path) -> None:
+    write(tmp_path, MINIMAL)
+    (line,) = refusal(tmp_path / "rum.yaml")
+    assert line == f"{tmp_path / 'rum.yaml'}: no such file; did you mean 'run.yaml'?"
+    (line,) = refusal(tmp_path / "no-folder" / "run.yaml")
+    assert line.endswith("no such file")
+
+
+def test_a_folder_is_not_a_config(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path)
+    assert line == f"{tmp_path}: is a folder, not a config file"
+
+
+def test_another_encoding_is_told_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(b"name: tiny\n# caf\xe9\n")
+    (line,) = refusal(path)
+    assert line == f"{path}: line 2: byte 0xe9 is not UTF-8; save the file as UTF-8"
+
+
+# ----------------------------------------------------------------------------------- there and back
+
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    name=names | st.sampled_from(["null", "~", "no", "007", "1e3", "- a", "a: b", "#x", "'", "\n"]),
+    folder=names.filter(lambda name: "\\" not in name),
+    decoder=st.sampled_from(["bahdanau", "luong", "none"]),
+    rate=st.floats(min_value=1e-300, max_value=1e300),
+    dropout=st.floats(min_value=0, max_value=1, exclude_max=True),
+    flag=st.booleans(),
+    steps=st.none() | st.integers(1, 10**30),
+)
+def test_what_is_dumped_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    folder: str,
+    decoder: str,
+    rate: float,
+    dropout: float,
+    flag: bool,
+    steps: int | None,
+) -> None:
+    config = Config(
+        name=name,
+        run_dir=Path("runs") / folder,
+        data=DataConfig(
+            src_lang="no",
+            tgt_lang="en",
+            train=ParallelFiles(src=Path("a.no"), tgt=Path("a.en")),
+            valid=ParallelFiles(tsv=Path(folder)),
+        ),
+        vocabulary=VocabularyConfig(joint=flag),
+        model=ModelConfig.model_validate({"decoder": decoder, "dropout": dropout}),
+        training=TrainingConfig(learning_rate=rate, max_steps=steps, max_minutes=2.5),
+    )
+    path = tmp_path_factory.getbasetemp() / "dumped.yaml"
+    path.write_text(dump_config(config), encoding="utf-8", newline="\n")
+    assert load_config(path) == (config, [])
+
+
+def test_dumped_keys_keep_the_order_of_the_schema(tmp_path: Path) -> None:
+    text = dump_config(load(tmp_path, "seed: 4"))
+    tree = yaml.safe_load(text)
+    assert list(tree) == list(Config.model_fields)
+    assert list(tree["training"]) == list(TrainingConfig.model_fields)
+    assert "  train:\n    src: train.en\n    tgt: train.de\n    tsv: null\n" in text
+
+
+# ------------------------------------------------------------------------------------ what changed
+
+
+def test_what_changes_the_run_is_shown(tmp_path: Path) -> None:
+    old = load(tmp_path)
+    overrides = ("model.dropout=0.2", "data.train.src=b.en", "training.average=0.99", "seed=5")
+    assert changed_keys(old, load(tmp_path, overrides=overrides)) == [
+        "seed: 1 -> 5",
+        "data.train.src: train.en -> b.en",
+        "model.dropout: 0.3 -> 0.2",
+        "training.average: 0.0 -> 0.99",
+    ]
+
+
+def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
+    free = (
+        "run_dir=elsewhere",
+        "data.test.tsv=test.tsv",
+        "training.max_epochs=9",
+        "training.max_steps=8",
+        "training.max_minutes=7",
+        "training.patience=6",
+        "training.log_every=5",
+        "decoding.beam_size=4",
+        "decoding.max_length=3",
+    )
+    assert changed_keys(load(tmp_path), load(tmp_path, overrides=free)) == []
+
+
+def test_the_length_of_training_is_part_of_a_falling_rate(tmp_path: Path) -> None:
+    old = load(tmp_path, overrides=("training.decay=linear",))
+    longer = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
+    new = load(tmp_path, overrides=longer)
+    assert changed_keys(old, new) == ["training.max_epochs: 3 -> 4"]
