@@ -1,0 +1,250 @@
+"""Parallel text: what a line is, what is refused and how, and where two sides part ways."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.corpus import (
+    ParallelText,
+    read_lines,
+    read_pairs,
+    read_parallel,
+    read_tsv,
+    usable,
+)
+from seq2seq.errors import UserError
+
+
+def write(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_lines(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# ----------------------------------------------------------------------------------- what a line is
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("a\n\nb\n\n", ["a", "", "b", ""]),
+        ("\n", [""]),
+        ("a\r\nb\r\n", ["a", "b"]),
+        ("a\r\r\nb\rc\n", ["a\r", "b\rc"]),
+        ("a\x0cb\x0bc\nd\u2028e\u2029f\x85g\x1ch\n", ["a\x0cb\x0bc", "d\u2028e\u2029f\x85g\x1ch"]),
+        ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
+        (" a \t\n", [" a \t"]),
+        ("e\u0301\n", ["e\u0301"]),
+    ],
+)
+def test_only_a_line_feed_ends_a_line(tmp_path: Path, content: str, lines: list[str]) -> None:
+    assert read_lines(write(tmp_path / "text", content)) == lines
+    assert read_lines(write(tmp_path / "text.gz", gzip.compress(content.encode()))) == lines
+
+
+sentences = st.text(st.characters(codec="utf-8", exclude_characters="\n\0"), max_size=9)
+
+
+@settings(deadline=None)
+@given(lines=st.lists(sentences, min_size=1), carriage_return=st.sampled_from(["", "\r"]))
+def test_lines_come_back_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], carriage_return: str
+) -> None:
+    content = "\ufeff" + "".join(f"{line}{carriage_return}\n" for line in lines)
+    path = write(tmp_path_factory.getbasetemp() / "lines", content)
+    expected = lines if carriage_return else [line.removesuffix("\r") for line in lines]
+    assert read_lines(path) == expected
+
+
+# --------------------------------------------------------------------------------- what is refused
+
+
+def test_a_missing_file_is_told_with_a_close_name(tmp_path: Path) -> None:
+    write(tmp_path / "train.en.gz", "x")
+    path = tmp_path / "train.en"
+    assert refusal(path) == f"{path}: no such file; did you mean {path}.gz?"
+
+
+def test_a_missing_file_like_no_other_or_in_a_missing_folder_is_told(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "a") == f"{tmp_path / 'a'}: no such file"
+    folder = tmp_path / "no"
+    assert (
+        refusal(folder / "a") == f"{folder / 'a'}: no such file; the folder {folder} does not exist"
+    )
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == f"{tmp_path}: this is a folder; name a file in it"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_an_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    for path in (
+        write(tmp_path / "text", content),
+        write(tmp_path / "text.gz", gzip.compress(content)),
+    ):
+        assert refusal(path) == f"{path}: the file is empty; it needs one sentence a line"
+
+
+def test_bytes_that_are_not_utf8_are_told_by_line_and_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", "eins\nzwei\nein süßes ".encode() + b"Caf\xe9\nvier\n")
+    assert refusal(path).startswith(f"{path}:3: byte 0xe9 at column 14 is not UTF-8; ")
+
+
+@pytest.mark.parametrize("end", [b"\xe2\x82", b"\xc0\xaf", b"\xed\xa0\x80", b"\xff"])
+def test_decoding_is_strict(tmp_path: Path, end: bytes) -> None:
+    assert ":2: byte 0x" in refusal(write(tmp_path / "text", b"a\n" + end))
+
+
+def test_a_nul_is_refused_by_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", "a\nb\nc\0d\n")
+    assert refusal(path).startswith(f"{path}:3: a NUL character; ")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_wide_encodings_are_named_as_the_likely_cause(tmp_path: Path, encoding: str) -> None:
+    assert "UTF-16" in refusal(write(tmp_path / "text", "hello\n".encode(encoding)))
+
+
+def test_what_is_no_gzip_file_is_refused(tmp_path: Path) -> None:
+    assert "not a gzip file" in refusal(write(tmp_path / "a.gz", "plain text\n"))
+    assert "not a gzip file" in refusal(
+        write(tmp_path / "b.gz", gzip.compress(b"a\n")[:10] + b"\xff" * 9)
+    )
+
+
+def test_a_gzip_file_cut_off_is_refused(tmp_path: Path) -> None:
+    data = gzip.compress(b"a long line\n" * 99)
+    assert "cut off" in refusal(write(tmp_path / "text.gz", data[:-9]))
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(b"a long line\n" * 99))
+    data[-8] ^= 1  # the check sum
+    assert "damaged" in refusal(write(tmp_path / "text.gz", bytes(data)))
+
+
+# --------------------------------------------------------------------------------------- two sides
+
+
+def test_the_three_ways_to_give_pairs_agree(tmp_path: Path) -> None:
+    src = write(tmp_path / "a.en", "one\n\nthree\n")
+    tgt = write(tmp_path / "a.de", "eins\nzwei\ndrei\r\n")
+    tsv = write(tmp_path / "a.tsv", "one\teins\n\tzwei\tCC-BY\tx\nthree\tdrei\n")
+    two_files, one_file = read_pairs(src, tgt), read_pairs(tsv=tsv)
+    assert (two_files.src, two_files.tgt) == (["one", "", "three"], ["eins", "zwei", "drei"])
+    assert (one_file.src, one_file.tgt) == (two_files.src, two_files.tgt)
+    assert len(one_file) == 3
+
+
+def test_quotes_mean_nothing_in_a_tsv(tmp_path: Path) -> None:
+    text = read_tsv(write(tmp_path / "a.tsv", '"a\t"b\nc"\td"\n'))
+    assert (text.src, text.tgt) == (['"a', 'c"'], ['"b', 'd"'])
+
+
+@pytest.mark.parametrize(
+    ("content", "others"),
+    [
+        ("a\tb\nc d\n", ""),
+        ("a\tb\n\ne\tf\n\n", " (and so have 1 other line)"),
+        ("a\tb\nc\nd\ne\n", " (and so have 2 other lines)"),
+    ],
+)
+def test_a_line_without_a_tab_is_refused(tmp_path: Path, content: str, others: str) -> None:
+    path = write(tmp_path / "a.tsv", content)
+    with pytest.raises(UserError) as caught:
+        read_tsv(path)
+    assert str(caught.value).startswith(f"{path}:2: the line has no tab{others}; ")
+
+
+def test_blank_pairs_are_left_out_and_counted() -> None:
+    text = ParallelText(["a", "", "c", " \t", "e", "\u3000"], ["A", "B", "\xa0\r", " ", "E", "F"])
+    kept, skipped = usable(text)
+    assert (kept.src, kept.tgt, skipped) == (["a", "e"], ["A", "E"], 4)
+    assert usable(kept) == (kept, 0)
+
+
+def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:
+    src, tgt = write(tmp_path / "a.en", "one\n\n"), write(tmp_path / "a.de", "\nzwei\n")
+    with pytest.raises(UserError) as caught:
+        usable(read_parallel(src, tgt))
+    assert str(caught.value).startswith(f"{src} and {tgt}: none of the 2 pairs has text on both ")
+
+
+# ------------------------------------------------------------------------ where two sides part ways
+
+
+def translations(count: int, rng: random.Random) -> tuple[list[str], list[str]]:
+    """Lines of 15 to 150 letters, and lines 0.9 to 1.7 times as long to stand beside them."""
+    lengths = [rng.randint(15, 150) for _ in range(count)]
+    return ["s" * n for n in lengths], ["t" * round(n * rng.uniform(0.9, 1.7)) for n in lengths]
+
+
+def parting_line(folder: Path, src: list[str], tgt: list[str]) -> int:
+    message = length_refusal(folder, src, tgt)
+    return int(message.partition("near line ")[2].partition(",")[0])
+
+
+def length_refusal(folder: Path, src: list[str], tgt: list[str]) -> str:
+    src_path = write(folder / "a.src", "\n".join(src) + "\n")
+    tgt_path = write(folder / "a.tgt", "\n".join(tgt) + "\n")
+    with pytest.raises(UserError) as caught:
+        read_parallel(src_path, tgt_path)
+    message = str(caught.value)
+    assert message.startswith(
+        f"{src_path} has {len(src)} lines and {tgt_path} has {len(tgt)}, but line n of one must "
+        "translate line n of the other; they seem to "
+    )
+    return message
+
+
+@pytest.mark.parametrize("extra", [1, 2, 40])
+@pytest.mark.parametrize("position", [0, 17, 150, 260])
+@pytest.mark.parametrize("src_is_longer", [True, False])
+def test_the_line_where_two_sides_part_ways_is_found(
+    tmp_path: Path, extra: int, position: int, src_is_longer: bool
+) -> None:
+    src, tgt = translations(301, random.Random(3))
+    del (tgt if src_is_longer else src)[position : position + extra]
+    assert abs(parting_line(tmp_path, src, tgt) - (position + 1)) <= 3
+    message = length_refusal(tmp_path, src, tgt)
+    longer = tmp_path / ("a.src" if src_is_longer else "a.tgt")
+    assert f"where {longer} has {extra} line{'s' if extra > 1 else ''} more" in message
+
+
+def test_a_blank_line_too_many_is_found_exactly(tmp_path: Path) -> None:
+    src, tgt = translations(40, random.Random(5))
+    assert parting_line(tmp_path, src, [*tgt[:23], "", *tgt[23:]]) == 24
+
+
+def test_questions_tell_where_lengths_do_not(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    marks = [rng.choice(".?") for _ in range(60)]
+    src = ["how so" + mark for mark in marks]
+    tgt = ["なぜ" + {"?": "\N{FULLWIDTH QUESTION MARK}", ".": "。"}[mark] for mark in marks]
+    del tgt[31]
+    assert abs(parting_line(tmp_path, src, tgt) - 32) <= 3
+
+
+@pytest.mark.parametrize("kept", [300, 1])
+def test_a_file_cut_off_is_told_from_a_shift(tmp_path: Path, kept: int) -> None:
+    src, tgt = translations(301, random.Random(11))
+    message = length_refusal(tmp_path, src, tgt[:kept])
+    assert message.endswith(f"they seem to match until {tmp_path / 'a.tgt'} ends: is it cut off?")
+
+
+def test_lines_all_alike_are_taken_to_be_cut_off(tmp_path: Path) -> None:
+    assert length_refusal(tmp_path, ["same"] * 9, ["same"] * 7).endswith("is it cut off?")
