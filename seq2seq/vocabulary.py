@@ -1,0 +1,162 @@
+"""Text <-> ids over SentencePiece: raw text in, clean text out."""
+
+import io
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import sentencepiece
+
+from seq2seq.config import VocabularyConfig
+from seq2seq.errors import UserError
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+_SEGMENTATIONS = -1  # sample from all segmentations, not from the n best
+
+
+class Vocabulary:
+    """One language's pieces: normalises to NFC, and nothing more that would change what is printed."""
+
+    def __init__(self, model: bytes, sampling: float = 0.0) -> None:
+        self.model = model
+        self.sampling = sampling
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Each text's ids, END not counted; the same text always has the same ids."""
+        ids: list[list[int]] = self._processor.encode([_normalize(text) for text in texts])
+        return ids
+
+    def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
+        """Each text's ids under one random segmentation (Kudo 2018; BPE-dropout), a pure function of (texts, seed).
+
+        SentencePiece seeds one generator a thread, when the thread first draws: so a thread of its own draws here.
+        """
+        drawn: list[list[list[int]]] = []
+
+        def draw() -> None:
+            drawn.append(
+                self._processor.encode(
+                    [_normalize(text) for text in texts],
+                    enable_sampling=True,
+                    alpha=self.sampling,
+                    nbest_size=_SEGMENTATIONS,
+                    num_threads=1,
+                )
+            )
+
+        sentencepiece.set_random_generator_seed(seed % 2**32)
+        thread = threading.Thread(target=draw)
+        thread.start()
+        thread.join()
+        return drawn[0]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special ones left out."""
+        text: str = self._processor.decode([i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)])
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The piece that stands for each id; END is `</s>`."""
+        return [self._processor.id_to_piece(i) for i in ids]
+
+
+class Vocabularies(NamedTuple):
+    """The source's and the target's; one and the same object where joint."""
+
+    src: Vocabulary
+    tgt: Vocabulary
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share their ids."""
+        return self.src is self.tgt
+
+
+def train_vocabularies(
+    config: VocabularyConfig, src: Sequence[str], tgt: Sequence[str]
+) -> Vocabularies:
+    """Learn the pieces of both sides from training text.
+
+    Raises UserError where the text does not allow a vocabulary of the size that the config asks for.
+    """
+    if config.joint:
+        joint = _train(config, [*src, *tgt])
+        return Vocabularies(joint, joint)
+    return Vocabularies(_train(config, src), _train(config, tgt))
+
+
+def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
+    """Write `joint.model`, or `src.model` and `tgt.model`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, vocabulary in _named(vocabularies).items():
+        (folder / f"{name}.model").write_bytes(vocabulary.model)
+
+
+def load_vocabularies(folder: Path, sampling: float = 0.0) -> Vocabularies:
+    """Read what `save_vocabularies` wrote; raises UserError where a file is missing or is none."""
+    if (folder / "joint.model").exists():
+        joint = _load(folder / "joint.model", sampling)
+        return Vocabularies(joint, joint)
+    return Vocabularies(
+        _load(folder / "src.model", sampling), _load(folder / "tgt.model", sampling)
+    )
+
+
+def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
+    if vocabularies.joint:
+        return {"joint": vocabularies.src}
+    return {"src": vocabularies.src, "tgt": vocabularies.tgt}
+
+
+def _load(path: Path, sampling: float) -> Vocabulary:
+    try:
+        return Vocabulary(path.read_bytes(), sampling)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; a run folder holds its vocabulary there") from None
+    except (OSError, RuntimeError) as error:
+        raise UserError(f"{path}: not a SentencePiece model ({error})") from None
+
+
+def _train(config: VocabularyConfig, texts: Iterable[str]) -> Vocabulary:
+    written = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([_normalize(text) for text in texts]),
+            model_writer=written,
+            model_type=config.type,
+            vocab_size=config.size,
+            hard_vocab_limit=config.type in ("unigram", "bpe"),
+            character_coverage=1.0,
+            byte_fallback=config.type != "word",
+            normalization_rule_name="identity",
+            max_sentence_length=1_000_000,  # bytes
+            num_threads=4,  # fixed: the pieces must not depend on the machine
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise UserError(_size_mistake(config.size, str(error))) from None
+    return Vocabulary(written.getvalue(), config.sampling)
+
+
+def _size_mistake(size: int, error: str) -> str:
+    """SentencePiece's refusal of a vocabulary size, in words of the config."""
+    if most := re.search(r"value <= (\d+)", error):
+        return f"vocabulary.size: {size} is more than this text has pieces; at most {most[1]}"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return f"vocabulary.size: {size} is too small for the characters of this text; at least {least[1]}"
+    return f"vocabulary.size: {size} does not fit this text; SentencePiece says: {error}"
+
+
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
