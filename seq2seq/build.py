@@ -1,0 +1,69 @@
+"""The one place that knows both the config and the classes of the model."""
+
+from torch import nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.attention import AdditiveScore, DotScore, GeneralScore, ScaledDotScore, Score
+from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.seq2seq import Seq2Seq
+
+
+def build_model(config: ModelConfig, src_size: int, tgt_size: int, joint: bool) -> Seq2Seq:
+    """A fresh model for vocabularies of these sizes; weights come from torch's global generator.
+
+    With `tie_embeddings` the target embedding is also the projection to the vocabulary, and the source embedding too where
+    the vocabulary is `joint`; the read-out then has the embedding's size.
+    """
+    src_embedding = _embedding(src_size, config.embedding_size)
+    shared = joint and config.tie_embeddings
+    tgt_embedding = src_embedding if shared else _embedding(tgt_size, config.embedding_size)
+    encoder = Encoder(
+        src_embedding, config.hidden_size, config.num_layers, config.bidirectional, config.dropout
+    )
+    readout_size = config.embedding_size if config.tie_embeddings else config.hidden_size
+    decoder = _decoder(config, readout_size, encoder.direction_size)
+    projection = nn.Linear(readout_size, tgt_size)
+    nn.init.zeros_(projection.bias)
+    if config.tie_embeddings:
+        projection.weight = tgt_embedding.weight
+    return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout)
+
+
+def _embedding(size: int, embedding_size: int) -> nn.Embedding:
+    embedding = nn.Embedding(size, embedding_size)
+    nn.init.normal_(embedding.weight, std=embedding_size**-0.5)
+    return embedding
+
+
+def _decoder(config: ModelConfig, readout_size: int, direction_size: int) -> Decoder:
+    embedding_size, hidden_size = config.embedding_size, config.hidden_size
+    num_layers, dropout = config.num_layers, config.dropout
+    if config.decoder == "none":
+        return PlainDecoder(embedding_size, hidden_size, readout_size, num_layers, dropout)
+    score = _score(config)
+    if config.decoder == "bahdanau":
+        return BahdanauDecoder(
+            score, embedding_size, hidden_size, direction_size, readout_size, num_layers, dropout
+        )
+    return LuongDecoder(
+        score,
+        embedding_size,
+        hidden_size,
+        readout_size,
+        num_layers,
+        dropout,
+        bool(config.input_feeding),
+    )
+
+
+def _score(config: ModelConfig) -> Score:
+    size = config.hidden_size
+    match config.score:
+        case "dot":
+            return DotScore(size, size)
+        case "general":
+            return GeneralScore(size, size)
+    assert config.attention_size is not None, "a complete config has it for every other score"
+    sized = ScaledDotScore if config.score == "scaled_dot" else AdditiveScore
+    return sized(size, size, config.attention_size)

@@ -1,0 +1,289 @@
+"""The decoders, side by side: Bahdanau's wiring, Luong's wiring, and the plain one without attention.
+
+They differ in `step`. START states, memory and the teacher-forced unroll follow from it.
+"""
+
+from typing import NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.model.attention import Score, attend
+from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
+
+
+class Memory(NamedTuple):
+    """What attention may read, one row a sentence."""
+
+    keys: Tensor  # [B, S, A], what is scored; [B, S, 0] without attention
+    values: Tensor  # [B, S, C], what is averaged
+    pad_mask: Tensor  # [B, S], True = padding
+
+    def select(self, sentences: Tensor) -> Self:
+        """The rows `sentences` alone."""
+        return self._make(part[sentences] for part in self)
+
+
+class DecoderState(NamedTuple):
+    """What a decoder carries from step to step, one row a hypothesis."""
+
+    hidden: Tensor  # [N, L, H]
+    cell: Tensor  # [N, L, H]
+    feed: Tensor  # [N, R]: the last attentional vector where the decoder feeds it back, else [N, 0]
+
+    def select(self, rows: Tensor) -> Self:
+        """The hypotheses `rows`, which may repeat."""
+        return self._make(part[rows] for part in self)
+
+
+class Step(NamedTuple):
+    """What one step yields for N rows."""
+
+    outputs: Tensor  # [N, R], to be projected to the vocabulary
+    state: DecoderState
+    attention_weights: Tensor | None  # [N, S]
+
+
+class Decoder(Protocol):
+    """The seam: training unrolls a decoder over known targets, search steps it."""
+
+    def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
+        """What attention may read, and the state before the first target position."""
+        ...
+
+    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
+        """One target position for N = B * K rows, their inputs embedded: [N, E]."""
+        ...
+
+    def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+        """Teacher forcing: embedded `tgt_in` [B, T, E] -> outputs [B, T, R], as stacked steps would give."""
+        ...
+
+
+class BahdanauDecoder(nn.Module):
+    """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`.
+
+    `s_0 = tanh(W . backward state at the first word)`. Where the paper has its gated unit this is an LSTM (its cell starts
+    at zero), and where it has a maxout read-out this is `tanh(W [s_t; c_t; y_{t-1}])`.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        embedding_size: int,
+        hidden_size: int,
+        direction_size: int,
+        readout_size: int,
+        num_layers: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.score = score
+        self.direction_size = direction_size
+        self.dropout = dropout
+        self.first_hidden = nn.Linear(direction_size, hidden_size)
+        self.layers = _layers(embedding_size, hidden_size, num_layers)
+        self.context_gates = nn.Linear(score.context_size, 4 * hidden_size, bias=False)
+        self.readout = nn.Linear(hidden_size + score.context_size + embedding_size, readout_size)
+
+    def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
+        backward = encoded.hidden[..., -self.direction_size :]
+        hidden = torch.tanh(self.first_hidden(backward)).to(encoded.cell.dtype)
+        memory = Memory(*self.score.project(encoded.outputs), encoded.pad_mask)
+        return memory, DecoderState(hidden, torch.zeros_like(hidden), _nothing(hidden))
+
+    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
+        context, weights = _look(self.score, state.hidden[:, -1], memory)
+        gates = self.layers[0].gates(embedded) + self.context_gates(context)
+        hidden, cell = _climb(self.layers, gates, state, self.dropout)
+        outputs = self.read_out(hidden[:, -1], context, embedded)
+        return Step(outputs, DecoderState(hidden, cell, state.feed), weights)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+        if len(self.layers) > 1:
+            return stack_steps(self, embedded, state, memory)
+        (layer,) = self.layers
+        hiddens, contexts = unroll_bahdanau(
+            layer.gates(embedded.transpose(0, 1)),
+            self.context_gates.weight,
+            layer.hidden_weight,
+            _plain_memory(memory, state),
+            self.score.weights(),
+            state.hidden[:, 0],
+            state.cell[:, 0],
+        )
+        return self.read_out(hiddens.transpose(0, 1), contexts.transpose(0, 1), embedded)
+
+    def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
+        """`tanh(W [s_t; c_t; y_{t-1}])`: [..., R]."""
+        inputs = torch.cat([hidden, context.to(hidden.dtype), embedded], dim=-1)
+        return F.dropout(torch.tanh(self.readout(inputs)), self.dropout, self.training)
+
+
+class LuongDecoder(nn.Module):
+    """Luong et al. (2015), section 3: `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`, attend with `h_t`,
+    `h~_t = tanh(W_c [c_t; h_t])` (eq. 5), which input feeding (section 3.3) joins to the next input.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        embedding_size: int,
+        hidden_size: int,
+        readout_size: int,
+        num_layers: int,
+        dropout: float,
+        input_feeding: bool,
+    ) -> None:
+        super().__init__()
+        self.score = score
+        self.dropout = dropout
+        self.feed_size = readout_size if input_feeding else 0
+        self.layers = _layers(embedding_size, hidden_size, num_layers)
+        self.feed_gates = (
+            nn.Linear(readout_size, 4 * hidden_size, bias=False) if input_feeding else None
+        )
+        self.attentional = nn.Linear(score.context_size + hidden_size, readout_size, bias=False)
+
+    def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
+        memory = Memory(*self.score.project(encoded.outputs), encoded.pad_mask)
+        feed = encoded.hidden.new_zeros(len(encoded.hidden), self.feed_size)
+        return memory, DecoderState(encoded.hidden, encoded.cell, feed)
+
+    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
+        gates = self.layers[0].gates(embedded)
+        if self.feed_gates is not None:
+            gates = gates + self.feed_gates(state.feed)
+        hidden, cell = _climb(self.layers, gates, state, self.dropout)
+        context, weights = _look(self.score, hidden[:, -1], memory)
+        vector = self.attentional_vector(context, hidden[:, -1])
+        feed = state.feed if self.feed_gates is None else vector
+        outputs = F.dropout(vector, self.dropout, self.training)
+        return Step(outputs, DecoderState(hidden, cell, feed), weights)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+        if self.feed_gates is not None:
+            return self._forward_feeding(embedded, state, memory)
+        hidden = _run_layers(self.layers, embedded, state, self.dropout)
+        context, _ = attend(self.score(hidden, memory.keys), memory.values, memory.pad_mask)
+        return F.dropout(self.attentional_vector(context, hidden), self.dropout, self.training)
+
+    def _forward_feeding(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+        if len(self.layers) > 1:
+            return stack_steps(self, embedded, state, memory)
+        (layer,) = self.layers
+        vectors = unroll_luong(
+            layer.gates(embedded.transpose(0, 1)),
+            self.feed_gates.weight,
+            layer.hidden_weight,
+            self.attentional.weight,
+            _plain_memory(memory, state),
+            self.score.weights(),
+            state.hidden[:, 0],
+            state.cell[:, 0],
+        )
+        return F.dropout(vectors.transpose(0, 1), self.dropout, self.training)
+
+    def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
+        """`h~ = tanh(W_c [c; h])`: [..., R]."""
+        return torch.tanh(self.attentional(torch.cat([context.to(hidden.dtype), hidden], dim=-1)))
+
+
+class PlainDecoder(nn.Module):
+    """The encoder-decoder without attention (Sutskever et al. 2014): all it knows is the encoder's final state.
+
+    A read-out `tanh(W h_t)` stands before the vocabulary, as in the other two.
+    """
+
+    def __init__(
+        self,
+        embedding_size: int,
+        hidden_size: int,
+        readout_size: int,
+        num_layers: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.layers = _layers(embedding_size, hidden_size, num_layers)
+        self.readout = nn.Linear(hidden_size, readout_size)
+
+    def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
+        nothing = encoded.outputs[..., :0]
+        memory = Memory(nothing, nothing, encoded.pad_mask)
+        return memory, DecoderState(encoded.hidden, encoded.cell, _nothing(encoded.hidden))
+
+    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
+        gates = self.layers[0].gates(embedded)
+        hidden, cell = _climb(self.layers, gates, state, self.dropout)
+        return Step(self.read_out(hidden[:, -1]), DecoderState(hidden, cell, state.feed), None)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+        return self.read_out(_run_layers(self.layers, embedded, state, self.dropout))
+
+    def read_out(self, hidden: Tensor) -> Tensor:
+        """`tanh(W h)`: [..., R]."""
+        return F.dropout(torch.tanh(self.readout(hidden)), self.dropout, self.training)
+
+
+def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> nn.ModuleList:
+    sizes = [embedding_size] + [hidden_size] * (num_layers - 1)
+    return nn.ModuleList(LSTMLayer(size, hidden_size) for size in sizes)
+
+
+def _nothing(hidden: Tensor) -> Tensor:
+    """The feed [N, 0] of a decoder that feeds nothing back."""
+    return hidden[:, 0, :0]
+
+
+def _look(score: Score, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """Attend with N = B * K queries [N, Q] -> context [N, C], attention_weights [N, S]."""
+    queries = query.unflatten(0, (len(memory.keys), -1))  # [B, K, Q]
+    context, weights = attend(score(queries, memory.keys), memory.values, memory.pad_mask)
+    return context.flatten(0, 1), weights.flatten(0, 1)
+
+
+def _climb(
+    layers: nn.ModuleList, gates: Tensor, state: DecoderState, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """One step through all layers, given the first one's input gates [N, 4H] -> hidden, cell [N, L, H]."""
+    hiddens, cells = [], []
+    for level, layer in enumerate(layers):
+        if level:
+            gates = layer.gates(F.dropout(hiddens[-1], dropout, layer.training))
+        hidden, cell = layer.step(gates, state.hidden[:, level], state.cell[:, level])
+        hiddens.append(hidden)
+        cells.append(cell)
+    return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
+
+
+def _run_layers(
+    layers: nn.ModuleList, embedded: Tensor, state: DecoderState, dropout: float
+) -> Tensor:
+    """All layers over a whole target that no step feeds back into: the top one's hidden [B, T, H]."""
+    hidden = embedded
+    for level, layer in enumerate(layers):
+        if level:
+            hidden = F.dropout(hidden, dropout, layer.training)
+        hidden, _ = layer(hidden, state.hidden[:, level], state.cell[:, level])
+    return hidden
+
+
+def _plain_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys, values and an additive mask in the dtype of the states, as the fast unroll takes them."""
+    dtype = state.cell.dtype
+    mask = torch.zeros_like(memory.pad_mask, dtype=dtype).masked_fill(memory.pad_mask, -torch.inf)
+    return memory.keys.to(dtype), memory.values.to(dtype), mask
+
+
+def stack_steps(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+    """The definition of teacher forcing: step after step, outputs [B, T, R]."""
+    outputs = []
+    for inputs in embedded.unbind(1):
+        step = decoder.step(inputs, state, memory)
+        outputs.append(step.outputs)
+        state = step.state
+    return torch.stack(outputs, dim=1)

@@ -1,0 +1,82 @@
+"""The encoder: a uni- or bidirectional LSTM over the source."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.model.lstm import LSTMLayer
+
+
+class EncoderOutput(NamedTuple):
+    """What the encoder says of a batch of sources."""
+
+    outputs: Tensor  # [B, S, H], zero where padded
+    hidden: Tensor  # [B, L, H]: final states, forward half then backward half
+    cell: Tensor  # [B, L, H]
+    pad_mask: Tensor  # [B, S], True = padding
+
+
+class Encoder(nn.Module):
+    """Source ids -> one vector a position, and the final states (Bahdanau et al. 2015, section 3.2).
+
+    Each direction is an LSTM of its own over the padded batch; the backward one reads every source reversed within its
+    own length, so that padding comes last in both and cannot reach a real position.
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        hidden_size: int,
+        num_layers: int,
+        bidirectional: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        directions = 2 if bidirectional else 1
+        if hidden_size % directions:
+            raise ValueError(f"hidden_size {hidden_size} must be even for two directions")
+        self.embedding = embedding
+        self.dropout = dropout
+        self.direction_size = hidden_size // directions
+        sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
+        self.forward_layers = nn.ModuleList(LSTMLayer(size, self.direction_size) for size in sizes)
+        self.backward_layers = nn.ModuleList(
+            LSTMLayer(size, self.direction_size) for size in sizes if bidirectional
+        )
+
+    def forward(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
+        """`src` [B, S], its true lengths [B] -> EncoderOutput."""
+        positions = torch.arange(src.shape[1], device=src.device)
+        pad_mask = positions >= src_lengths[:, None]
+        reversal = (src_lengths[:, None] - 1 - positions).where(
+            ~pad_mask, positions
+        )  # its own inverse
+        outputs = F.dropout(self.embedding(src), self.dropout, self.training)  # [B, S, E]
+        states = []
+        for level, forward_layer in enumerate(self.forward_layers):
+            ends = [_read(forward_layer, outputs, src_lengths)]
+            if self.backward_layers:
+                hiddens, *final = _read(
+                    self.backward_layers[level], _reorder(outputs, reversal), src_lengths
+                )
+                ends.append((_reorder(hiddens, reversal), *final))
+            outputs, *final = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
+            outputs = F.dropout(outputs, self.dropout, self.training)
+            states.append(final)
+        hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+        return EncoderOutput(outputs.masked_fill(pad_mask[:, :, None], 0), hidden, cell, pad_mask)
+
+
+def _read(layer: LSTMLayer, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One direction: every hidden [B, S, H], and hidden and cell [B, H] after each source's last real position."""
+    zero = layer.hidden_weight.new_zeros(len(inputs), layer.hidden_weight.shape[1])
+    hiddens, cells = layer(inputs, zero, zero)
+    rows = torch.arange(len(inputs), device=inputs.device)
+    return hiddens, hiddens[rows, lengths - 1], cells[rows, lengths - 1]
+
+
+def _reorder(inputs: Tensor, order: Tensor) -> Tensor:
+    """Inputs [B, S, *] with the positions of each row taken in `order` [B, S]."""
+    return inputs.gather(1, order[:, :, None].expand_as(inputs))

@@ -1,0 +1,129 @@
+"""The LSTM (Hochreiter and Schmidhuber 1997, with forget gates): one step, and a whole sequence at once."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class LSTMLayer(nn.Module):
+    """One layer: `(o, i, f, g) = W x + U h + b`; `c' = s(f) c + s(i) tanh(g)`; `h' = s(o) tanh(c')`.
+
+    `step` is the definition; `forward` runs a whole sequence, gradients included, several times faster.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        bound = hidden_size**-0.5
+        self.input_weight = nn.Parameter(
+            torch.empty(4 * hidden_size, input_size).uniform_(-bound, bound)
+        )
+        self.hidden_weight = nn.Parameter(
+            torch.empty(4 * hidden_size, hidden_size).uniform_(-bound, bound)
+        )
+        self.bias = nn.Parameter(torch.zeros(4 * hidden_size))
+        with torch.no_grad():
+            self.bias[2 * hidden_size : 3 * hidden_size] = 1  # remember first, learn to forget
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """What the inputs [..., input_size] add to the gates: [..., 4H]."""
+        return F.linear(inputs, self.input_weight, self.bias)
+
+    def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Input gates [N, 4H], hidden [N, H], cell [N, H] -> the next hidden and cell."""
+        return lstm_cell(gates + F.linear(hidden, self.hidden_weight), cell)
+
+    def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs [B, T, input_size], first states [B, H] -> every hidden and every cell, [B, T, H] each."""
+        gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
+        with torch.autocast(gates.device.type, enabled=False):
+            hiddens, cells = LSTMUnroll.apply(gates, self.hidden_weight, hidden, cell)
+        return hiddens.transpose(0, 1), cells.transpose(0, 1)
+
+
+def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Gates [N, 4H] before their non-linearities and cell [N, H] -> the next hidden and cell."""
+    o, i, f, g = gates.to(cell.dtype).chunk(4, dim=-1)
+    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
+class LSTMUnroll(torch.autograd.Function):
+    """A sequence with a backward pass of its own: no graph a step, one product for the weight's whole gradient.
+
+    Time-major: gates [T, B, 4H], weight [4H, H], hidden and cell [B, H] -> every hidden and cell, [T, B, H] each.
+    Products run in the gates' dtype, states in that of the cell. Equal to stacked steps, values and gradients.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        weight = weight.to(gates.dtype)
+        cells = cell.new_empty(len(gates), *cell.shape)
+        hiddens = torch.empty_like(cells)
+        activations = cell.new_empty(gates.shape)
+        inputs = gates.new_empty(
+            cells.shape
+        )  # the hidden each step starts from, as its product sees it
+        inputs[0] = hidden
+        before = cell
+        for t in range(len(gates)):
+            if t:
+                inputs[t] = hiddens[t - 1]
+            activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
+            activate(activations[t], before, hiddens[t], cells[t])
+            before = cells[t]
+        ctx.save_for_backward(inputs, weight, cell, activations, cells)
+        return hiddens, cells
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+        grad_hiddens, grad_cells = grads
+        inputs, weight, cell, activations, cells = ctx.saved_tensors
+        slopes = CellSlopes(activations, cells, cell)
+        grad_gates = torch.empty_like(activations, dtype=weight.dtype)
+        grad_hidden, grad_cell = torch.zeros_like(cell), torch.zeros_like(cell)
+        for t in reversed(range(len(cells))):
+            grad_cell = slopes.backward(
+                t, grad_hiddens[t] + grad_hidden, grad_cells[t] + grad_cell, grad_gates[t]
+            )
+            grad_hidden = (grad_gates[t] @ weight).to(cell.dtype)
+        grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
+        return grad_gates, grad_weight.to(cell.dtype), grad_hidden, grad_cell
+
+
+def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> None:
+    """The cell without a graph: gates [B, 4H] become activations in place; hidden and cell [B, H] are written."""
+    size = cell.shape[-1]
+    gates[:, : 3 * size].sigmoid_()
+    gates[:, 3 * size :].tanh_()
+    o, i, f, g = gates.chunk(4, dim=-1)
+    torch.mul(f, before, out=cell).addcmul_(i, g)
+    torch.tanh(cell, out=hidden).mul_(o)
+
+
+class CellSlopes:
+    """The derivatives of every step's cell, taken for all steps at once, then used backward step by step."""
+
+    def __init__(self, activations: Tensor, cells: Tensor, first_cell: Tensor) -> None:
+        o, i, f, g = activations.chunk(4, dim=-1)  # [T, B, H]
+        befores = torch.cat([first_cell[None], cells[:-1]])
+        tanh = cells.tanh()
+        self.forget = f
+        self.output = tanh * o * (1 - o)
+        self.cell = o * (1 - tanh * tanh)
+        self.rest = torch.stack([g * i * (1 - i), befores * f * (1 - f), i * (1 - g * g)], dim=2)
+
+    def backward(
+        self, t: int, grad_hidden: Tensor, grad_cell: Tensor, grad_gates: Tensor
+    ) -> Tensor:
+        """Write step t's gate gradients [B, 4H]; return what flows to the cell before it [B, H]."""
+        grad_cell = grad_cell + grad_hidden * self.cell[t]
+        size = grad_cell.shape[-1]
+        torch.mul(grad_hidden, self.output[t], out=grad_gates[:, :size])
+        torch.mul(
+            grad_cell[:, None], self.rest[t], out=grad_gates[:, size:].unflatten(-1, (3, size))
+        )
+        return grad_cell * self.forget[t]

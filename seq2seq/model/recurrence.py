@@ -1,0 +1,285 @@
+"""The teacher-forced unroll written for speed: whole loops with backward passes of their own.
+
+A decoder that attends inside its time loop is unrolled here in one autograd node. Nothing constant within a sentence is
+computed in the loop, attention is recomputed rather than stored, and every weight's gradient is one product after the
+loop. Products run in the gates' dtype, all else in that of the states. The decoders' `step` stays the definition: tests
+compare values and gradients.
+
+Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values [B, S, C]; mask [B, S], 0 where real and
+-inf where padding, added to the scores.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.model.attention import ScoreWeights
+from seq2seq.model.lstm import CellSlopes, activate
+
+
+def unroll_bahdanau(
+    gates: Tensor,
+    context_weight: Tensor,
+    hidden_weight: Tensor,
+    memory: tuple[Tensor, Tensor, Tensor],
+    score: ScoreWeights,
+    hidden: Tensor,
+    cell: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """`c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})` -> every s and c: [T, B, H], [T, B, C]."""
+    weight = torch.cat([context_weight, hidden_weight], dim=1)
+    with torch.autocast(gates.device.type, enabled=False):
+        hiddens, contexts = _Bahdanau.apply(gates, weight, *memory, *score, hidden, cell)
+    return hiddens, contexts
+
+
+def unroll_luong(
+    gates: Tensor,
+    feed_weight: Tensor,
+    hidden_weight: Tensor,
+    attentional_weight: Tensor,
+    memory: tuple[Tensor, Tensor, Tensor],
+    score: ScoreWeights,
+    hidden: Tensor,
+    cell: Tensor,
+) -> Tensor:
+    """`h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])` -> every h~: [T, B, R]."""
+    weight = torch.cat([feed_weight, hidden_weight], dim=1)
+    with torch.autocast(gates.device.type, enabled=False):
+        vectors: Tensor = _Luong.apply(
+            gates, weight, attentional_weight, *memory, *score, hidden, cell
+        )
+    return vectors
+
+
+class _Attention:
+    """Attention inside a loop: what it keeps of each step, and the gradients it gathers on the way back."""
+
+    def __init__(
+        self,
+        steps: int,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        score: ScoreWeights,
+        product_dtype: torch.dtype,
+    ) -> None:
+        self.keys, self.values, self.mask = keys, values, mask
+        self.energy, self.bias = score.energy, score.bias
+        self.query_weight = None if score.query is None else score.query.to(product_dtype)
+        batch, length, size = keys.shape
+        self.queries = keys.new_empty(steps, batch, size)  # projected
+        self.weights = keys.new_empty(steps, batch, length)
+
+    def forward(self, t: int, query: Tensor) -> Tensor:
+        """The context [B, C] that the query [B, Q], in the product's dtype, finds at step t."""
+        projected = self.queries[t]
+        projected.copy_(query if self.query_weight is None else query @ self.query_weight.t())
+        if self.bias is not None:
+            projected += self.bias
+        if self.energy is None:
+            scores = torch.bmm(self.keys, projected[:, :, None]).squeeze(2)
+        else:
+            scores = (self.keys + projected[:, None]).tanh_() @ self.energy
+        torch.softmax(scores.add_(self.mask), dim=-1, out=self.weights[t])
+        return torch.bmm(self.weights[t][:, None], self.values).squeeze(1)
+
+
+class _AttentionGradient:
+    """The way back through `_Attention`."""
+
+    def __init__(self, attention: _Attention, context_size: int) -> None:
+        self.attention = attention
+        self.keys = torch.zeros_like(attention.keys)
+        self.queries = torch.empty_like(attention.queries)
+        steps, batch, _ = attention.weights.shape
+        self.contexts = attention.keys.new_empty(steps, batch, context_size)
+        energy = attention.energy
+        self.energy = None if energy is None else attention.keys.new_zeros(batch, 1, len(energy))
+
+    def backward(self, t: int, grad_context: Tensor) -> Tensor:
+        """From the context's gradient [B, C] at step t to the query's [B, Q], in the product's dtype."""
+        attention = self.attention
+        self.contexts[t] = grad_context
+        weights = attention.weights[t]
+        grad_scores = torch.bmm(attention.values, grad_context[:, :, None]).squeeze(2)
+        grad_scores -= (grad_scores * weights).sum(1, keepdim=True)
+        grad_scores *= weights
+        projected = attention.queries[t]
+        if attention.energy is None or self.energy is None:
+            torch.bmm(grad_scores[:, None], attention.keys, out=self.queries[t][:, None])
+            self.keys.addcmul_(grad_scores[:, :, None], projected[:, None])
+        else:
+            tanh = (attention.keys + projected[:, None]).tanh_()
+            self.energy.baddbmm_(grad_scores[:, None], tanh)
+            slope = torch.mul(tanh, tanh, out=tanh).neg_().add_(1)
+            self.keys.addcmul_(grad_scores[:, :, None], slope)
+            torch.mul(
+                torch.bmm(grad_scores[:, None], slope).squeeze(1),
+                attention.energy,
+                out=self.queries[t],
+            )
+        if attention.query_weight is None:
+            return self.queries[t]
+        return self.queries[t].to(attention.query_weight.dtype) @ attention.query_weight
+
+    def finish(self, query_inputs: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
+        """Gradients of keys, values and the score's weights; `query_inputs` [T, B, Q] are what was asked with."""
+        attention = self.attention
+        grad_values = torch.bmm(attention.weights.permute(1, 2, 0), self.contexts.transpose(0, 1))
+        queries = self.queries.flatten(0, 1)
+        grad_query = grad_bias = grad_energy = None
+        if attention.query_weight is not None:
+            product = queries.to(attention.query_weight.dtype).t() @ query_inputs.flatten(0, 1)
+            grad_query = product.to(queries.dtype)
+        if attention.bias is not None:
+            grad_bias = queries.sum(0)
+        if attention.energy is not None and self.energy is not None:
+            grad_energy = self.energy.sum((0, 1))
+            self.keys *= attention.energy
+        return self.keys, grad_values, ScoreWeights(grad_query, grad_bias, grad_energy)
+
+
+class _Bahdanau(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        gates: Tensor,
+        weight: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        query_weight: Tensor | None,
+        query_bias: Tensor | None,
+        energy: Tensor | None,
+        hidden: Tensor,
+        cell: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        steps, context_size = len(gates), values.shape[-1]
+        weight = weight.to(gates.dtype)
+        score = ScoreWeights(query_weight, query_bias, energy)
+        attention = _Attention(steps, keys, values, mask, score, gates.dtype)
+        cells = cell.new_empty(steps, *cell.shape)
+        hiddens, contexts = torch.empty_like(cells), cell.new_empty(steps, len(cell), context_size)
+        activations = cell.new_empty(gates.shape)
+        inputs = gates.new_empty(steps, len(cell), weight.shape[1])  # [c_t; s_{t-1}]
+        for t in range(steps):
+            inputs[t, :, context_size:] = hiddens[t - 1] if t else hidden
+            contexts[t] = attention.forward(t, inputs[t, :, context_size:])
+            inputs[t, :, :context_size] = contexts[t]
+            activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
+            activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
+        ctx.save_for_backward(inputs, weight, activations, cells, cell)
+        ctx.attention = attention
+        return hiddens, contexts
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        grad_hiddens, grad_contexts = grads
+        inputs, weight, activations, cells, cell = ctx.saved_tensors
+        context_size = grad_contexts.shape[-1]
+        slopes = CellSlopes(activations, cells, cell)
+        attention = _AttentionGradient(ctx.attention, context_size)
+        grad_gates = torch.empty_like(activations, dtype=weight.dtype)
+        grad_hidden, grad_cell = torch.zeros_like(cell), torch.zeros_like(cell)
+        for t in reversed(range(len(cells))):
+            grad_cell = slopes.backward(
+                t, grad_hidden.add_(grad_hiddens[t]), grad_cell, grad_gates[t]
+            )
+            grad_inputs = grad_gates[t] @ weight
+            grad_query = attention.backward(t, grad_contexts[t] + grad_inputs[:, :context_size])
+            grad_hidden = (grad_inputs[:, context_size:] + grad_query).to(cell.dtype)
+        grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
+        grad_keys, grad_values, grad_score = attention.finish(inputs[:, :, context_size:])
+        return (
+            grad_gates,
+            grad_weight.to(cell.dtype),
+            grad_keys,
+            grad_values,
+            None,
+            *grad_score,
+            grad_hidden,
+            grad_cell,
+        )
+
+
+class _Luong(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        gates: Tensor,
+        weight: Tensor,
+        attentional_weight: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        query_weight: Tensor | None,
+        query_bias: Tensor | None,
+        energy: Tensor | None,
+        hidden: Tensor,
+        cell: Tensor,
+    ) -> Tensor:
+        steps, context_size = len(gates), values.shape[-1]
+        weight, attentional_weight = weight.to(gates.dtype), attentional_weight.to(gates.dtype)
+        feed_size = len(attentional_weight)
+        score = ScoreWeights(query_weight, query_bias, energy)
+        attention = _Attention(steps, keys, values, mask, score, gates.dtype)
+        cells = cell.new_empty(steps, *cell.shape)
+        hiddens, vectors = torch.empty_like(cells), cell.new_empty(steps, len(cell), feed_size)
+        activations = cell.new_empty(gates.shape)
+        inputs = gates.new_zeros(steps, len(cell), weight.shape[1])  # [h~_{t-1}; h_{t-1}]
+        joined = gates.new_empty(steps, len(cell), attentional_weight.shape[1])  # [c_t; h_t]
+        for t in range(steps):
+            if t:
+                inputs[t, :, :feed_size] = vectors[t - 1]
+            inputs[t, :, feed_size:] = hiddens[t - 1] if t else hidden
+            activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
+            activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
+            joined[t, :, context_size:] = hiddens[t]
+            joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
+            vectors[t] = joined[t] @ attentional_weight.t()
+            vectors[t].tanh_()
+        ctx.save_for_backward(
+            inputs, joined, weight, attentional_weight, activations, cells, cell, vectors
+        )
+        ctx.attention = attention
+        return vectors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (grad_vectors,) = grads
+        inputs, joined, weight, attentional_weight, activations, cells, cell, vectors = (
+            ctx.saved_tensors
+        )
+        feed_size = vectors.shape[-1]
+        context_size = joined.shape[-1] - cell.shape[-1]
+        slopes = CellSlopes(activations, cells, cell)
+        attention = _AttentionGradient(ctx.attention, context_size)
+        vector_slopes = 1 - vectors * vectors
+        grad_gates = torch.empty_like(activations, dtype=weight.dtype)
+        grad_before = torch.empty_like(vectors, dtype=weight.dtype)  # of h~ before its tanh
+        grad_feed, grad_hidden = torch.zeros_like(vectors[0]), torch.zeros_like(cell)
+        grad_cell = torch.zeros_like(cell)
+        for t in reversed(range(len(cells))):
+            torch.mul(grad_vectors[t] + grad_feed, vector_slopes[t], out=grad_before[t])
+            grad_joined = grad_before[t] @ attentional_weight
+            grad_query = attention.backward(t, grad_joined[:, :context_size].to(cell.dtype))
+            grad_hidden = grad_hidden + grad_joined[:, context_size:] + grad_query
+            grad_cell = slopes.backward(t, grad_hidden, grad_cell, grad_gates[t])
+            grad_inputs = (grad_gates[t] @ weight).to(cell.dtype)
+            grad_feed, grad_hidden = grad_inputs[:, :feed_size], grad_inputs[:, feed_size:]
+        grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
+        grad_attentional = grad_before.flatten(0, 1).t() @ joined.flatten(0, 1)
+        grad_keys, grad_values, grad_score = attention.finish(joined[:, :, context_size:])
+        return (
+            grad_gates,
+            grad_weight.to(cell.dtype),
+            grad_attentional.to(cell.dtype),
+            grad_keys,
+            grad_values,
+            None,
+            *grad_score,
+            grad_hidden,
+            grad_cell,
+        )

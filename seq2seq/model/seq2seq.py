@@ -1,0 +1,53 @@
+"""The whole network: encoder, decoder, embeddings and the projection to the vocabulary."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.model.decoder import Decoder, DecoderState, Memory, Step
+from seq2seq.model.encoder import Encoder, EncoderOutput
+
+
+class Seq2Seq(nn.Module):
+    """The few calls that training and search know: `encode`, `start`, `step`, `project`, and `forward`."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        tgt_embedding: nn.Embedding,
+        projection: nn.Linear,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.tgt_embedding = tgt_embedding
+        self.projection = projection
+        self.dropout = dropout
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
+        """Source ids [B, S], their lengths [B] (END counted) -> EncoderOutput."""
+        encoded: EncoderOutput = self.encoder(src, src_lengths)
+        return encoded
+
+    def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
+        """The memory of the sentences, and the state before the first target position."""
+        return self.decoder.start(encoded)
+
+    def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
+        """The last ids [N] of N = B * K hypotheses -> outputs [N, R], next state, attention_weights [N, S]."""
+        return self.decoder.step(self.embed(ids), state, memory)
+
+    def project(self, outputs: Tensor) -> Tensor:
+        """Outputs [..., R] -> logits [..., V]."""
+        logits: Tensor = self.projection(outputs)
+        return logits
+
+    def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
+        """Teacher forcing: ids [B, S], lengths [B], ids [B, T] -> outputs [B, T, R], to be projected by the loss."""
+        memory, state = self.start(self.encode(src, src_lengths))
+        return self.decoder(self.embed(tgt_in), state, memory)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Target ids [...] -> embeddings [..., E], with dropout in training."""
+        return F.dropout(self.tgt_embedding(ids), self.dropout, self.training)
