@@ -1,0 +1,85 @@
+"""Label-smoothed cross-entropy over target tokens, with the projection to the vocabulary fused in."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+CHUNK = 512  # rows whose logits exist at one time
+
+
+def token_loss(
+    outputs: Tensor, projection: nn.Linear, tgt: Tensor, label_smoothing: float
+) -> Tensor:
+    """The summed loss, in nats, of M target tokens: outputs [M, R], the ids to predict [M] -> scalar.
+
+    A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016, section 7). Logits [M, V] are
+    never whole in memory: a chunk at a time, each leaves its gradient behind (computed only where one is wanted).
+    """
+    wanted = torch.is_grad_enabled()
+    dtype = torch.get_autocast_dtype(outputs.device.type)
+    if not torch.is_autocast_enabled(outputs.device.type):
+        dtype = outputs.dtype
+    with torch.autocast(outputs.device.type, enabled=False):
+        loss: Tensor = _FusedLoss.apply(
+            outputs.to(dtype), projection.weight, projection.bias, tgt, label_smoothing, wanted
+        )
+    return loss
+
+
+class _FusedLoss(torch.autograd.Function):
+    """Products run in the outputs' dtype; log-probabilities and sums in that of the weight."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        outputs: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        tgt: Tensor,
+        label_smoothing: float,
+        wanted: bool,
+    ) -> Tensor:
+        product_weight = weight.to(outputs.dtype)
+        total = weight.new_zeros(())
+        grad_outputs = torch.empty_like(outputs) if wanted else None
+        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        for start in range(0, len(tgt), CHUNK):
+            count = min(CHUNK, len(tgt) - start)
+            chunk = _filled(outputs[start : start + CHUNK])
+            logits = (chunk @ product_weight.t()).to(weight.dtype).add_(bias)
+            loss, grad_logits = _smoothed(
+                logits[:count], tgt[start : start + CHUNK], label_smoothing, wanted
+            )
+            total += loss
+            if grad_outputs is not None:
+                logits[count:] = 0
+                product_grad = logits.to(outputs.dtype)
+                grad_outputs[start : start + CHUNK] = (product_grad @ product_weight)[:count]
+                grad_weight += product_grad.t() @ chunk
+                grad_bias += grad_logits.sum(0)
+        ctx.save_for_backward(grad_outputs, grad_weight, grad_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (scale,) = grads
+        grad_outputs, grad_weight, grad_bias = ctx.saved_tensors
+        return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None
+
+
+def _filled(rows: Tensor) -> Tensor:
+    """The last chunk with zero rows to CHUNK: matrix kernels are made anew for each new size."""
+    missing = CHUNK - len(rows)
+    return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
+
+
+def _smoothed(logits: Tensor, tgt: Tensor, smoothing: float, wanted: bool) -> tuple[Tensor, Tensor]:
+    """The summed loss of a chunk, and (in the place of the logits [M, V]) its gradient by them."""
+    normalizer = logits.logsumexp(dim=-1)
+    aimed = logits.gather(1, tgt[:, None]).squeeze(1)
+    loss = (normalizer - (1 - smoothing) * aimed - smoothing * logits.mean(dim=-1)).sum()
+    if wanted:
+        logits.sub_(normalizer[:, None]).exp_().sub_(smoothing / logits.shape[-1])
+        logits.scatter_add_(1, tgt[:, None], logits.new_full((len(tgt), 1), smoothing - 1))
+    return loss, logits
