@@ -1,0 +1,215 @@
+"""Text -> text: the Python API; the command line is a thin coat over it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from seq2seq.batches import pad_sources
+from seq2seq.checkpoint import LengthLimit, load_best
+from seq2seq.config import DecodingConfig
+from seq2seq.device import choose_device
+from seq2seq.errors import UserError
+from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.search import Hypothesis, search
+from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
+
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+_SENTENCE_END = re.compile(r"(?<=[.!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4])\s+")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One line's translation; a blank line's is blank."""
+
+    text: str = ""
+    score: float = 0.0  # log-probability, nats, divided by length ** length_penalty
+    src_pieces: list[str] = field(default_factory=list)  # END included
+    tgt_pieces: list[str] = field(default_factory=list)
+    attention_weights: list[list[float]] | None = (
+        None  # a row a target piece, a column a source piece
+    )
+    nbest: list[tuple[str, float]] = field(default_factory=list)  # text, score; best first
+    parts: int = 1  # in how many parts an over-long line was translated
+
+
+class Translator:
+    """A trained model, or several that answer as one, from text to text.
+
+    `Translator.load(run).translate(lines)` gives what `seq2seq translate` prints, as objects.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq | Ensemble,
+        vocabularies: Vocabularies,
+        limit: LengthLimit,
+        decoding: DecodingConfig,
+        longest: int,
+        device: torch.device,
+    ) -> None:
+        self.model = model
+        self.vocabularies = vocabularies
+        self.limit = limit
+        self.decoding = decoding
+        self.longest = longest  # pieces of a line that is translated in one part
+        self.device = device
+
+    @classmethod
+    def load(cls, *runs: Path | str, device: str = "auto") -> Self:
+        """Read run folders; several make an ensemble. Raises UserError where they cannot translate together."""
+        chosen = choose_device(device)
+        loaded = [load_best(Path(run), chosen) for run in runs]
+        model, vocabularies, limit, config = loaded[0]
+        for run, other in zip(runs, loaded, strict=True):
+            if _contents(other[1]) != _contents(vocabularies):
+                raise UserError(
+                    f"{run}: its vocabulary is not that of {runs[0]}; an ensemble shares one"
+                )
+        ensemble = model if len(loaded) == 1 else Ensemble(each[0] for each in loaded)
+        longest = config.training.max_length
+        return cls(ensemble, vocabularies, limit, config.decoding, longest, chosen)
+
+    @property
+    def attends(self) -> bool:
+        """Whether its translations carry attention weights."""
+        src, lengths = pad_sources([[]])
+        memory, state = self.model.start(
+            self.model.encode(src.to(self.device), lengths.to(self.device))
+        )
+        bos = torch.tensor([BOS_ID], device=self.device)
+        return self.model.step(bos, state, memory).attention_weights is not None
+
+    def translate(
+        self, lines: Sequence[str], beam_size: int | None = None, n_best: int = 1
+    ) -> list[Translation]:
+        """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
+
+        A line of more pieces than any in training is cut into parts at sentence ends, else between words, and the parts'
+        translations are joined. Raises UserError where n_best is more than the beam holds.
+        """
+        size = self.decoding.beam_size if beam_size is None else beam_size
+        if n_best > size:
+            raise UserError(
+                f"--n-best {n_best}: a beam of {size} holds no more than {size}; raise --beam"
+            )
+        parts = [list(self._parts(line)) for line in lines]
+        sources = self.vocabularies.src.encode([part for line in parts for part in line])
+        limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources]
+        found = search(self.model, sources, limits, size, self.decoding.length_penalty, self.device)
+        pairs = iter(zip(sources, found, strict=True))
+        return [
+            _join([self._translation(*next(pairs), n_best) for _ in line], n_best) for line in parts
+        ]
+
+    def _parts(self, line: str) -> Iterator[str]:
+        """The line itself, nothing if it is blank, or the parts of one that is too long."""
+        src = self.vocabularies.src
+        (ids,) = src.encode([line])
+        if not line.strip() or not ids:
+            return
+        if len(ids) <= self.longest:
+            yield line
+            return
+        for sentence in _SENTENCE_END.split(line):
+            yield from _cut(sentence, src, self.longest)
+
+    def _translation(
+        self, src_ids: list[int], hypotheses: list[Hypothesis], n_best: int
+    ) -> Translation:
+        best = hypotheses[0]
+        weights = best.attention_weights
+        nbest = [(self._text(hypothesis), hypothesis.score) for hypothesis in hypotheses[:n_best]]
+        return Translation(
+            nbest[0][0],
+            best.score,
+            [*self.vocabularies.src.pieces(src_ids), "</s>"],
+            self.vocabularies.tgt.pieces(best.ids),
+            None if weights is None else weights.tolist(),
+            nbest,
+        )
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        return _LINE_BREAKS.sub(" ", self.vocabularies.tgt.decode(hypothesis.ids)).strip()
+
+
+def _contents(vocabularies: Vocabularies) -> tuple[bytes, bytes]:
+    return vocabularies.src.model, vocabularies.tgt.model
+
+
+def _cut(sentence: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
+    """Runs of words of at most `longest` pieces; a longer word is cut at the characters that fit."""
+    run: list[str] = []
+    room = longest
+    for word in sentence.split():
+        (ids,) = vocabulary.encode([word])
+        if len(ids) > room and run:
+            yield " ".join(run)
+            run, room = [], longest
+        while len(ids) > longest:
+            head = _head(word, vocabulary, longest)
+            yield head
+            word = word[len(head) :]
+            (ids,) = vocabulary.encode([word])
+        if ids:
+            run.append(word)
+            room -= len(ids)
+    if run:
+        yield " ".join(run)
+
+
+def _head(word: str, vocabulary: Vocabulary, longest: int) -> str:
+    """The longest beginning of the word, by halving, that has at most `longest` pieces."""
+    fits, fails = 1, min(len(word), 8 * longest)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if len(vocabulary.encode([word[:middle]])[0]) <= longest:
+            fits = middle
+        else:
+            fails = middle
+    return word[:fits]
+
+
+def _join(parts: list[Translation], n_best: int) -> Translation:
+    """One Translation of a line's parts; each part's pieces keep to its own block of the attention weights."""
+    if not parts:
+        return Translation(nbest=[("", 0.0)] * n_best)
+    if len(parts) == 1:
+        return _padded(parts[0], n_best)
+    src_pieces = [piece for part in parts for piece in part.src_pieces]
+    weights: list[list[float]] | None = []
+    before = 0
+    for part in parts:
+        if part.attention_weights is None or weights is None:
+            weights = None
+            break
+        after = len(src_pieces) - before - len(part.src_pieces)
+        weights += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
+        before += len(part.src_pieces)
+    lengths = [len(part.tgt_pieces) for part in parts]
+    ranks = [_padded(part, n_best).nbest for part in parts]
+    nbest = [
+        (
+            " ".join(text for text, _ in rank),
+            sum(n * score for n, (_, score) in zip(lengths, rank, strict=True)) / sum(lengths),
+        )
+        for rank in zip(*ranks, strict=True)
+    ]
+    return Translation(
+        *nbest[0],
+        src_pieces,
+        [piece for part in parts for piece in part.tgt_pieces],
+        weights,
+        nbest,
+        len(parts),
+    )
+
+
+def _padded(part: Translation, n_best: int) -> Translation:
+    """With exactly n_best entries, the last one repeated where search found fewer."""
+    missing = n_best - len(part.nbest)
+    return part if missing <= 0 else replace(part, nbest=part.nbest + part.nbest[-1:] * missing)
