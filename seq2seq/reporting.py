@@ -1,0 +1,103 @@
+"""What a run tells: the bar, train.log, metrics.jsonl, timing.jsonl and TensorBoard events.
+
+`metrics.jsonl` holds what the seed determines, so that two runs of one config can be compared byte for byte; what the clock
+determines goes elsewhere.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tqdm import tqdm
+
+METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
+
+
+class Reporter:
+    """Writes a run's files and draws its bar on stderr."""
+
+    def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
+        """Go on from `step`: later lines of metrics.jsonl, left by a run that was killed, are cut off."""
+        cut_back(folder / METRICS, step)
+        self._files = {
+            name: (folder / name).open("a", encoding="utf-8", newline="\n")
+            for name in (METRICS, TIMING, LOG)
+        }
+        self._board = _tensorboard(folder)
+        self.bar = tqdm(
+            total=last_step, initial=step, unit="update", dynamic_ncols=True, leave=False
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.bar.close()
+        for file in self._files.values():
+            file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def say(self, text: str) -> None:
+        """A line for people: to stderr, above the bar, and to train.log with the time."""
+        self.bar.clear()
+        tqdm.write(text, file=self.bar.fp)
+        self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Figures that follow from the seed."""
+        self._write(METRICS, json.dumps({"step": step, **values}))
+        self._draw(step, values)
+
+    def timing(self, step: int, values: Mapping[str, float]) -> None:
+        """Figures that follow from the clock."""
+        self._write(TIMING, json.dumps({"step": step, **values}))
+        self._draw(step, values)
+
+    def describe(self, text: str) -> None:
+        """What stands behind the bar."""
+        self.bar.set_postfix_str(text, refresh=False)
+
+    def advance(self, step: int) -> None:
+        """Move the bar to `step`."""
+        self.bar.update(step - self.bar.n)
+
+    def _write(self, name: str, line: str) -> None:
+        self._files[name].write(line + "\n")
+        self._files[name].flush()
+
+    def _draw(self, step: int, values: Mapping[str, float]) -> None:
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Keep the lines of a JSON-lines file up to `step`, and of a line cut short by a crash nothing."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError):
+            continue
+    path.write_text("".join(kept), encoding="utf-8", newline="\n")
+
+
+def _tensorboard(folder: Path) -> Any:
+    """A writer of TensorBoard events, or None where the package is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / TENSORBOARD))  # type: ignore[no-untyped-call]
