@@ -1,0 +1,247 @@
+"""Pictures of attention, read back by parsers that know nothing of how they were drawn."""
+
+import importlib.util
+import struct
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from seq2seq import attention_plot
+from seq2seq.attention_plot import AttentionMap, check_picture_path, write_attention
+from seq2seq.errors import UserError
+
+SOURCE = 'Two <script>alert("x")</script> & dogs'
+SMALL = AttentionMap(
+    src_pieces=["▁Two", "▁<script>", 'alert("x")', "</script>", "▁&", "▁dogs", "</s>"],
+    tgt_pieces=["▁दोन", "▁कुत", "्रे", "<0xE0>", "</s>"],
+    weights=[[(7 * row + column) / 40 for column in range(7)] for row in range(5)],
+    text="दोन कुत्रे",
+)
+LABELS = {
+    "col": ["Two", "<script>", 'alert("x")', "</script>", "&", "dogs", "</s>"],
+    "row": ["दोन", "कुत", "्रे", "<0xE0>", "</s>"],
+}
+STARTS = {"col": [0, 1, 4, 5, 6], "row": [0, 1, 4]}
+BLANK = AttentionMap([], [], [], "")
+
+
+class Page(HTMLParser):
+    """What a browser would see of the page: its tags, labels, cells and links."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.labels: dict[str, list[str]] = {"col": [], "row": []}
+        self.starts: dict[str, list[int]] = {"col": [], "row": []}
+        self.directions: set[str | None] = set()
+        self.weights: list[float] = []
+        self.hints: list[str] = []
+        self.scope: str | None = None
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.links += [name for name in values if name in {"src", "href"}]
+        if tag == "th":
+            self.scope = values["scope"]
+            assert self.scope is not None
+            if values.get("class") == "start":
+                self.starts[self.scope].append(len(self.labels[self.scope]))
+        if tag == "span":
+            self.directions.add(values["dir"])
+        if tag == "td" and "title" in values:
+            hint, style = values["title"], values["style"]
+            assert hint is not None
+            assert style is not None
+            self.hints.append(hint)
+            self.weights.append(float(style.removeprefix("--weight:")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "th":
+            self.scope = None
+
+    def handle_data(self, data: str) -> None:
+        if self.scope is not None:
+            self.labels[self.scope].append(data)
+
+
+def chain(length: int) -> AttentionMap:
+    """A sentence of as many equal pieces, each attending to its own place."""
+    diagonal = [[float(row == column) for column in range(length)] for row in range(length)]
+    return AttentionMap(["▁a"] * length, ["▁b"] * length, diagonal, "b " * length)
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
+
+
+def svg_texts(path: Path) -> list[str]:
+    elements = ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")
+    return [element.text or "" for element in elements]
+
+
+def test_page_holds_every_label_and_weight_in_order(tmp_path: Path) -> None:
+    assert write_attention([SMALL], [SOURCE], tmp_path / "a.html") == []
+    page = Page(tmp_path / "a.html")
+    assert page.labels == LABELS
+    assert page.starts == STARTS
+    assert page.directions == {"auto"}
+    assert page.weights == pytest.approx([w for row in SMALL.weights for w in row], abs=5e-4)
+    assert page.hints[9] == f"कुत ← {LABELS['col'][2]}: 0.225"
+
+
+def test_page_is_inert_and_whole(tmp_path: Path) -> None:
+    write_attention([SMALL], [SOURCE], tmp_path / "a.html")
+    page = Page(tmp_path / "a.html")
+    content = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "script" not in page.tags
+    assert page.links == []
+    assert "url(" not in content
+    assert "@import" not in content
+    assert "meta" in page.tags
+    assert content.index('charset="utf-8"') < 200
+
+
+def test_svg_is_xml_with_labels_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    assert write_attention([SMALL, chain(3)], [SOURCE, "a a a"], path) == []
+    texts = svg_texts(path)
+    for label in (SOURCE, SMALL.text, *LABELS["col"], *LABELS["row"]):
+        assert label in texts
+    assert [text for text in texts if text in LABELS["col"][:6]] == LABELS["col"][:6]
+    assert texts.count("a") == texts.count("b") == 3
+
+
+def test_same_input_same_svg(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        write_attention([SMALL], [SOURCE], tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
+    sizes = []
+    longer = chain(9)._replace(src_pieces=["▁a"] * 8 + ["▁" + "a" * 30])
+    for number, maps in enumerate([[chain(4)], [chain(9)], [longer], [chain(9), chain(4)]]):
+        path = tmp_path / f"{number}.PNG"
+        write_attention(maps, ["a"] * len(maps), path)
+        sizes.append(png_size(path))
+    assert sizes[0][0] < sizes[1][0]
+    assert sizes[0][1] < sizes[1][1]
+    assert sizes[1][0] == sizes[2][0]
+    assert sizes[1][1] < sizes[2][1]
+    assert sizes[3] == (sizes[1][0], sizes[0][1] + sizes[1][1])
+
+
+def test_png_of_endless_sentence_stays_within_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_plot, "MAX_PIXELS", 300)
+    write_attention([chain(20)], ["a"], tmp_path / "a.png")
+    assert max(png_size(tmp_path / "a.png")) == 300
+
+
+def test_dollar_signs_are_text_not_formulas(tmp_path: Path) -> None:
+    prices = ["▁$x_1$", "▁$\\frac$", "</s>"]
+    map_ = AttentionMap(prices, prices, chain(3).weights, "$x_1$ $\\frac$")
+    write_attention([map_], ["$x_1$ $\\frac$"], tmp_path / "a.svg")
+    assert svg_texts(tmp_path / "a.svg").count("$\\frac$") == 2
+
+
+def test_invisible_pieces_are_spelt(tmp_path: Path) -> None:
+    odd = AttentionMap(
+        ["▁", "\u200d", "\x07", "क्\u200dष"], ["</s>"], [[0.1, 0.2, 0.3, 0.4]], "\x07"
+    )
+    for name in ("a.html", "a.svg"):
+        write_attention([odd], ["\x07"], tmp_path / name)
+    spelt = ["▁", "U+200D", "U+0007", "क्\u200dष"]
+    assert Page(tmp_path / "a.html").labels["col"] == spelt
+    assert [text for text in svg_texts(tmp_path / "a.svg") if text in spelt] == spelt
+
+
+def test_missing_glyphs_are_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib
+    from matplotlib.font_manager import fontManager
+
+    monkeypatch.setattr(matplotlib, "__version_info__", (3, 11, 0))
+    latin = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
+    monkeypatch.setattr(fontManager, "ttflist", latin)
+    (note,) = write_attention([SMALL], [SOURCE], tmp_path / "a.png")
+    assert "\n" not in note
+    assert "द" in note
+    assert ".html" in note
+    assert write_attention([SMALL], [SOURCE], tmp_path / "a.svg") == []
+    assert write_attention([chain(3)], ["a"], tmp_path / "a.png") == []
+
+
+def test_old_matplotlib_is_noted_for_scripts_it_cannot_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import matplotlib
+
+    monkeypatch.setattr(attention_plot, "_fonts", lambda _: (["DejaVu Sans"], set()))
+    monkeypatch.setattr(matplotlib, "__version_info__", (3, 10, 0))
+    (note,) = write_attention([SMALL], [SOURCE], tmp_path / "a.png")
+    assert "vowel signs" in note
+    assert ".html" in note
+    assert write_attention([chain(3)], ["a"], tmp_path / "a.png") == []
+
+
+@pytest.mark.parametrize(("name", "limit"), [("a.html", "MAX_TABLES"), ("a.svg", "MAX_PANELS")])
+def test_sentences_beyond_the_limit_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: str
+) -> None:
+    monkeypatch.setattr(attention_plot, limit, 2)
+    maps = [chain(3), BLANK, chain(4), chain(5)]
+    (note,) = write_attention(maps, ["first", "", "second", "third"], tmp_path / name)
+    assert "first 2 of 3" in note
+    content = (tmp_path / name).read_text(encoding="utf-8")
+    assert "second" in content
+    assert "third" not in content
+
+
+def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"\.html, \.png, \.svg or \.json"):
+        write_attention([SMALL], [SOURCE], tmp_path / "a.pdf")
+    with pytest.raises(UserError, match="no folder"):
+        check_picture_path(tmp_path / "nowhere" / "a.html")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r'pip install "seq2seq\[plot\]"'):
+        check_picture_path(tmp_path / "a.svg")
+    check_picture_path(tmp_path / "a.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_blank_sentences_alone_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="blank"):
+        write_attention([BLANK], [""], tmp_path / "a.html")
+
+
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.html"
+    path.write_text("old", encoding="utf-8")
+
+    def fail(_source: Path, _target: Path) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_attention([SMALL], [SOURCE], path)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
+    import matplotlib
+    from matplotlib._pylab_helpers import Gcf
+
+    before = dict(matplotlib.rcParams)
+    write_attention([chain(3)], ["a"], tmp_path / "a.png")
+    assert dict(matplotlib.rcParams) == before
+    assert Gcf.get_all_fig_managers() == []

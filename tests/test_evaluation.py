@@ -1,0 +1,224 @@
+"""Scores against the `sacrebleu` program itself, run on the same files."""
+
+import json
+import logging
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation import (
+    as_json,
+    as_table,
+    bleu_score,
+    check_line_counts,
+    check_tokenizer,
+    compare,
+    score,
+    tokenized_note,
+)
+
+WORDS = ["The", "Cat", "sat", "on", "Mats", ",", "a", "Dog", "(", "isn't", "far", ")", "yet", "."]
+LINES = 37
+RESAMPLES = 40
+ALL_CASED = ("--ter-case-sensitive",)
+ALL_LOWERCASE = ("-lc", "--chrf-lowercase")
+PROGRAM_NAMES = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
+
+
+def sentences(seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 11))) for _ in range(LINES)]
+
+
+def corrupted(lines: list[str], seed: int, rate: float) -> list[str]:
+    """Replace and fold words at random; every ninth line is blank."""
+    rng = random.Random(seed)
+    worse = []
+    for number, line in enumerate(lines):
+        words = [rng.choice(WORDS).lower() if rng.random() < rate else w for w in line.split()]
+        worse.append("" if number % 9 == 4 else " ".join(words))
+    return worse
+
+
+REFERENCE = sentences(1)
+REFERENCE_2 = corrupted(REFERENCE, 2, 0.2)
+BASELINE = corrupted(REFERENCE, 3, 0.4)
+SYSTEM = corrupted(REFERENCE, 4, 0.36)
+
+
+def run_program(
+    folder: Path, hypotheses: list[list[str]], references: list[list[str]], *options: str
+) -> str:
+    """What `sacrebleu` prints, with ten decimals a number."""
+    paths: dict[str, list[str]] = {"hyp": [], "ref": []}
+    for kind, texts in (("hyp", hypotheses), ("ref", references)):
+        for number, lines in enumerate(texts):
+            path = folder / f"{kind}{number}"
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+            paths[kind].append(str(path))
+    command = [sys.executable, "-m", "sacrebleu", *paths["ref"], "-i", *paths["hyp"]]
+    command += ["-m", "bleu", "chrf", "ter", "-w", "10", "--no-color", *options]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SACREBLEU")}
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    return done.stdout.decode("utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _default_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("references", "lowercase", "tokenize", "options"),
+    [
+        ([REFERENCE], False, "13a", ALL_CASED),
+        ([REFERENCE, REFERENCE_2], True, "13a", ALL_LOWERCASE),
+        ([REFERENCE], False, "char", (*ALL_CASED, "-tok", "char")),
+    ],
+)
+def test_scores_intervals_and_signatures_are_those_of_the_program(
+    tmp_path: Path,
+    references: list[list[str]],
+    lowercase: bool,
+    tokenize: str,
+    options: tuple[str, ...],
+) -> None:
+    confidence = ("--confidence", "--confidence-n", str(RESAMPLES))
+    printed = run_program(tmp_path, [SYSTEM], references, *confidence, *options)
+    by_name = {metric["name"]: metric for metric in json.loads(printed)}
+    ours = as_json(score(SYSTEM, references, lowercase, tokenize, RESAMPLES))
+    assert list(ours) == ["bleu", "chrf", "ter"]
+    for key, name in PROGRAM_NAMES.items():
+        theirs = by_name[name]
+        low, high = ours[key]["ci"]
+        assert ours[key]["score"] == pytest.approx(theirs["score"], abs=1e-9)
+        assert (low + high) / 2 == pytest.approx(theirs["confidence_mean"], abs=1e-9)
+        assert (high - low) / 2 == pytest.approx(theirs["confidence_var"], abs=1e-9)
+        assert ours[key]["signature"] == theirs["signature"]
+
+
+def test_resamples_default_to_those_of_the_program(tmp_path: Path) -> None:
+    few = [lines[:6] for lines in (SYSTEM, REFERENCE)]
+    printed = run_program(tmp_path, few[:1], few[1:], "--confidence", *ALL_CASED)
+    signatures = {metric["name"]: metric["signature"] for metric in json.loads(printed)}
+    assert score(few[0], few[1:]).bleu.signature == signatures["BLEU"]
+    assert "bs:1000|seed:12345" in score(few[0], few[1:]).bleu.signature
+
+
+def test_paired_test_is_that_of_the_program(tmp_path: Path) -> None:
+    # As text: asked for JSON, sacrebleu 2.6 cannot write the numbers of a paired test.
+    options = ("--format", "text", "--paired-bs", "--paired-bs-n", str(RESAMPLES), *ALL_CASED)
+    printed = run_program(tmp_path, [BASELINE, SYSTEM], [REFERENCE, REFERENCE_2], *options)
+    rows = re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)", printed)
+    p_values = re.findall(r"p = ([\d.]+)", printed)
+    test = compare(BASELINE, SYSTEM, [REFERENCE, REFERENCE_2], bootstrap=RESAMPLES)
+    ours = as_json(score(SYSTEM, [REFERENCE], bootstrap=0), test)["paired"]
+    cells = [ours[metric][side] for side in ("baseline", "system") for metric in PROGRAM_NAMES]
+    for cell, row in zip(cells, rows, strict=True):
+        low, high = cell["ci"]
+        numbers = [cell["score"], cell["mean"], (high - low) / 2]
+        assert numbers == pytest.approx([float(text) for text in row], abs=1e-9)
+    for metric, p_value in zip(PROGRAM_NAMES, p_values, strict=True):
+        assert f"{ours[metric]['p_value']:.4f}" == p_value
+        assert ours[metric]["signature"] in printed
+        assert f"nrefs:2|bs:{RESAMPLES}|seed:12345" in ours[metric]["signature"]
+
+
+def test_paired_test_finds_no_difference_between_equals() -> None:
+    test = compare(SYSTEM, SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
+    assert all(pair.baseline == pair.system and pair.p_value == 1 for pair in test)
+
+
+def test_lowercase_decides_case_in_every_metric() -> None:
+    shouted = [line.upper() for line in REFERENCE]
+    cased = score(shouted, [REFERENCE], bootstrap=0)
+    folded = score(shouted, [REFERENCE], lowercase=True, bootstrap=0)
+    assert cased.bleu.score < 50 < folded.bleu.score == pytest.approx(100)
+    assert cased.chrf.score < 50 < folded.chrf.score == pytest.approx(100)
+    assert cased.ter.score > 50 > folded.ter.score == 0
+    assert all("case:mixed" in s.signature and s.ci is None for s in cased)
+    assert all("case:lc" in s.signature for s in folded)
+
+
+def test_validation_score_is_the_bleu_of_score() -> None:
+    expected = score(SYSTEM, [REFERENCE], bootstrap=0).bleu.score
+    assert bleu_score(SYSTEM, REFERENCE) == expected
+
+
+def test_blank_lines_are_scored_on_both_sides() -> None:
+    blank = [""] * LINES
+    assert score(blank, [REFERENCE], bootstrap=3).bleu.score == 0
+    assert score(blank, [blank], bootstrap=3).ter.score == 0
+    assert score(SYSTEM, [blank], bootstrap=3).ter.score == 100
+
+
+def test_line_counts_are_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"hyp\.txt has 3 lines but ref\.txt has 2"):
+        check_line_counts([("hyp.txt", ["a", "", "b"]), ("ref.txt", ["a", "b"])])
+    with pytest.raises(UserError, match=r"ref\.txt is empty"):
+        check_line_counts([("hyp.txt", ["a"]), ("ref.txt", [])])
+    with pytest.raises(UserError, match="hypotheses has 1 lines but reference 2 has 2"):
+        score(["a"], [["a"], ["a", "b"]])
+    with pytest.raises(UserError, match="baseline has 2 lines but system has 1"):
+        compare(["a", "b"], ["a"], [["a", "b"]])
+    with pytest.raises(UserError, match="no reference"):
+        score(["a"], [])
+
+
+def test_unknown_tokenizer_lists_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"'moses'.*13a.*intl"):
+        score(SYSTEM, [REFERENCE], tokenize="moses")
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError("no network"), RuntimeError("\nNot there.\n\n  pip install it\n")]
+)
+def test_tokenizer_that_cannot_load_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fail() -> None:
+        raise failure
+
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", lambda _: fail)
+    with pytest.raises(UserError, match="'ja-mecab'") as caught:
+        check_tokenizer("ja-mecab")
+    assert "\n" not in str(caught.value)
+    assert " ".join(str(failure).split()) in str(caught.value)
+
+
+def test_tokenized_hypotheses_are_noted_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tokenized = ["It rains ."] * 100 + ["It pours."]
+    with caplog.at_level(logging.INFO):
+        score(tokenized, [tokenized], bootstrap=0)
+        compare(tokenized, tokenized, [tokenized], bootstrap=2)
+    assert not caplog.records
+    note = tokenized_note(tokenized)
+    assert note is not None
+    assert "100 of 101" in note
+    assert "\n" not in note
+    assert tokenized_note(tokenized[1:]) is None
+
+
+def test_table_shows_what_the_scores_hold() -> None:
+    scores = score(SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
+    test = compare(BASELINE, SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
+    single, paired = as_table(scores, test).split("\n\n")
+    assert single == as_table(scores)
+    for line, name, value in zip(
+        single.splitlines()[1:], PROGRAM_NAMES.values(), scores, strict=True
+    ):
+        assert value.ci is not None
+        low, high = (f"{bound:.1f}" for bound in value.ci)
+        assert line.split() == [name, f"{value.score:.1f}", low, "to", high, value.signature]
+    for line, pair in zip(paired.splitlines()[1:], test, strict=True):
+        assert f"{pair.baseline.score:.1f}" in line
+        assert f"{pair.system.score:.1f}" in line
+        assert line.endswith(f"{pair.p_value:.4f}  {pair.signature}")
+    assert "-" in as_table(score(SYSTEM, [REFERENCE], bootstrap=0)).splitlines()[1].split()
+    json.dumps(as_json(scores, test))
