@@ -1,0 +1,8 @@
+"""`python scripts/translate.py ...` is `seq2seq translate ...`."""
+
+import sys
+
+from seq2seq.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["translate", *sys.argv[1:]]))

@@ -1,0 +1,8 @@
+"""`python -m seq2seq` is the `seq2seq` command."""
+
+import sys
+
+from seq2seq.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
