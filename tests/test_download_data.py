@@ -1,0 +1,332 @@
+import gzip
+import hashlib
+import io
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+import download_data
+from download_data import DownloadError, main, read_pairs, split_pairs
+
+TEXTS = {"train.en.gz": b"A dog.\nTwo cats.\n", "val.en.gz": b"A bird.\n"}
+PAIRS = [
+    f"Sentence {number} here.\tवाक्य {number}\tCC-BY 2.0 (France) #{number}" for number in range(230)
+]
+
+
+class Mirror(ThreadingHTTPServer):
+    """A web server on this machine, serving `files` by path."""
+
+    daemon_threads = False  # so that closing it waits for the last answer
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.files: dict[str, bytes] = {}
+        self.missing_bytes = 0  # promised in Content-Length but never sent
+        self.requests: list[str] = []
+        self.user_agents: set[str | None] = set()
+        self.url = f"http://127.0.0.1:{self.server_port}/some/folder"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Mirror
+
+    def do_GET(self) -> None:
+        name = self.path.removeprefix("/some/folder/")
+        self.server.requests.append(name)
+        self.server.user_agents.add(self.headers["User-Agent"])
+        if name not in self.server.files:
+            self.send_error(404)
+            return
+        body = self.server.files[name]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body) + self.server.missing_bytes))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    monkeypatch.setenv("no_proxy", "*")
+    with Mirror() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def multi30k(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """A mirror of a Multi30k that has only two small files."""
+    checksums = {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.items()}
+    monkeypatch.setattr(download_data, "MULTI30K", checksums)
+    mirror.files = {name: gzip.compress(text) for name, text in TEXTS.items()}
+    return mirror
+
+
+def fetch(mirror: Mirror, name: str, output: Path) -> int:
+    return main([name, "--output", str(output), "--base-url", mirror.url])
+
+
+def zip_of(members: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)  # dated 1980
+    return buffer.getvalue()
+
+
+def anki_zip(lines: list[str]) -> bytes:
+    return zip_of({"mar.txt": "".join(f"{line}\n" for line in lines), "_about.txt": "About."})
+
+
+def lines_of(path: Path) -> list[str]:
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
+
+
+def files_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def error_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was said on stderr, which must be one line."""
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_multi30k_arrives_as_served(multi30k: Mirror, tmp_path: Path) -> None:
+    assert fetch(multi30k, "multi30k", tmp_path / "data") == 0
+    assert files_below(tmp_path) == {"data/multi30k/train.en.gz", "data/multi30k/val.en.gz"}
+    for name, packed in multi30k.files.items():
+        assert (tmp_path / "data/multi30k" / name).read_bytes() == packed
+    assert all(agent and "Python-urllib" not in agent for agent in multi30k.user_agents)
+
+
+def test_multi30k_names_every_file_and_split() -> None:
+    names = [
+        f"{split}.{language}.gz"
+        for split in ("train", "val", "test_2016_flickr")
+        for language in ("en", "de", "fr", "cs")
+    ]
+    assert list(download_data.MULTI30K) == names
+    assert len(set(download_data.MULTI30K.values())) == 12
+
+
+def test_right_files_are_kept_and_others_replaced(
+    multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "multi30k"
+    folder.mkdir()
+    repacked = gzip.compress(TEXTS["train.en.gz"], compresslevel=1, mtime=7)
+    (folder / "train.en.gz").write_bytes(repacked)  # other bytes, same content
+    (folder / "val.en.gz").write_bytes(b"half a downlo")
+    assert fetch(multi30k, "multi30k", tmp_path) == 0
+    assert multi30k.requests == ["val.en.gz"]
+    assert (folder / "train.en.gz").read_bytes() == repacked
+    assert lines_of(folder / "val.en.gz") == ["A bird."]
+    assert "train.en.gz: already there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"Another text.\n"), b"<html>busy</html>", b""],
+    ids=["other-text", "not-gzip", "empty"],
+)
+def test_wrong_content_is_not_kept(
+    multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    multi30k.files["train.en.gz"] = content
+    assert fetch(multi30k, "multi30k", tmp_path) == 1
+    assert files_below(tmp_path) == set()
+    complaint = error_line(capsys)
+    assert "train.en.gz" in complaint
+    assert download_data.MULTI30K["train.en.gz"] in complaint
+    if content.startswith(b"\x1f\x8b"):
+        assert hashlib.sha256(b"Another text.\n").hexdigest() in complaint
+
+
+def test_a_later_failure_keeps_the_files_before_it(multi30k: Mirror, tmp_path: Path) -> None:
+    right = multi30k.files.pop("val.en.gz")
+    assert fetch(multi30k, "multi30k", tmp_path) == 1
+    assert files_below(tmp_path) == {"multi30k/train.en.gz"}
+    multi30k.files["val.en.gz"] = right
+    assert fetch(multi30k, "multi30k", tmp_path) == 0
+    assert multi30k.requests == ["train.en.gz", "val.en.gz", "val.en.gz"]
+
+
+@pytest.mark.parametrize("name", ["multi30k", "anki-eng-mar"])
+def test_a_missing_file_is_named(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert fetch(mirror, name, tmp_path) == 1
+    assert f"{mirror.url}/{mirror.requests[0]}: the server answered 404" in error_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["multi30k", "anki-eng-mar"])
+def test_a_body_cut_short_is_refused(
+    multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    multi30k.files["mar-eng.zip"] = anki_zip(PAIRS)
+    multi30k.missing_bytes = 5
+    assert fetch(multi30k, name, tmp_path) == 1
+    assert "cut short" in error_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_large_a_download_is_refused(
+    multi30k: Mirror,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(download_data, "MOST_DOWNLOADED", 10)
+    assert fetch(multi30k, "multi30k", tmp_path) == 1
+    assert "larger than 10 bytes" in error_line(capsys)
+
+
+def test_a_server_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    with Mirror() as gone:
+        pass
+    assert fetch(gone, "multi30k", tmp_path) == 1
+    assert gone.url in error_line(capsys)
+
+
+@pytest.mark.parametrize("arguments", [["wmt14"], [], ["multi30k", "--base-url", "file:///etc"]])
+def test_a_wrong_call_is_refused_before_any_work(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+
+
+def test_anki_is_split_and_loses_no_line(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror.files["mar-eng.zip"] = anki_zip(PAIRS)
+    assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
+    folder = tmp_path / "anki-eng-mar"
+    assert files_below(tmp_path) == {f"anki-eng-mar/{s}.tsv.gz" for s in ("train", "dev", "test")}
+    dealt = {split: lines_of(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")}
+    assert {split: len(lines) for split, lines in dealt.items()} == {
+        "train": 184,
+        "dev": 23,
+        "test": 23,
+    }
+    assert sorted(chain.from_iterable(dealt.values())) == sorted(PAIRS)
+    said = capsys.readouterr().out
+    assert hashlib.sha256(mirror.files["mar-eng.zip"]).hexdigest() in said
+    assert "own" in said
+
+
+def test_the_same_zip_gives_the_same_bytes(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["mar-eng.zip"] = anki_zip(PAIRS)
+    for name in ("one", "two"):
+        assert fetch(mirror, "anki-eng-mar", tmp_path / name) == 0
+    for split in ("train", "dev", "test"):
+        first, second = (
+            tmp_path / name / f"anki-eng-mar/{split}.tsv.gz" for name in ("one", "two")
+        )
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_whole_split_is_kept_and_a_broken_one_refused(
+    mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror.files["mar-eng.zip"] = anki_zip(PAIRS)
+    assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
+    assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
+    assert mirror.requests == ["mar-eng.zip"]
+    assert "already there" in capsys.readouterr().out
+    (tmp_path / "anki-eng-mar/test.tsv.gz").unlink()
+    assert fetch(mirror, "anki-eng-mar", tmp_path) == 1
+    assert "not whole" in error_line(capsys)
+    assert files_below(tmp_path) == {"anki-eng-mar/train.tsv.gz", "anki-eng-mar/dev.tsv.gz"}
+
+
+def test_hostile_member_names_write_nothing(mirror: Mirror, tmp_path: Path) -> None:
+    hostile = ["../escaped.txt", "../../mar.txt", "/escaped.txt", "x/mar.txt", "train.tsv.gz"]
+    good = {"mar.txt": "\n".join(PAIRS)}
+    mirror.files["mar-eng.zip"] = zip_of(dict.fromkeys(hostile, "bad\tbad\n") | good)
+    assert fetch(mirror, "anki-eng-mar", tmp_path / "deep/data") == 0
+    names = {f"deep/data/anki-eng-mar/{split}.tsv.gz" for split in ("train", "dev", "test")}
+    assert files_below(tmp_path) == names
+    assert all(
+        "bad" not in gzip.decompress((tmp_path / name).read_bytes()).decode() for name in names
+    )
+
+
+@pytest.mark.parametrize(
+    ("archive", "complaint"),
+    [
+        pytest.param(b"not a zip", "not a sound zip file", id="not-a-zip"),
+        pytest.param(anki_zip(PAIRS)[:-40], "not a sound zip file", id="cut-short"),
+        pytest.param(zip_of({"deu.txt": "a\tb"}), r"has no mar\.txt", id="other-member"),
+        pytest.param(zip_of({"../mar.txt": "a\tb"}), r"has no mar\.txt", id="member-elsewhere"),
+        pytest.param(zip_of({"mar.txt": "a\tb\nalone\nc\td\n"}), r"mar\.txt:2: ", id="one-column"),
+        pytest.param(
+            zip_of({"mar.txt": "a\t \tsource\n"}), r"mar\.txt:1: ", id="blank-translation"
+        ),
+        pytest.param(zip_of({"mar.txt": ""}), r"mar\.txt:1: ", id="empty"),
+    ],
+)
+def test_a_bad_archive_is_refused(archive: bytes, complaint: str) -> None:
+    with pytest.raises(DownloadError, match=complaint):
+        read_pairs(archive, "mar.txt")
+
+
+def test_a_member_that_unpacks_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = zip_of({"mar.txt": "a\tb\n" * 5000})
+    monkeypatch.setattr(download_data, "MOST_UNPACKED", 20_000)
+    assert len(read_pairs(archive, "mar.txt")) == 5000
+    monkeypatch.setattr(download_data, "MOST_UNPACKED", 19_999)
+    with pytest.raises(DownloadError, match="larger than"):
+        read_pairs(archive, "mar.txt")
+
+
+def test_only_line_feeds_end_a_line() -> None:
+    text = "\ufeffOne.\tएक\u2028दोन\r\nTwo.\tतीन\u200d\x85\n"
+    pairs = read_pairs(zip_of({"mar.txt": text}), "mar.txt")
+    assert pairs == ["One.\tएक\u2028दोन", "Two.\tतीन\u200d\x85"]
+
+
+def test_no_sentence_of_either_language_stands_in_two_splits() -> None:
+    english = [f"{word} {number}" for number in range(90) for word in ("I run", "i RUN!", "We go")]
+    lines = [f"{text}\tfoo {number % 150}" for number, text in enumerate(english)]
+    splits = split_pairs(lines)
+    assert sorted(chain.from_iterable(splits.values())) == sorted(lines)
+    assert splits["dev"]
+    assert splits["test"]
+    for column in (0, 1):
+        seen = [
+            {download_data.sentence_key(line.split("\t")[column]) for line in splits[split]}
+            for split in ("train", "dev", "test")
+        ]
+        assert sum(len(keys) for keys in seen) == len(set.union(*seen))
+
+
+def test_the_split_ignores_the_order_of_lines() -> None:
+    forwards, backwards = split_pairs(PAIRS), split_pairs(PAIRS[::-1])
+    assert {split: lines[::-1] for split, lines in backwards.items()} == forwards
+
+
+def test_dev_and_test_stop_growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_data, "HELD_OUT", 7)
+    splits = split_pairs(PAIRS)
+    assert (len(splits["dev"]), len(splits["test"])) == (7, 7)
+
+
+def test_a_sentence_is_the_same_without_case_punctuation_and_spaces() -> None:
+    assert download_data.sentence_key("Don't  STOP!") == download_data.sentence_key("dont stop")
+    assert download_data.sentence_key("चांगला") != download_data.sentence_key("चागल")
+    assert download_data.sentence_key("?!") != download_data.sentence_key("...")
