@@ -1,6 +1,8 @@
 """Writes the demo corpora (English-French, English-Marathi) from grammars of our own, by seed."""
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from demo_grammar.french import french_corpus
@@ -20,20 +22,26 @@ def write_corpus(splits: Splits, folder: Path, tgt_lang: str) -> None:
             unfinished.replace(path)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write both corpora; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="another seed, another corpus")
     parser.add_argument("--output", type=Path, default=Path("data"), help="folder to write into")
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     corpora = (
-        ("demo", "fr", french_corpus(arguments.seed)),
-        ("demo-en-mr", "mr", marathi_corpus(arguments.seed)),
+        ("demo", "fr", french_corpus(options.seed)),
+        ("demo-en-mr", "mr", marathi_corpus(options.seed)),
     )
     for name, tgt_lang, splits in corpora:
-        write_corpus(splits, arguments.output / name, tgt_lang)
+        try:
+            write_corpus(splits, options.output / name, tgt_lang)
+        except OSError as error:
+            print(f"{options.output / name}: cannot be written ({error.strerror})", file=sys.stderr)
+            return 1
         counts = ", ".join(f"{len(pairs)} {split}" for split, pairs in splits.items())
-        print(f"{arguments.output / name}: {counts} pairs")
+        print(f"{options.output / name}: {counts} pairs")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

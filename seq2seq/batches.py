@@ -1,4 +1,7 @@
-"""Ids into batches: length buckets, a token budget, padding; the order is a pure function of (seed, epoch)."""
+"""Ids into batches: length buckets, a token budget, padding.
+
+The order is a pure function of (seed, epoch).
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
@@ -25,11 +28,11 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> Self:
         """The batch on a device."""
-        return self._make(part.to(device, non_blocking=True) for part in self)
+        return type(self)(*(part.to(device, non_blocking=True) for part in self))
 
 
 class EncodedPairs(NamedTuple):
-    """A parallel text as ids, END not counted, and the text itself for drawing other segmentations."""
+    """A parallel text as ids, END not counted, and its text for drawing other segmentations."""
 
     src_texts: list[str]
     tgt_texts: list[str]
@@ -79,10 +82,11 @@ def sampled_pairs(
 
 
 def epoch_order(pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None) -> list[Rows]:
-    """The rows of each batch of an epoch, in the order of training; epoch None: by length, unshuffled.
+    """The rows of each batch, in the order of training; epoch None: by length, unshuffled.
 
-    Pairs of like length meet in a batch, which is full where another row would make its padded target, END counted,
-    longer than `batch_tokens` (or its padded source twice that). A pair longer than the budget is a batch of its own.
+    Pairs of like length meet in a batch, which is full where another row would make its padded
+    target, END counted, longer than `batch_tokens` (or its padded source twice that). A pair
+    longer than the budget is a batch of its own.
     """
     src = np.array([len(ids) + 1 for ids in pairs.src])
     tgt = np.array([len(ids) + 1 for ids in pairs.tgt])
@@ -96,7 +100,7 @@ def epoch_order(pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | 
 
 
 def _cut(rows: Rows, src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[Rows]:
-    """Batches of whole multiples of 8 rows where there are as many: matrix kernels are made anew for each new size."""
+    """Batches of multiples of 8 rows where there are as many: fewer sizes, fewer new kernels."""
     start = end = longest_src = 0
     while start < len(rows):
         while end < len(rows):

@@ -5,6 +5,7 @@ from torch import nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import AdditiveScore, DotScore, GeneralScore, ScaledDotScore, Score
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
+from seq2seq.model.embedding import ScaledEmbedding
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.seq2seq import Seq2Seq
 
@@ -12,12 +13,13 @@ from seq2seq.model.seq2seq import Seq2Seq
 def build_model(config: ModelConfig, src_size: int, tgt_size: int, joint: bool) -> Seq2Seq:
     """A fresh model for vocabularies of these sizes; weights come from torch's global generator.
 
-    With `tie_embeddings` the target embedding is also the projection to the vocabulary, and the source embedding too where
-    the vocabulary is `joint`; the read-out then has the embedding's size.
+    With `tie_embeddings` the target embedding is also the projection to the vocabulary, and the
+    source embedding too where the vocabulary is `joint`; the read-out then has the embedding's
+    size.
     """
-    src_embedding = _embedding(src_size, config.embedding_size)
+    src_embedding = ScaledEmbedding(src_size, config.embedding_size)
     shared = joint and config.tie_embeddings
-    tgt_embedding = src_embedding if shared else _embedding(tgt_size, config.embedding_size)
+    tgt_embedding = src_embedding if shared else ScaledEmbedding(tgt_size, config.embedding_size)
     encoder = Encoder(
         src_embedding, config.hidden_size, config.num_layers, config.bidirectional, config.dropout
     )
@@ -28,12 +30,6 @@ def build_model(config: ModelConfig, src_size: int, tgt_size: int, joint: bool) 
     if config.tie_embeddings:
         projection.weight = tgt_embedding.weight
     return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout)
-
-
-def _embedding(size: int, embedding_size: int) -> nn.Embedding:
-    embedding = nn.Embedding(size, embedding_size)
-    nn.init.normal_(embedding.weight, std=embedding_size**-0.5)
-    return embedding
 
 
 def _decoder(config: ModelConfig, readout_size: int, direction_size: int) -> Decoder:

@@ -1,4 +1,4 @@
-"""The run folder: config, vocabulary, weights and training state; every write is whole or did not happen.
+"""The run folder: config, vocabulary, weights, training state; a write is whole or did not happen.
 
 config.yaml          the resolved config
 vocabulary/          joint.model, or src.model and tgt.model
@@ -32,7 +32,7 @@ _HEADER = "seq2seq"
 
 @dataclass(frozen=True)
 class LengthLimit:
-    """How long a translation may get: `ratio * source length + extra` pieces, learnt from the training data."""
+    """How long a translation may get: `ratio * source length + extra` pieces, learnt from data."""
 
     ratio: float
     extra: int
@@ -136,7 +136,10 @@ def load_last(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> tuple[Progress, LengthLimit, float]:
-    """Put a saved state into model, averages and optimizer, in place; returns progress, limit, seconds trained."""
+    """Put a saved state into model, averages and optimizer, in place.
+
+    Returns progress, limit and the seconds trained.
+    """
     path = folder / LAST
     if not path.exists():
         raise UserError(f"{folder}: nothing to resume, it has no {LAST}; train without --resume")

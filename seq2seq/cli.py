@@ -1,4 +1,7 @@
-"""The `seq2seq` command: parses, then calls one function a subcommand. Heavy imports stand inside those."""
+"""The `seq2seq` command: parses, then calls one function a subcommand.
+
+Heavy imports stand inside those functions.
+"""
 
 import argparse
 import json
@@ -19,7 +22,10 @@ BATCH_LINES = 2048  # read, sorted by length and translated together
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns 0 done, 2 refused before any work, 1 failed later, 130 or 143 interrupted."""
+    """Run one subcommand.
+
+    Returns 0 done, 2 refused before any work, 1 failed later, 130 or 143 interrupted.
+    """
     try:
         options = _parse(sys.argv[1:] if arguments is None else list(arguments))
         code: int = options.run(options)
@@ -105,7 +111,9 @@ def evaluate(options: argparse.Namespace) -> int:
             _say(f"note: {note}")
     how = (lines, options.lowercase, options.tokenize)
     scores = evaluation.score(hypotheses[-1], *how)
-    comparison = evaluation.compare(*hypotheses, *how) if len(hypotheses) == 2 else None
+    comparison = None
+    if len(hypotheses) == 2:
+        comparison = evaluation.compare(hypotheses[0], hypotheses[1], *how)
     if options.json is not None:
         with _open_output(options.json) as output:
             output.write(json.dumps(evaluation.as_json(scores, comparison), indent=2) + "\n")
@@ -127,8 +135,8 @@ def attention(options: argparse.Namespace) -> int:
         translator = _load(options)
         if not translator.attends:
             raise UserError(
-                f"{options.model[0]}: a model without attention looks nowhere (model.decoder: none); "
-                "take a run with decoder bahdanau or luong"
+                f"{options.model[0]}: a model without attention looks nowhere "
+                "(model.decoder: none); take a run with decoder bahdanau or luong"
             )
         report = _InputReport()
         texts = report.decode(1, list(lines))
@@ -318,20 +326,23 @@ def _open_input(path: Path | None) -> Iterator[IO[bytes]]:
     if path.is_dir():
         raise UserError(f"{path}: is a folder, not a text file")
     try:
-        if path.suffix == ".gz":
-            import gzip
-
-            file: IO[bytes] = gzip.open(path, "rb")  # type: ignore[assignment]
-        else:
-            file = path.open("rb")
+        file = _open_bytes(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     with file:
         yield file
 
 
+def _open_bytes(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        import gzip
+
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return path.open("rb")
+
+
 def _batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
-    """Each batch of lines with the number, from 1, of its first; a line at a time from a terminal."""
+    """Each batch of lines and the number, from 1, of its first; from a terminal line by line."""
     size = size or (1 if lines.isatty() else BATCH_LINES)
     number, batch = 1, []
     for line in lines:
@@ -351,7 +362,10 @@ class _InputReport:
         self._cut: list[int] = []
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
-        """UTF-8 lines, their ends (and a byte-order mark) taken off; bytes that are no UTF-8 become U+FFFD."""
+        """UTF-8 lines, their ends (and a byte-order mark) taken off.
+
+        Bytes that are no UTF-8 become U+FFFD.
+        """
         texts = []
         for index, line in enumerate(lines, start=number):
             content = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -372,9 +386,8 @@ class _InputReport:
         if self._undecodable:
             _say(f"note: bytes that are not UTF-8 were replaced in {_numbers(self._undecodable)}")
         if self._cut:
-            _say(
-                f"note: translated in parts, being longer than any line in training: {_numbers(self._cut)}"
-            )
+            cut = _numbers(self._cut)
+            _say(f"note: translated in parts, being longer than any line in training: {cut}")
 
 
 def _numbers(lines: Sequence[int]) -> str:

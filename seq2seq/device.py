@@ -8,10 +8,11 @@ _TOLERANCE = 1e-5  # relative error that a float32 product may have
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`; raises UserError where it is not there.
+    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`; UserError where it is not there.
 
-    Lets the CPU take oneDNN's float32 kernels (torch's "medium" precision, about twice as fast on some processors) where
-    they are as exact as float32, which is measured: on processors with AMX the same switch would round to bfloat16.
+    Lets the CPU take oneDNN's float32 kernels (torch's "medium" precision, about twice as fast on
+    some processors) where they are as exact as float32, which is measured: on processors with AMX
+    the same switch would round to bfloat16.
     """
     device = _named(name)
     if device.type == "cpu":

@@ -1,4 +1,4 @@
-"""The two kinds of failure a user may see: each is one line saying what, where and how to mend it."""
+"""The two failures a user may see: each is one line saying what, where and how to mend it."""
 
 
 class UserError(ValueError):

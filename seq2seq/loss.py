@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy over target tokens, with the projection to the vocabulary fused in."""
+"""Label-smoothed cross-entropy over target tokens, the projection to the vocabulary fused in."""
 
 from typing import Any
 
@@ -11,17 +11,18 @@ CHUNK = 512  # rows whose logits exist at one time
 def token_loss(
     outputs: Tensor, projection: nn.Linear, tgt: Tensor, label_smoothing: float
 ) -> Tensor:
-    """The summed loss, in nats, of M target tokens: outputs [M, R], the ids to predict [M] -> scalar.
+    """The summed loss, nats, of M target tokens: outputs [M, R], the ids to predict [M] -> scalar.
 
-    A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016, section 7). Logits [M, V] are
-    never whole in memory: a chunk at a time, each leaves its gradient behind (computed only where one is wanted).
+    A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
+    section 7). Logits [M, V] are never whole in memory: a chunk at a time, each leaves its
+    gradient behind (computed only where one is wanted).
     """
     wanted = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
     if not torch.is_autocast_enabled(outputs.device.type):
         dtype = outputs.dtype
     with torch.autocast(outputs.device.type, enabled=False):
-        loss: Tensor = _FusedLoss.apply(
+        loss: Tensor = _FusedLoss.apply(  # type: ignore[no-untyped-call]
             outputs.to(dtype), projection.weight, projection.bias, tgt, label_smoothing, wanted
         )
     return loss
@@ -62,7 +63,7 @@ class _FusedLoss(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = grads
         grad_outputs, grad_weight, grad_bias = ctx.saved_tensors
         return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None

@@ -1,4 +1,4 @@
-"""The optimizer, the learning rate as a function of the step, and the moving average of the weights."""
+"""The optimizer, the learning rate as a function of the step, the moving average of the weights."""
 
 import math
 from collections.abc import Iterable
@@ -29,10 +29,10 @@ def make_optimizer(
 
 
 def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> float:
-    """The rate of update `step` (from 1): a linear warm-up to `learning_rate`, then the decay of the config.
+    """The rate of update `step` (from 1): a linear warm-up to `learning_rate`, then the decay.
 
-    `inverse_sqrt` falls as 1 / sqrt(step) from the end of the warm-up (Vaswani et al. 2017); `linear` and `cosine` reach
-    zero after `last_step`.
+    `inverse_sqrt` falls as 1 / sqrt(step) from the end of the warm-up (Vaswani et al. 2017);
+    `linear` and `cosine` reach zero after `last_step`.
     """
     peak, warmup = config.learning_rate, config.warmup_steps
     if step < warmup:
@@ -52,8 +52,8 @@ def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> f
 def update_average(averages: list[Tensor], weights: list[Tensor], decay: float, step: int) -> None:
     """Move the averages, in place, towards the weights after update `step` (from 1).
 
-    `a = d a + (1 - d) w`, where d grows to `decay` over the first updates as (1 + step) / (10 + step), so that the random
-    beginning is soon forgotten.
+    `a = d a + (1 - d) w`, where d grows to `decay` over the first updates as
+    (1 + step) / (10 + step), so that the random beginning is soon forgotten.
     """
     rate = 1 - min(decay, (1 + step) / (10 + step))
     torch._foreach_lerp_(averages, weights, rate)

@@ -1,10 +1,11 @@
 """What a run tells: the bar, train.log, metrics.jsonl, timing.jsonl and TensorBoard events.
 
-`metrics.jsonl` holds what the seed determines, so that two runs of one config can be compared byte for byte; what the clock
-determines goes elsewhere.
+`metrics.jsonl` holds what the seed determines, so that two runs of one config can be compared byte
+for byte; what the clock determines goes elsewhere.
 """
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +18,10 @@ METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log"
 
 
 class Reporter:
-    """Writes a run's files and draws its bar on stderr."""
+    """Writes a run's files and draws its bar on stderr; where that is no terminal, lines instead."""
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
-        """Go on from `step`: later lines of metrics.jsonl, left by a run that was killed, are cut off."""
+        """Go on from `step`: later lines of metrics.jsonl, left by a killed run, are cut off."""
         cut_back(folder / METRICS, step)
         self._files = {
             name: (folder / name).open("a", encoding="utf-8", newline="\n")
@@ -28,7 +29,12 @@ class Reporter:
         }
         self._board = _tensorboard(folder)
         self.bar = tqdm(
-            total=last_step, initial=step, unit="update", dynamic_ncols=True, leave=False
+            total=last_step,
+            initial=step,
+            unit="update",
+            dynamic_ncols=True,
+            leave=False,
+            disable=None,
         )
 
     def __enter__(self) -> Self:
@@ -48,8 +54,7 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """A line for people: to stderr, above the bar, and to train.log with the time."""
-        self.bar.clear()
-        tqdm.write(text, file=self.bar.fp)
+        tqdm.write(text, file=sys.stderr)
         self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -62,13 +67,16 @@ class Reporter:
         self._write(TIMING, json.dumps({"step": step, **values}))
         self._draw(step, values)
 
-    def describe(self, text: str) -> None:
-        """What stands behind the bar."""
-        self.bar.set_postfix_str(text, refresh=False)
+    def describe(self, step: int, text: str) -> None:
+        """How it goes, behind the bar, or as a line where there is no bar."""
+        if self.bar.disable:
+            self.say(f"update {step}, {text}")
+        else:
+            self.bar.set_postfix_str(text, refresh=False)
 
-    def advance(self, step: int) -> None:
-        """Move the bar to `step`."""
-        self.bar.update(step - self.bar.n)
+    def advance(self) -> None:
+        """Move the bar by one update."""
+        self.bar.update()
 
     def _write(self, name: str, line: str) -> None:
         self._files[name].write(line + "\n")
@@ -81,7 +89,7 @@ class Reporter:
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Keep the lines of a JSON-lines file up to `step`, and of a line cut short by a crash nothing."""
+    """Keep the lines of a JSON-lines file up to `step`, and nothing of one a crash cut short."""
     if not path.exists():
         return
     kept = []
@@ -100,4 +108,4 @@ def _tensorboard(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / TENSORBOARD))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / TENSORBOARD))

@@ -1,21 +1,60 @@
 """Greedy and beam search: ids in, ids out.
 
-Sentences are searched in tiles of a fixed number of rows and a padded length that depends on the sentence alone, because
-products change in the last digit with their number of rows: so a translation does not depend on its company.
+Sentences are searched in tiles of a fixed number of rows and a padded length that depends on the
+sentence alone, because products change in the last digit with their number of rows: so a
+translation does not depend on its company.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids, pad_sources
-from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 TILE_SENTENCES = 32
 TILE_LENGTH_STEP = 8  # source positions
+
+
+class ModelStep(Protocol):
+    """What one step of a model yields for N rows."""
+
+    @property
+    def outputs(self) -> Any:
+        """What `project` takes."""
+        ...
+
+    @property
+    def state(self) -> Any:
+        """What the next step takes; `select(rows)` gives that of other rows."""
+        ...
+
+    @property
+    def attention_weights(self) -> Tensor | None:
+        """Where each row looked: [N, S], None without attention."""
+        ...
+
+
+class Model(Protocol):
+    """All that search knows of a model, one network or several; what is `Any` stays opaque."""
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> Any:
+        """Source ids [B, S], their lengths [B] (END counted) -> what `start` takes."""
+        ...
+
+    def start(self, encoded: Any) -> tuple[Any, Any]:
+        """The memory of the sentences, and the state before the first target position."""
+        ...
+
+    def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
+        """One target position: the last ids [N] of N = B * K hypotheses."""
+        ...
+
+    def project(self, outputs: Any) -> Tensor:
+        """Outputs of N rows -> logits [N, V]."""
+        ...
 
 
 class Hypothesis(NamedTuple):
@@ -27,16 +66,16 @@ class Hypothesis(NamedTuple):
 
 
 def search(
-    model: Seq2Seq,
+    model: Model,
     sources: Sequence[Ids],
     limits: Sequence[int],
     beam_size: int,
     length_penalty: float,
     device: torch.device,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each source (END not counted), best first: `beam_size` of them, or one where greedy.
+    """The hypotheses of each source (END not counted), best first.
 
-    No hypothesis is empty, nor longer than its source's limit, END not counted.
+    At most `beam_size` of them; none is empty, nor longer than its source's limit, END not counted.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     for rows, width in tiles(sources):
@@ -73,9 +112,12 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 @torch.inference_mode()
 def greedy(
-    model: Seq2Seq, src: Tensor, src_lengths: Tensor, steps: Tensor, length_penalty: float
+    model: Model, src: Tensor, src_lengths: Tensor, steps: Tensor, length_penalty: float
 ) -> list[list[Hypothesis]]:
-    """From START take the likeliest piece until END: src [B, S], lengths [B], most steps (END counted) [B]."""
+    """From START take the likeliest piece until END.
+
+    Takes src [B, S], lengths [B] and the most steps, END counted, [B].
+    """
     memory, state = model.start(model.encode(src, src_lengths))
     ids = torch.full_like(src_lengths, BOS_ID)
     total = torch.zeros(len(src), device=src.device)
@@ -114,16 +156,17 @@ def _collect(
 
 @torch.inference_mode()
 def beam(
-    model: Seq2Seq,
+    model: Model,
     src: Tensor,
     src_lengths: Tensor,
     steps: Tensor,
     beam_size: int,
     length_penalty: float,
 ) -> list[list[Hypothesis]]:
-    """Keep the `beam_size` likeliest beginnings of each sentence; an ended one leaves the beam for the pool.
+    """Keep the `beam_size` likeliest beginnings of each sentence; an ended one goes to the pool.
 
-    A sentence is done once its pool is full and no beginning, were it to end now, would beat the worst in the pool.
+    A sentence is done once its pool is full and no beginning, were it to end now, would beat the
+    worst in the pool. Arguments as in `greedy`.
     """
     sentences, size = len(src), beam_size
     memory, state = model.start(model.encode(src, src_lengths))
@@ -155,8 +198,8 @@ def beam(
     return _retrace(pool, trail)
 
 
-def _log_probs(model: Seq2Seq, outputs: Tensor, t: int, steps: Tensor) -> Tensor:
-    """Log-probabilities [N, V] of what may follow at step t, where row n must end by its step `steps[n]`."""
+def _log_probs(model: Model, outputs: Tensor, t: int, steps: Tensor) -> Tensor:
+    """Log-probabilities [N, V] of what may follow at step t, row n ending by step `steps[n]`."""
     log_probs = model.project(outputs).float().log_softmax(dim=-1)
     log_probs[:, [PAD_ID, BOS_ID]] = -torch.inf
     if t == 0:
@@ -202,7 +245,7 @@ class _Pool(NamedTuple):
         return _Pool(best, parents, steps, self.done)
 
     def close(self, hopes: Tensor) -> "_Pool":
-        """Mark the sentences done whose best living score [B] cannot enter the pool as it stands."""
+        """Mark sentences done whose best living score [B] cannot enter the pool as it stands."""
         return self._replace(done=self.done | (self.scores[:, -1] >= hopes))
 
 

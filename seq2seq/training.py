@@ -1,4 +1,4 @@
-"""Training: teacher forcing with validation, patience and checkpoints; the loop reads in one screen."""
+"""Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
 
 import hashlib
 import math
@@ -85,8 +85,8 @@ def train(
 ) -> Path:
     """Train as the config says; returns the run folder.
 
-    Raises UserError before any work where data, folder or device do not allow it, RunError where the work fails, and
-    Interrupted, the state saved, on Ctrl-C or SIGTERM.
+    Raises UserError before any work where data, folder or device do not allow it, RunError where
+    the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
     """
     check_folder(config, resume, overwrite)
     run, notes = prepare(config, choose_device(device), resume)
@@ -105,8 +105,8 @@ def train(
             validate(run, reporter, clock)
         save(run, clock)
         reporter.say(
-            f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) at update {run.progress.best_step}: "
-            f"{config.run_dir / BEST}"
+            f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
+            f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
     return config.run_dir
 
@@ -133,14 +133,15 @@ def train_epoch(
         clock.count(tokens)
         if progress.step % settings.log_every == 0:
             report(run, reporter, clock, rate, last_step)
-        reporter.advance(progress.step)
+        reporter.advance()
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
             save(run, clock)
         if stops:
             save(run, clock)
             reporter.say(
-                f"Stopped at update {progress.step}, saved. Go on with the same command and --resume."
+                f"Stopped at update {progress.step}, saved. "
+                "Go on with the same command and --resume."
             )
             raise Interrupted(stops[0])
         if why_stop(run, clock) is not None:
@@ -149,7 +150,7 @@ def train_epoch(
 
 
 def train_step(run: Run, batches: Sequence[Batch], rate: float) -> tuple[Tensor, int]:
-    """One update from all the batches; returns their summed loss (on the device) and count of target tokens."""
+    """One update from all the batches; returns their summed loss (on the device) and tokens."""
     settings, model = run.config.training, run.model.train()
     tokens = sum(len(batch.tgt_out) for batch in batches)
     run.optimizer.zero_grad()
@@ -199,7 +200,7 @@ def seed_of(*parts: int) -> int:
 
 
 def validate(run: Run, reporter: Reporter, clock: "Clock") -> None:
-    """Validation loss, perplexity and greedy BLEU, of the averaged weights where there are such; keeps the best."""
+    """Validation loss, perplexity and greedy BLEU, of the averages if any; keeps the best."""
     began, progress = time.monotonic(), run.progress
     with averaged(run):
         loss = valid_loss(run)
@@ -216,8 +217,9 @@ def validate(run: Run, reporter: Reporter, clock: "Clock") -> None:
     )
     reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
     reporter.say(
-        f"update {progress.step}, epoch {progress.epoch + 1}, {clock.now()}: validation loss {loss:.3f}, "
-        f"perplexity {perplexity:.2f}, BLEU {bleu:.1f}{' (best so far)' if better else ''}"
+        f"update {progress.step}, epoch {progress.epoch + 1}, {clock.now()}: "
+        f"validation loss {loss:.3f}, perplexity {perplexity:.2f}, "
+        f"BLEU {bleu:.1f}{' (best so far)' if better else ''}"
     )
     clock.leave_out(time.monotonic() - began)
 
@@ -269,7 +271,7 @@ def validation_due(run: Run, batches: int) -> bool:
     return progress.batch == batches if every is None else progress.step % every == 0
 
 
-# ------------------------------------------------------------------------------ limits, clock, saving
+# ---------------------------------------------------------------------------- limits, clock, saving
 
 
 class Clock:
@@ -333,21 +335,23 @@ def last_update(run: Run) -> int | None:
 
 
 def report(run: Run, reporter: Reporter, clock: Clock, rate: float, last_step: int | None) -> None:
-    """Training loss and speed since the last report; raises RunError where the loss is no number."""
+    """Training loss and speed since the last report; raises RunError where it is no number."""
     progress = run.progress
     loss = run.loss.item() / run.loss_tokens
     run.loss.zero_()
     run.loss_tokens = 0
     if not math.isfinite(loss):
         raise RunError(
-            f"the training loss is {loss} at update {progress.step}; lower training.learning_rate or "
-            f"training.clip_norm; {run.config.run_dir / BEST} is still whole"
+            f"the training loss is {loss} at update {progress.step}; lower training.learning_rate "
+            f"or training.clip_norm; {run.config.run_dir / BEST} is still whole"
         )
     speed = clock.speed()
     reporter.metrics(progress.step, {"train_loss": loss, "learning_rate": rate})
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
     left = _time_left(run, clock, last_step)
-    reporter.describe(f"epoch {progress.epoch + 1}, loss {loss:.2f}, {speed:,.0f} tok/s{left}")
+    reporter.describe(
+        progress.step, f"epoch {progress.epoch + 1}, loss {loss:.2f}, {speed:,.0f} tok/s{left}"
+    )
 
 
 def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
@@ -391,11 +395,11 @@ def stop_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-# ------------------------------------------------------------------------------------- preparation
+# -------------------------------------------------------------------------------------- preparation
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that another run lives in, and resuming what is not there or was another config."""
+    """Refuse a folder another run lives in, and resuming what is not there or another config."""
     folder = config.run_dir
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
@@ -411,12 +415,13 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
             )
     elif lives and not overwrite:
         raise UserError(
-            f"{folder}: a run lives here already; go on with --resume, replace it with --overwrite, or set another run_dir"
+            f"{folder}: a run lives here already; go on with --resume, "
+            "replace it with --overwrite, or set another run_dir"
         )
 
 
 def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
-    """Read and check all data, make or read vocabulary, model and state; returns notes for the log beside the run."""
+    """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
     train_text, train_blank = usable(_read(config.data.train))
     valid, valid_blank = usable(_read(config.data.valid))
     if config.data.test is not None:
@@ -488,15 +493,14 @@ def learn_limit(pairs: EncodedPairs) -> LengthLimit:
 
 def _notes(run: Run, train_blank: int, valid_blank: int) -> list[str]:
     """What the log says of data, model and device before the first update."""
-    data, parameters = (
-        run.config.data,
-        sum(weight.numel() for weight in own_weights(run.model).values()),
-    )
+    data = run.config.data
+    parameters = sum(weight.numel() for weight in own_weights(run.model).values())
     src, tgt = (len(vocabulary) for vocabulary in run.vocabularies)
     sizes = f"{src:,} pieces, joint" if run.vocabularies.joint else f"{src:,} and {tgt:,} pieces"
     notes = [
-        f"{run.config.name}: {data.src_lang} -> {data.tgt_lang}, {len(run.train):,} training pairs, "
-        f"{len(run.valid):,} validation pairs, vocabulary of {sizes}",
+        f"{run.config.name}: {data.src_lang} -> {data.tgt_lang}, "
+        f"{len(run.train):,} training pairs, {len(run.valid):,} validation pairs, "
+        f"vocabulary of {sizes}",
         f"{run.config.model.decoder} decoder, {parameters:,} parameters, on {run.device}, "
         f"{torch.get_num_threads()} threads, {run.config.training.precision}",
     ]

@@ -14,8 +14,7 @@ from seq2seq.config import DecodingConfig
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import Hypothesis, search
+from seq2seq.search import Hypothesis, Model, search
 from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
 
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -30,9 +29,7 @@ class Translation:
     score: float = 0.0  # log-probability, nats, divided by length ** length_penalty
     src_pieces: list[str] = field(default_factory=list)  # END included
     tgt_pieces: list[str] = field(default_factory=list)
-    attention_weights: list[list[float]] | None = (
-        None  # a row a target piece, a column a source piece
-    )
+    attention_weights: list[list[float]] | None = None  # rows: target pieces, columns: source
     nbest: list[tuple[str, float]] = field(default_factory=list)  # text, score; best first
     parts: int = 1  # in how many parts an over-long line was translated
 
@@ -45,7 +42,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Seq2Seq | Ensemble,
+        model: Model,
         vocabularies: Vocabularies,
         limit: LengthLimit,
         decoding: DecodingConfig,
@@ -61,7 +58,7 @@ class Translator:
 
     @classmethod
     def load(cls, *runs: Path | str, device: str = "auto") -> Self:
-        """Read run folders; several make an ensemble. Raises UserError where they cannot translate together."""
+        """Read run folders, several as an ensemble; raises UserError where they do not fit."""
         chosen = choose_device(device)
         loaded = [load_best(Path(run), chosen) for run in runs]
         model, vocabularies, limit, config = loaded[0]
@@ -70,9 +67,9 @@ class Translator:
                 raise UserError(
                     f"{run}: its vocabulary is not that of {runs[0]}; an ensemble shares one"
                 )
-        ensemble = model if len(loaded) == 1 else Ensemble(each[0] for each in loaded)
+        whole: Model = model if len(loaded) == 1 else Ensemble(each[0] for each in loaded)
         longest = config.training.max_length
-        return cls(ensemble, vocabularies, limit, config.decoding, longest, chosen)
+        return cls(whole, vocabularies, limit, config.decoding, longest, chosen)
 
     @property
     def attends(self) -> bool:
@@ -89,8 +86,9 @@ class Translator:
     ) -> list[Translation]:
         """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
 
-        A line of more pieces than any in training is cut into parts at sentence ends, else between words, and the parts'
-        translations are joined. Raises UserError where n_best is more than the beam holds.
+        A line of more pieces than any in training is cut into parts at sentence ends, else between
+        words, and the parts' translations are joined. Raises UserError where n_best is more than
+        the beam holds.
         """
         size = self.decoding.beam_size if beam_size is None else beam_size
         if n_best > size:
@@ -142,7 +140,7 @@ def _contents(vocabularies: Vocabularies) -> tuple[bytes, bytes]:
 
 
 def _cut(sentence: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
-    """Runs of words of at most `longest` pieces; a longer word is cut at the characters that fit."""
+    """Runs of words of at most `longest` pieces; a longer word is cut where it must be."""
     run: list[str] = []
     room = longest
     for word in sentence.split():
@@ -175,7 +173,7 @@ def _head(word: str, vocabulary: Vocabulary, longest: int) -> str:
 
 
 def _join(parts: list[Translation], n_best: int) -> Translation:
-    """One Translation of a line's parts; each part's pieces keep to its own block of the attention weights."""
+    """One Translation of a line's parts; each part's attention weights are a block of their own."""
     if not parts:
         return Translation(nbest=[("", 0.0)] * n_best)
     if len(parts) == 1:

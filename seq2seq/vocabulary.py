@@ -18,7 +18,7 @@ _SEGMENTATIONS = -1  # sample from all segmentations, not from the n best
 
 
 class Vocabulary:
-    """One language's pieces: normalises to NFC, and nothing more that would change what is printed."""
+    """One language's pieces: normalises to NFC, and nothing more that changes what is printed."""
 
     def __init__(self, model: bytes, sampling: float = 0.0) -> None:
         self.model = model
@@ -34,9 +34,11 @@ class Vocabulary:
         return ids
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Each text's ids under one random segmentation (Kudo 2018; BPE-dropout), a pure function of (texts, seed).
+        """Each text's ids under one random segmentation, a pure function of (texts, seed).
 
-        SentencePiece seeds one generator a thread, when the thread first draws: so a thread of its own draws here.
+        That is subword regularization (Kudo 2018) or BPE-dropout (Provilkov et al. 2020).
+        SentencePiece seeds one generator a thread, when the thread first draws: so a thread of its
+        own draws here.
         """
         drawn: list[list[list[int]]] = []
 
@@ -84,7 +86,7 @@ def train_vocabularies(
 ) -> Vocabularies:
     """Learn the pieces of both sides from training text.
 
-    Raises UserError where the text does not allow a vocabulary of the size that the config asks for.
+    Raises UserError where the text does not allow a vocabulary of the size the config asks for.
     """
     if config.joint:
         joint = _train(config, [*src, *tgt])
@@ -151,11 +153,12 @@ def _train(config: VocabularyConfig, texts: Iterable[str]) -> Vocabulary:
 
 def _size_mistake(size: int, error: str) -> str:
     """SentencePiece's refusal of a vocabulary size, in words of the config."""
+    mistake = f"vocabulary.size: {size}"
     if most := re.search(r"value <= (\d+)", error):
-        return f"vocabulary.size: {size} is more than this text has pieces; at most {most[1]}"
+        return f"{mistake} is more than this text has pieces; at most {most[1]}"
     if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
-        return f"vocabulary.size: {size} is too small for the characters of this text; at least {least[1]}"
-    return f"vocabulary.size: {size} does not fit this text; SentencePiece says: {error}"
+        return f"{mistake} is too small for the characters of this text; at least {least[1]}"
+    return f"{mistake} does not fit this text; SentencePiece says: {error}"
 
 
 def _normalize(text: str) -> str:

@@ -18,7 +18,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.config", "seq2seq.corpus", "seq2seq.device"),
     ("seq2seq.vocabulary",),
     ("seq2seq.batches",),
-    ("seq2seq.model", "seq2seq.model.attention", "seq2seq.model.lstm"),
+    ("seq2seq.model", "seq2seq.model.attention", "seq2seq.model.embedding", "seq2seq.model.lstm"),
     ("seq2seq.model.encoder",),
     ("seq2seq.model.recurrence",),
     ("seq2seq.model.decoder",),

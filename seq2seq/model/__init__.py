@@ -1,5 +1,5 @@
 """The network: ids and sizes in, tensors out; no text, no file, no vocabulary, no config.
 
-Shape letters: B batch, S source length, T target length, E embedding, H hidden, A attention size, R read-out,
-L layers, V vocabulary, K beam size, N rows in search (B * K). Batch first, everywhere.
+Shape letters: B batch, S source length, T target length, E embedding, H hidden, A attention size,
+R read-out, L layers, V vocabulary, K beam size, N rows in search (B * K). Batch first, everywhere.
 """

@@ -13,7 +13,7 @@ class Score(Protocol):
     context_size: int
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Encoder outputs [B, S, H] -> keys [B, S, *] and values [B, S, context_size], once a sentence."""
+        """Outputs [B, S, H] -> keys [B, S, *] and values [B, S, context_size], once a sentence."""
         ...
 
     def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -26,7 +26,10 @@ class Score(Protocol):
 
 
 class ScoreWeights(NamedTuple):
-    """A score as tensors: `p = W q + b` (p = q without W), then `v . tanh(p + key)`, or `p . key` without v."""
+    """A score as tensors: `v . tanh(p + key)`, or `p . key` without v.
+
+    Here `p = W q + b`, or p = q without W.
+    """
 
     query: Tensor | None = None  # W [A, Q]
     bias: Tensor | None = None  # b [A]
@@ -34,9 +37,10 @@ class ScoreWeights(NamedTuple):
 
 
 class AdditiveScore(nn.Module):
-    """`v . tanh(W q + U h)`: Bahdanau et al. (2015), section A.1.2; Luong et al. (2015), eq. 8, "concat".
+    """`v . tanh(W q + U h)`: Bahdanau et al. (2015), section A.1.2.
 
-    Luong's `v . tanh(W_a [q; h])` is the same function: W and U are the two halves of W_a.
+    Luong et al. (2015), eq. 8, "concat": `v . tanh(W_a [q; h])` is the same function, W and U being
+    the two halves of W_a.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int) -> None:
@@ -51,7 +55,8 @@ class AdditiveScore(nn.Module):
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         hidden = self.query_projection(query)[:, :, None] + keys[:, None]  # [B, K, S, A]
-        return self.energy(torch.tanh(hidden)).squeeze(-1)
+        scores: Tensor = self.energy(torch.tanh(hidden))  # [B, K, S, 1]
+        return scores.squeeze(-1)
 
     def weights(self) -> ScoreWeights:
         return ScoreWeights(query=self.query_projection.weight, energy=self.energy.weight[0])
@@ -77,7 +82,7 @@ class DotScore(nn.Module):
 
 
 class GeneralScore(nn.Module):
-    """`q . W h`: Luong et al. (2015), eq. 8, "general"; `W h` are the keys, made once a sentence."""
+    """`q . W h`: Luong et al. (2015), eq. 8, "general"; `W h` are keys, made once a sentence."""
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
@@ -95,7 +100,10 @@ class GeneralScore(nn.Module):
 
 
 class ScaledDotScore(nn.Module):
-    """`(W_q q + b_q) . (W_k h + b_k) / sqrt(A)` over values `W_v h + b_v`: Vaswani et al. (2017), eq. 1."""
+    """`(W_q q + b_q) . (W_k h + b_k) / sqrt(A)`: Vaswani et al. (2017), eq. 1.
+
+    The values are `W_v h + b_v`.
+    """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int) -> None:
         super().__init__()
@@ -108,8 +116,8 @@ class ScaledDotScore(nn.Module):
         return self.key_projection(outputs), self.value_projection(outputs)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scale = math.sqrt(keys.shape[-1])
-        return self.query_projection(query) @ keys.transpose(1, 2) / scale
+        projected: Tensor = self.query_projection(query)  # [B, K, A]
+        return projected @ keys.transpose(1, 2) / math.sqrt(keys.shape[-1])
 
     def weights(self) -> ScoreWeights:
         scale = math.sqrt(self.context_size)
@@ -119,9 +127,10 @@ class ScaledDotScore(nn.Module):
 
 
 def attend(scores: Tensor, values: Tensor, pad_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores [B, K, S], values [B, S, C], pad_mask [B, S] -> context [B, K, C], attention_weights [B, K, S].
+    """Scores [B, K, S], values [B, S, C], pad_mask [B, S] -> context and attention_weights.
 
-    Every source ends in END, so no row is all padding. The softmax runs in float32 at least.
+    The context is [B, K, C], the attention_weights are [B, K, S]. Every source ends in END, so no
+    row is all padding. The softmax runs in float32 at least.
     """
     dtype = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.masked_fill(pad_mask[:, None], -torch.inf).softmax(dim=-1, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The decoders, side by side: Bahdanau's wiring, Luong's wiring, and the plain one without attention.
+"""The decoders, side by side: Bahdanau's wiring, Luong's, and the plain one without attention.
 
 They differ in `step`. START states, memory and the teacher-forced unroll follow from it.
 """
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seq2seq.model.attention import Score, attend
 from seq2seq.model.encoder import EncoderOutput
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
 
 
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
     def select(self, sentences: Tensor) -> Self:
         """The rows `sentences` alone."""
-        return self._make(part[sentences] for part in self)
+        return type(self)(*(part[sentences] for part in self))
 
 
 class DecoderState(NamedTuple):
@@ -32,11 +32,11 @@ class DecoderState(NamedTuple):
 
     hidden: Tensor  # [N, L, H]
     cell: Tensor  # [N, L, H]
-    feed: Tensor  # [N, R]: the last attentional vector where the decoder feeds it back, else [N, 0]
+    feed: Tensor  # [N, R]: the last attentional vector where the decoder feeds it, else [N, 0]
 
     def select(self, rows: Tensor) -> Self:
         """The hypotheses `rows`, which may repeat."""
-        return self._make(part[rows] for part in self)
+        return type(self)(*(part[rows] for part in self))
 
 
 class Step(NamedTuple):
@@ -59,15 +59,16 @@ class Decoder(Protocol):
         ...
 
     def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-        """Teacher forcing: embedded `tgt_in` [B, T, E] -> outputs [B, T, R], as stacked steps would give."""
+        """Teacher forcing: embedded `tgt_in` [B, T, E] -> outputs [B, T, R] of stacked steps."""
         ...
 
 
 class BahdanauDecoder(nn.Module):
-    """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`.
+    """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
-    `s_0 = tanh(W . backward state at the first word)`. Where the paper has its gated unit this is an LSTM (its cell starts
-    at zero), and where it has a maxout read-out this is `tanh(W [s_t; c_t; y_{t-1}])`.
+    `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W . backward state at the first word)`.
+    Where the paper has its gated unit this is an LSTM (its cell starts at zero), and where it has a
+    maxout read-out this is `tanh(W [s_t; c_t; y_{t-1}])`.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class BahdanauDecoder(nn.Module):
 
     def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
         context, weights = _look(self.score, state.hidden[:, -1], memory)
-        gates = self.layers[0].gates(embedded) + self.context_gates(context)
+        gates = self.layers.bottom.gates(embedded) + self.context_gates(context)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
         outputs = self.read_out(hidden[:, -1], context, embedded)
         return Step(outputs, DecoderState(hidden, cell, state.feed), weights)
@@ -124,8 +125,10 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al. (2015), section 3: `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`, attend with `h_t`,
-    `h~_t = tanh(W_c [c_t; h_t])` (eq. 5), which input feeding (section 3.3) joins to the next input.
+    """Luong et al. (2015), section 3: step to `h_t`, then attend with it.
+
+    `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`; `h~_t = tanh(W_c [c_t; h_t])` (eq. 5) is what input
+    feeding (section 3.3) joins to the next input.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class LuongDecoder(nn.Module):
         return memory, DecoderState(encoded.hidden, encoded.cell, feed)
 
     def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
-        gates = self.layers[0].gates(embedded)
+        gates = self.layers.bottom.gates(embedded)
         if self.feed_gates is not None:
             gates = gates + self.feed_gates(state.feed)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
@@ -166,18 +169,20 @@ class LuongDecoder(nn.Module):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
         if self.feed_gates is not None:
-            return self._forward_feeding(embedded, state, memory)
+            return self._forward_feeding(self.feed_gates.weight, embedded, state, memory)
         hidden = _run_layers(self.layers, embedded, state, self.dropout)
         context, _ = attend(self.score(hidden, memory.keys), memory.values, memory.pad_mask)
         return F.dropout(self.attentional_vector(context, hidden), self.dropout, self.training)
 
-    def _forward_feeding(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+    def _forward_feeding(
+        self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
+    ) -> Tensor:
         if len(self.layers) > 1:
             return stack_steps(self, embedded, state, memory)
         (layer,) = self.layers
         vectors = unroll_luong(
             layer.gates(embedded.transpose(0, 1)),
-            self.feed_gates.weight,
+            feed_weight,
             layer.hidden_weight,
             self.attentional.weight,
             _plain_memory(memory, state),
@@ -193,9 +198,10 @@ class LuongDecoder(nn.Module):
 
 
 class PlainDecoder(nn.Module):
-    """The encoder-decoder without attention (Sutskever et al. 2014): all it knows is the encoder's final state.
+    """The encoder-decoder without attention (Sutskever et al. 2014).
 
-    A read-out `tanh(W h_t)` stands before the vocabulary, as in the other two.
+    All it knows of the source is the encoder's final state. A read-out `tanh(W h_t)` stands
+    before the vocabulary, as in the other two.
     """
 
     def __init__(
@@ -216,12 +222,12 @@ class PlainDecoder(nn.Module):
         memory = Memory(nothing, nothing, encoded.pad_mask)
         return memory, DecoderState(encoded.hidden, encoded.cell, _nothing(encoded.hidden))
 
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
-        gates = self.layers[0].gates(embedded)
+    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:  # noqa: ARG002
+        gates = self.layers.bottom.gates(embedded)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
         return Step(self.read_out(hidden[:, -1]), DecoderState(hidden, cell, state.feed), None)
 
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:  # noqa: ARG002
         return self.read_out(_run_layers(self.layers, embedded, state, self.dropout))
 
     def read_out(self, hidden: Tensor) -> Tensor:
@@ -229,9 +235,8 @@ class PlainDecoder(nn.Module):
         return F.dropout(torch.tanh(self.readout(hidden)), self.dropout, self.training)
 
 
-def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> nn.ModuleList:
-    sizes = [embedding_size] + [hidden_size] * (num_layers - 1)
-    return nn.ModuleList(LSTMLayer(size, hidden_size) for size in sizes)
+def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:
+    return LSTMStack([embedding_size] + [hidden_size] * (num_layers - 1), hidden_size)
 
 
 def _nothing(hidden: Tensor) -> Tensor:
@@ -247,10 +252,11 @@ def _look(score: Score, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
 
 
 def _climb(
-    layers: nn.ModuleList, gates: Tensor, state: DecoderState, dropout: float
+    layers: LSTMStack, gates: Tensor, state: DecoderState, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """One step through all layers, given the first one's input gates [N, 4H] -> hidden, cell [N, L, H]."""
-    hiddens, cells = [], []
+    """One step through all layers from the lowest one's gates [N, 4H] -> hidden, cell [N, L, H]."""
+    hiddens: list[Tensor] = []
+    cells: list[Tensor] = []
     for level, layer in enumerate(layers):
         if level:
             gates = layer.gates(F.dropout(hiddens[-1], dropout, layer.training))
@@ -260,10 +266,8 @@ def _climb(
     return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
 
 
-def _run_layers(
-    layers: nn.ModuleList, embedded: Tensor, state: DecoderState, dropout: float
-) -> Tensor:
-    """All layers over a whole target that no step feeds back into: the top one's hidden [B, T, H]."""
+def _run_layers(layers: LSTMStack, embedded: Tensor, state: DecoderState, dropout: float) -> Tensor:
+    """All layers over a target that no step feeds back into: the top one's hidden [B, T, H]."""
     hidden = embedded
     for level, layer in enumerate(layers):
         if level:
@@ -273,7 +277,7 @@ def _run_layers(
 
 
 def _plain_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys, values and an additive mask in the dtype of the states, as the fast unroll takes them."""
+    """Keys, values and an additive mask in the dtype of the states, for the fast unroll."""
     dtype = state.cell.dtype
     mask = torch.zeros_like(memory.pad_mask, dtype=dtype).masked_fill(memory.pad_mask, -torch.inf)
     return memory.keys.to(dtype), memory.values.to(dtype), mask

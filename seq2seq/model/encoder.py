@@ -1,12 +1,13 @@
 """The encoder: a uni- or bidirectional LSTM over the source."""
 
+from itertools import zip_longest
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.lstm import LSTMLayer, LSTMStack
 
 
 class EncoderOutput(NamedTuple):
@@ -19,10 +20,11 @@ class EncoderOutput(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Source ids -> one vector a position, and the final states (Bahdanau et al. 2015, section 3.2).
+    """Source ids -> a vector a position, and the final states (Bahdanau et al. 2015, section 3.2).
 
-    Each direction is an LSTM of its own over the padded batch; the backward one reads every source reversed within its
-    own length, so that padding comes last in both and cannot reach a real position.
+    Each direction is an LSTM of its own over the padded batch; the backward one reads every source
+    reversed within its own length, so that padding comes last in both and cannot reach a real
+    position.
     """
 
     def __init__(
@@ -41,36 +43,32 @@ class Encoder(nn.Module):
         self.dropout = dropout
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
-        self.forward_layers = nn.ModuleList(LSTMLayer(size, self.direction_size) for size in sizes)
-        self.backward_layers = nn.ModuleList(
-            LSTMLayer(size, self.direction_size) for size in sizes if bidirectional
-        )
+        self.forward_layers = LSTMStack(sizes, self.direction_size)
+        self.backward_layers = LSTMStack(sizes if bidirectional else [], self.direction_size)
 
     def forward(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """`src` [B, S], its true lengths [B] -> EncoderOutput."""
         positions = torch.arange(src.shape[1], device=src.device)
         pad_mask = positions >= src_lengths[:, None]
-        reversal = (src_lengths[:, None] - 1 - positions).where(
-            ~pad_mask, positions
-        )  # its own inverse
+        # Its own inverse.
+        reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)
         outputs = F.dropout(self.embedding(src), self.dropout, self.training)  # [B, S, E]
         states = []
-        for level, forward_layer in enumerate(self.forward_layers):
+        for forward_layer, backward_layer in zip_longest(self.forward_layers, self.backward_layers):
             ends = [_read(forward_layer, outputs, src_lengths)]
-            if self.backward_layers:
-                hiddens, *final = _read(
-                    self.backward_layers[level], _reorder(outputs, reversal), src_lengths
-                )
-                ends.append((_reorder(hiddens, reversal), *final))
-            outputs, *final = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
+            if backward_layer is not None:
+                reordered = _reorder(outputs, reversal)
+                hiddens, hidden, cell = _read(backward_layer, reordered, src_lengths)
+                ends.append((_reorder(hiddens, reversal), hidden, cell))
+            outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
             outputs = F.dropout(outputs, self.dropout, self.training)
-            states.append(final)
+            states.append((hidden, cell))
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         return EncoderOutput(outputs.masked_fill(pad_mask[:, :, None], 0), hidden, cell, pad_mask)
 
 
 def _read(layer: LSTMLayer, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One direction: every hidden [B, S, H], and hidden and cell [B, H] after each source's last real position."""
+    """One direction: every hidden [B, S, H]; hidden and cell [B, H] at each last real position."""
     zero = layer.hidden_weight.new_zeros(len(inputs), layer.hidden_weight.shape[1])
     hiddens, cells = layer(inputs, zero, zero)
     rows = torch.arange(len(inputs), device=inputs.device)

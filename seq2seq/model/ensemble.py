@@ -36,7 +36,7 @@ class EnsembleStep(NamedTuple):
 
 
 class Ensemble:
-    """Models over the same vocabularies; `project` gives the logarithm of their mean probability."""
+    """Models over the same vocabularies; `project` gives the log of their mean probability."""
 
     def __init__(self, models: Iterable[Seq2Seq]) -> None:
         self.models = tuple(models)
@@ -55,8 +55,8 @@ class Ensemble:
     def step(self, ids: Tensor, state: Parts[DecoderState], memory: Parts[Memory]) -> EnsembleStep:
         """As `Seq2Seq.step`, for every model with the same ids [N]."""
         steps = [
-            model.step(ids, *parts)
-            for model, *parts in zip(self.models, state, memory, strict=True)
+            model.step(ids, its_state, its_memory)
+            for model, its_state, its_memory in zip(self.models, state, memory, strict=True)
         ]
         weights = [step.attention_weights for step in steps if step.attention_weights is not None]
         return EnsembleStep(

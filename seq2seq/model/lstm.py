@@ -1,6 +1,7 @@
-"""The LSTM (Hochreiter and Schmidhuber 1997, with forget gates): one step, and a whole sequence at once."""
+"""The LSTM (Hochreiter and Schmidhuber 1997, with forget gates): one step, and a whole sequence."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +9,10 @@ from torch.nn import functional as F
 
 
 class LSTMLayer(nn.Module):
-    """One layer: `(o, i, f, g) = W x + U h + b`; `c' = s(f) c + s(i) tanh(g)`; `h' = s(o) tanh(c')`.
+    """One layer: `c' = s(f) c + s(i) tanh(g)` and `h' = s(o) tanh(c')`, s the logistic function.
 
-    `step` is the definition; `forward` runs a whole sequence, gradients included, several times faster.
+    The gates are `(o, i, f, g) = W x + U h + b`. `step` is the definition; `forward` runs a whole
+    sequence, gradients included, several times faster.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -35,11 +37,28 @@ class LSTMLayer(nn.Module):
         return lstm_cell(gates + F.linear(hidden, self.hidden_weight), cell)
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs [B, T, input_size], first states [B, H] -> every hidden and every cell, [B, T, H] each."""
+        """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
         gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
         with torch.autocast(gates.device.type, enabled=False):
-            hiddens, cells = LSTMUnroll.apply(gates, self.hidden_weight, hidden, cell)
+            hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
+                gates, self.hidden_weight, hidden, cell
+            )
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
+
+
+class LSTMStack(nn.ModuleList):
+    """Layers of one size, lowest first; a ModuleList that knows what it holds."""
+
+    def __init__(self, input_sizes: Iterable[int], hidden_size: int) -> None:
+        super().__init__(LSTMLayer(input_size, hidden_size) for input_size in input_sizes)
+
+    def __iter__(self) -> Iterator[LSTMLayer]:
+        return cast(Iterator[LSTMLayer], super().__iter__())
+
+    @property
+    def bottom(self) -> LSTMLayer:
+        """The layer that reads the inputs."""
+        return next(iter(self))
 
 
 def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,10 +69,11 @@ def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class LSTMUnroll(torch.autograd.Function):
-    """A sequence with a backward pass of its own: no graph a step, one product for the weight's whole gradient.
+    """A sequence with a backward pass of its own: one product for the weight's whole gradient.
 
-    Time-major: gates [T, B, 4H], weight [4H, H], hidden and cell [B, H] -> every hidden and cell, [T, B, H] each.
-    Products run in the gates' dtype, states in that of the cell. Equal to stacked steps, values and gradients.
+    Time-major: gates [T, B, 4H], weight [4H, H], hidden and cell [B, H] -> every hidden and cell,
+    [T, B, H] each. Products run in the gates' dtype, states in that of the cell. Equal to stacked
+    steps, values and gradients.
     """
 
     @staticmethod
@@ -64,9 +84,7 @@ class LSTMUnroll(torch.autograd.Function):
         cells = cell.new_empty(len(gates), *cell.shape)
         hiddens = torch.empty_like(cells)
         activations = cell.new_empty(gates.shape)
-        inputs = gates.new_empty(
-            cells.shape
-        )  # the hidden each step starts from, as its product sees it
+        inputs = gates.new_empty(cells.shape)  # the hidden that each step's product sees
         inputs[0] = hidden
         before = cell
         for t in range(len(gates)):
@@ -79,7 +97,7 @@ class LSTMUnroll(torch.autograd.Function):
         return hiddens, cells
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         grad_hiddens, grad_cells = grads
         inputs, weight, cell, activations, cells = ctx.saved_tensors
         slopes = CellSlopes(activations, cells, cell)
@@ -95,7 +113,7 @@ class LSTMUnroll(torch.autograd.Function):
 
 
 def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> None:
-    """The cell without a graph: gates [B, 4H] become activations in place; hidden and cell [B, H] are written."""
+    """The cell without a graph: gates [B, 4H] become activations; writes hidden and cell [B, H]."""
     size = cell.shape[-1]
     gates[:, : 3 * size].sigmoid_()
     gates[:, 3 * size :].tanh_()
@@ -105,7 +123,7 @@ def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> Non
 
 
 class CellSlopes:
-    """The derivatives of every step's cell, taken for all steps at once, then used backward step by step."""
+    """The derivatives of every step's cell, taken at once, then used backward step by step."""
 
     def __init__(self, activations: Tensor, cells: Tensor, first_cell: Tensor) -> None:
         o, i, f, g = activations.chunk(4, dim=-1)  # [T, B, H]

@@ -1,12 +1,12 @@
 """The teacher-forced unroll written for speed: whole loops with backward passes of their own.
 
-A decoder that attends inside its time loop is unrolled here in one autograd node. Nothing constant within a sentence is
-computed in the loop, attention is recomputed rather than stored, and every weight's gradient is one product after the
-loop. Products run in the gates' dtype, all else in that of the states. The decoders' `step` stays the definition: tests
-compare values and gradients.
+A decoder that attends inside its time loop is unrolled here in one autograd node. Nothing constant
+within a sentence is computed in the loop, attention is recomputed rather than stored, and every
+weight's gradient is one product after the loop. Products run in the gates' dtype, all else in that
+of the states. The decoders' `step` stays the definition: tests compare values and gradients.
 
-Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values [B, S, C]; mask [B, S], 0 where real and
--inf where padding, added to the scores.
+Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values [B, S, C]; mask
+[B, S], 0 where real and -inf where padding, added to the scores.
 """
 
 from typing import Any
@@ -27,10 +27,15 @@ def unroll_bahdanau(
     hidden: Tensor,
     cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """`c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})` -> every s and c: [T, B, H], [T, B, C]."""
+    """`c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})`.
+
+    Returns every s [T, B, H] and every c [T, B, C].
+    """
     weight = torch.cat([context_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
-        hiddens, contexts = _Bahdanau.apply(gates, weight, *memory, *score, hidden, cell)
+        hiddens, contexts = _Bahdanau.apply(  # type: ignore[no-untyped-call]
+            gates, weight, *memory, *score, hidden, cell
+        )
     return hiddens, contexts
 
 
@@ -44,17 +49,20 @@ def unroll_luong(
     hidden: Tensor,
     cell: Tensor,
 ) -> Tensor:
-    """`h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])` -> every h~: [T, B, R]."""
+    """`h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])`.
+
+    Returns every h~ [T, B, R].
+    """
     weight = torch.cat([feed_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
-        vectors: Tensor = _Luong.apply(
+        vectors: Tensor = _Luong.apply(  # type: ignore[no-untyped-call]
             gates, weight, attentional_weight, *memory, *score, hidden, cell
         )
     return vectors
 
 
 class _Attention:
-    """Attention inside a loop: what it keeps of each step, and the gradients it gathers on the way back."""
+    """Attention inside a loop: what it reads, and what it keeps of each step for the way back."""
 
     def __init__(
         self,
@@ -99,7 +107,7 @@ class _AttentionGradient:
         self.energy = None if energy is None else attention.keys.new_zeros(batch, 1, len(energy))
 
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
-        """From the context's gradient [B, C] at step t to the query's [B, Q], in the product's dtype."""
+        """From the gradient of step t's context [B, C] to its query's [B, Q], in product dtype."""
         attention = self.attention
         self.contexts[t] = grad_context
         weights = attention.weights[t]
@@ -125,7 +133,7 @@ class _AttentionGradient:
         return self.queries[t].to(attention.query_weight.dtype) @ attention.query_weight
 
     def finish(self, query_inputs: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
-        """Gradients of keys, values and the score's weights; `query_inputs` [T, B, Q] are what was asked with."""
+        """Gradients of keys, values and the score's weights, given every step's query [T, B, Q]."""
         attention = self.attention
         grad_values = torch.bmm(attention.weights.permute(1, 2, 0), self.contexts.transpose(0, 1))
         queries = self.queries.flatten(0, 1)
@@ -175,7 +183,7 @@ class _Bahdanau(torch.autograd.Function):
         return hiddens, contexts
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hiddens, grad_contexts = grads
         inputs, weight, activations, cells, cell = ctx.saved_tensors
         context_size = grad_contexts.shape[-1]
@@ -247,7 +255,7 @@ class _Luong(torch.autograd.Function):
         return vectors
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad_vectors,) = grads
         inputs, joined, weight, attentional_weight, activations, cells, cell, vectors = (
             ctx.saved_tensors

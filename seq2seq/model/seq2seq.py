@@ -8,7 +8,7 @@ from seq2seq.model.encoder import Encoder, EncoderOutput
 
 
 class Seq2Seq(nn.Module):
-    """The few calls that training and search know: `encode`, `start`, `step`, `project`, and `forward`."""
+    """The calls that training and search know: `encode`, `start`, `step`, `project`, `forward`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Seq2Seq(nn.Module):
         return self.decoder.start(encoded)
 
     def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
-        """The last ids [N] of N = B * K hypotheses -> outputs [N, R], next state, attention_weights [N, S]."""
+        """One target position: the last ids [N] of N = B * K hypotheses -> Step."""
         return self.decoder.step(self.embed(ids), state, memory)
 
     def project(self, outputs: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class Seq2Seq(nn.Module):
         return logits
 
     def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
-        """Teacher forcing: ids [B, S], lengths [B], ids [B, T] -> outputs [B, T, R], to be projected by the loss."""
+        """Teacher forcing: ids [B, S], lengths [B], ids [B, T] -> outputs [B, T, R] for a loss."""
         memory, state = self.start(self.encode(src, src_lengths))
         return self.decoder(self.embed(tgt_in), state, memory)
 

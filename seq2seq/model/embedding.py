@@ -1,0 +1,18 @@
+"""Embeddings that can also be the projection to the vocabulary."""
+
+from torch import Tensor, nn
+
+
+class ScaledEmbedding(nn.Embedding):
+    """Ids [...] -> `sqrt(E) * row`: [..., E] (Vaswani et al. 2017, section 3.4).
+
+    Rows begin with variance 1 / E, as a projection wants them, and enter the LSTM with variance 1:
+    unscaled, they are so small at first that learning starts several times slower.
+    """
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
+
+    def forward(self, input: Tensor) -> Tensor:
+        embedded: Tensor = super().forward(input)
+        return embedded * self.embedding_dim**0.5
