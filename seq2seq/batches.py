@@ -4,7 +4,7 @@ The order is a pure function of (seed, epoch).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
 Ids = list[int]
 Rows = NDArray[np.int64]
+Length = TypeVar("Length", int, Rows)
+
+SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and rows of a batch are multiples of these
 
 
 class Batch(NamedTuple):
@@ -93,10 +96,15 @@ def epoch_order(pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | 
     generator = np.random.Generator(np.random.PCG64([seed, 0 if epoch is None else epoch + 1]))
     rows = np.arange(len(src)) if epoch is None else generator.permutation(len(src))
     rows = rows[np.lexsort((src[rows], tgt[rows]))]
-    batches = list(_cut(rows, src, tgt, batch_tokens))
+    batches = list(_cut(rows, _rounded(src, SRC_STEP), _rounded(tgt, TGT_STEP), batch_tokens))
     if epoch is not None:
         batches = [batches[i] for i in generator.permutation(len(batches))]
     return batches
+
+
+def _rounded(length: Length, step: int) -> Length:
+    """The multiple of `step` that a length is padded to."""
+    return -(-length // step) * step
 
 
 def _cut(rows: Rows, src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[Rows]:
@@ -109,21 +117,26 @@ def _cut(rows: Rows, src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[Rows]:
             if full and count > 1:
                 break
             end += 1
-        if end < len(rows) and end - start > 8:
-            end -= (end - start) % 8
+        if end < len(rows) and end - start > ROW_STEP:
+            end -= (end - start) % ROW_STEP
         yield rows[start:end]
         start, longest_src = end, 0
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:
-    """Pad pairs of ids into a Batch."""
-    tgt_out = pad([[*ids, EOS_ID] for ids in tgt])
+    """Pad pairs of ids into a Batch.
+
+    Lengths are rounded up, so that few shapes occur: matrix kernels are made anew for each new one.
+    """
+    src_width = _rounded(max(map(len, src)) + 1, SRC_STEP)
+    tgt_width = _rounded(max(map(len, tgt)) + 1, TGT_STEP)
+    tgt_out = pad([[*ids, EOS_ID] for ids in tgt], tgt_width)
     positions = (tgt_out.flatten() != PAD_ID).nonzero().squeeze(1)
-    src_padded, src_lengths = pad_sources(src)
+    src_padded, src_lengths = pad_sources(src, src_width)
     return Batch(
         src_padded,
         src_lengths,
-        pad([[BOS_ID, *ids] for ids in tgt]),
+        pad([[BOS_ID, *ids] for ids in tgt], tgt_width),
         tgt_out.flatten()[positions],
         positions,
     )

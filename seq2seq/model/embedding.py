@@ -14,5 +14,5 @@ class ScaledEmbedding(nn.Embedding):
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
 
     def forward(self, input: Tensor) -> Tensor:
-        embedded: Tensor = super().forward(input)
-        return embedded * self.embedding_dim**0.5
+        scaled: Tensor = super().forward(input) * self.embedding_dim**0.5
+        return scaled

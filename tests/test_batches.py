@@ -1,0 +1,269 @@
+"""Batches: nothing lost, nothing twice, the budget kept, the order arithmetic, the shifts right."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import toy_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.batches import (
+    SRC_STEP,
+    TGT_STEP,
+    Batch,
+    EncodedPairs,
+    encode_pairs,
+    epoch_order,
+    make_batch,
+    pad,
+    pad_sources,
+    sampled_pairs,
+)
+from seq2seq.config import VocabularyConfig
+from seq2seq.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    Vocabularies,
+    Vocabulary,
+    train_vocabularies,
+)
+
+
+def pairs_of(lengths: list[tuple[int, int]]) -> EncodedPairs:
+    """Pairs whose ids stand for themselves alone, of the given lengths."""
+    src = [[4 + n] * length for n, (length, _) in enumerate(lengths)]
+    tgt = [[5 + n] * length for n, (_, length) in enumerate(lengths)]
+    return EncodedPairs([""] * len(src), [""] * len(tgt), src, tgt, 0)
+
+
+def as_lists(order: list[np.ndarray]) -> list[list[int]]:
+    return [rows.tolist() for rows in order]
+
+
+def like_speech(count: int) -> EncodedPairs:
+    """Lengths as in a parallel text: skewed, the two sides alike."""
+    generator = np.random.default_rng(3)
+    src = np.clip(generator.lognormal(2.5, 0.5, count), 1, 90).astype(int)
+    tgt = np.clip(src * generator.normal(1.1, 0.15, count), 1, 90).astype(int)
+    return pairs_of(list(zip(src.tolist(), tgt.tolist(), strict=True)))
+
+
+# ---------------------------------------------------------------------------------------- the order
+
+
+length = st.integers(0, 60)
+corpora = st.lists(st.tuples(length, length), min_size=1, max_size=80).map(pairs_of)
+epochs = st.one_of(st.none(), st.integers(0, 5))
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 300), st.integers(0, 2**62), epochs)
+def test_every_row_is_in_one_batch(
+    pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
+) -> None:
+    order = as_lists(epoch_order(pairs, batch_tokens, seed, epoch))
+    assert all(order)
+    assert sorted(row for rows in order for row in rows) == list(range(len(pairs)))
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 300), st.integers(0, 2**62), epochs)
+def test_the_budget_is_kept(
+    pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
+) -> None:
+    for rows in epoch_order(pairs, batch_tokens, seed, epoch):
+        batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
+        assert len(rows) == 1 or batch.tgt_in.numel() <= batch_tokens
+        assert len(rows) == 1 or batch.src.numel() <= 2 * batch_tokens
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 300), st.integers(0, 2**62))
+def test_every_epoch_has_as_many_batches(pairs: EncodedPairs, batch_tokens: int, seed: int) -> None:
+    counts = {len(epoch_order(pairs, batch_tokens, seed, epoch)) for epoch in (0, 1, 9, None)}
+    assert len(counts) == 1
+
+
+def test_the_order_is_a_function_of_seed_and_epoch_alone() -> None:
+    pairs = like_speech(300)
+    first = as_lists(epoch_order(pairs, 200, seed=5, epoch=2))
+    np.random.seed(1)
+    torch.manual_seed(1)
+    epoch_order(pairs, 200, seed=5, epoch=1)
+    assert as_lists(epoch_order(pairs, 200, seed=5, epoch=2)) == first
+
+
+def test_epochs_and_seeds_differ_in_order_and_in_company() -> None:
+    pairs = like_speech(300)
+    orders = [
+        as_lists(epoch_order(pairs, 200, seed, epoch)) for seed, epoch in ((5, 0), (5, 1), (6, 0))
+    ]
+    companies = [{frozenset(rows) for rows in order} for order in orders]
+    for n in range(3):
+        for m in range(n):
+            assert orders[n] != orders[m]
+            shared = companies[n] & companies[m]
+            assert len(shared) < len(orders[n]) / 2
+
+
+def test_without_an_epoch_batches_come_by_length() -> None:
+    pairs = like_speech(300)
+    order = epoch_order(pairs, 200, seed=5, epoch=None)
+    lengths = [len(pairs.tgt[i]) for rows in order for i in rows]
+    assert lengths == sorted(lengths)
+    assert as_lists(epoch_order(pairs, 200, seed=6, epoch=None)) == as_lists(order)
+
+
+def test_an_epoch_is_not_in_order_of_length() -> None:
+    pairs = like_speech(2000)
+    longest = [len(pairs.tgt[rows[-1]]) for rows in epoch_order(pairs, 400, seed=1, epoch=0)]
+    steps = np.diff(longest)
+    assert 0.3 < np.mean(steps > 0) < 0.7
+
+
+def test_batches_are_full_and_hold_little_padding() -> None:
+    pairs, budget = like_speech(3000), 1000
+    order = epoch_order(pairs, budget, seed=1, epoch=0)
+    real = sum(len(ids) + 1 for ids in pairs.tgt)
+    padded = sum(len(rows) * max(len(pairs.tgt[i]) + 1 for i in rows) for rows in order)
+    assert 0 < padded - real < 0.05 * padded
+    assert len(order) < 1.2 * padded / budget
+    src_real = sum(len(ids) + 1 for ids in pairs.src)
+    src_padded = sum(len(rows) * max(len(pairs.src[i]) + 1 for i in rows) for rows in order)
+    assert src_padded - src_real < 0.3 * src_padded
+
+
+def test_large_batches_have_whole_multiples_of_eight_rows() -> None:
+    counts = [len(rows) for rows in epoch_order(like_speech(500), 300, seed=1, epoch=None)[:-1]]
+    assert max(counts) > 8
+    assert all(count < 8 or count % 8 == 0 for count in counts)
+
+
+def test_a_pair_beyond_the_budget_is_a_batch_of_its_own() -> None:
+    pairs = pairs_of([(3, 4), (2, 99), (3, 3), (99, 2)])
+    order = as_lists(epoch_order(pairs, 20, seed=0, epoch=0))
+    assert [1] in order
+    assert [3] in order
+    assert any(set(rows) == {0, 2} for rows in order)
+
+
+# ---------------------------------------------------------------------------------------- one batch
+
+
+ids = st.lists(st.integers(4, 500), max_size=9)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=7))
+def test_a_batch_is_its_pairs_shifted_and_padded(rows: list[tuple[list[int], list[int]]]) -> None:
+    src, tgt = ([row[side] for row in rows] for side in (0, 1))
+    batch = make_batch(src, tgt)
+    for padded, side, step in ((batch.src, src, SRC_STEP), (batch.tgt_in, tgt, TGT_STEP)):
+        longest = max(map(len, side)) + 1
+        assert padded.shape[0] == len(rows)
+        assert longest <= padded.shape[1] < longest + step
+        assert padded.shape[1] % step == 0
+    assert batch.src_lengths.tolist() == [len(one) + 1 for one in src]
+    assert {part.dtype for part in batch} == {torch.int64}
+    tgt_out = torch.full_like(batch.tgt_in, PAD_ID).flatten()
+    tgt_out[batch.tgt_positions] = batch.tgt_out
+    assert batch.tgt_positions.unique().numel() == batch.tgt_positions.numel()
+    for n, out in enumerate(tgt_out.view_as(batch.tgt_in)):
+        assert without_padding(batch.src[n]) == [*src[n], EOS_ID]
+        assert without_padding(batch.tgt_in[n]) == [BOS_ID, *tgt[n]]
+        assert without_padding(out) == [*tgt[n], EOS_ID]
+    assert len(batch.tgt_out) == sum(len(one) + 1 for one in tgt)
+
+
+def without_padding(row: torch.Tensor) -> list[int]:
+    """The ids before the padding, which must be all at the end."""
+    real = [i for i in row.tolist() if i != PAD_ID]
+    assert row.tolist() == real + [PAD_ID] * (len(row) - len(real))
+    return real
+
+
+def test_a_batch_moves_as_a_whole() -> None:
+    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
+    moved = batch.to(torch.device("meta"))
+    assert isinstance(moved, Batch)
+    assert {part.device.type for part in moved} == {"meta"}
+    assert [part.shape for part in moved] == [part.shape for part in batch]
+
+
+def test_padding_is_as_wide_as_asked_and_never_narrower() -> None:
+    assert pad([[5], [6, 7]]).tolist() == [[5, PAD_ID], [6, 7]]
+    assert pad([[5], [6, 7]], width=3).tolist() == [[5, PAD_ID, PAD_ID], [6, 7, PAD_ID]]
+    assert pad([[5], [6, 7]], width=1).shape == (2, 2)
+    assert pad([[]], width=0).shape == (1, 0)
+    src, lengths = pad_sources([[5], []], width=4)
+    assert src.tolist() == [[5, EOS_ID, PAD_ID, PAD_ID], [EOS_ID, PAD_ID, PAD_ID, PAD_ID]]
+    assert lengths.tolist() == [2, 1]
+
+
+# ---------------------------------------------------------------------------------- text into pairs
+
+
+SRC, TGT = toy_pairs(150, seed=8)
+
+
+@pytest.fixture(scope="module", params=[True, False])
+def vocabularies(request: pytest.FixtureRequest) -> Vocabularies:
+    config = VocabularyConfig(size=330, joint=request.param, sampling=0.1)
+    return train_vocabularies(config, SRC, TGT)
+
+
+def test_pairs_beyond_the_length_are_left_out_and_counted(vocabularies: Vocabularies) -> None:
+    tgt_texts = [*TGT[:-1], "ba " * 400]
+    everything = encode_pairs(SRC, tgt_texts, vocabularies, None)
+    assert (len(everything), everything.too_long) == (150, 0)
+    longest = max(len(everything.src[0]), len(everything.tgt[0]))  # pair 0 just fits
+    some = encode_pairs(SRC, tgt_texts, vocabularies, longest)
+    assert 0 < some.too_long < 150
+    assert len(some) + some.too_long == 150
+    assert max(map(len, some.src + some.tgt)) == longest
+    assert some.src_texts[0] == SRC[0]
+    kept = [n for n in range(150) if SRC[n] in some.src_texts]
+    assert some.tgt_texts == [tgt_texts[n] for n in kept]
+    assert some.src == [everything.src[n] for n in kept] == vocabularies.src.encode(some.src_texts)
+    assert some.tgt == [everything.tgt[n] for n in kept] == vocabularies.tgt.encode(some.tgt_texts)
+
+
+def test_one_piece_less_leaves_the_pair_out(vocabularies: Vocabularies) -> None:
+    lengths = [len(ids) for ids in (*vocabularies.src.encode(SRC), *vocabularies.tgt.encode(TGT))]
+    assert encode_pairs(SRC, TGT, vocabularies, max(lengths)).too_long == 0
+    assert encode_pairs(SRC, TGT, vocabularies, max(lengths) - 1).too_long > 0
+    assert len(encode_pairs(SRC, TGT, vocabularies, 1)) == 0
+
+
+def test_a_draw_that_is_too_long_keeps_the_usual_ids(vocabularies: Vocabularies) -> None:
+    longest = 24
+    pairs = encode_pairs(SRC, TGT, vocabularies, longest)
+    rows = np.array([7, 3, 3, *range(20, len(pairs))])
+    src, tgt = sampled_pairs(pairs, rows, vocabularies, longest, seed=5)
+    free_src, free_tgt = sampled_pairs(pairs, rows, vocabularies, 10_000, seed=5)
+    kept = replaced = 0
+    for n, i in enumerate(rows):
+        if max(len(free_src[n]), len(free_tgt[n])) > longest:
+            assert (src[n], tgt[n]) == (pairs.src[i], pairs.tgt[i])
+            replaced += 1
+        else:
+            assert (src[n], tgt[n]) == (free_src[n], free_tgt[n])
+            kept += src[n] != pairs.src[i] and tgt[n] != pairs.tgt[i]
+        assert spelled(vocabularies.src, src[n]) == pairs.src_texts[i]
+        assert spelled(vocabularies.tgt, tgt[n]) == pairs.tgt_texts[i]
+    assert replaced > 3
+    assert kept > 3
+
+
+def spelled(vocabulary: Vocabulary, row: list[int]) -> str:
+    return vocabulary.decode(row)
+
+
+def test_draws_are_a_function_of_pairs_rows_and_seed(vocabularies: Vocabularies) -> None:
+    pairs, rows = encode_pairs(SRC, TGT, vocabularies, None), np.array([4, 9, 2, 77])
+    first = sampled_pairs(pairs, rows, vocabularies, 100, seed=5)
+    other = sampled_pairs(pairs, rows, vocabularies, 100, seed=6)
+    assert sampled_pairs(pairs, rows, vocabularies, 100, seed=5) == first
+    assert first[0] != other[0]
+    assert first[1] != other[1]
