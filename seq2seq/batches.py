@@ -3,6 +3,7 @@
 The order is a pure function of (seed, epoch).
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self, TypeVar
 
@@ -155,3 +156,9 @@ def pad(sequences: Sequence[Ids], width: int = 0) -> Tensor:
     for row, ids in zip(padded, sequences, strict=True):
         row[: len(ids)] = ids
     return torch.from_numpy(padded)
+
+
+def seed_of(*parts: int) -> int:
+    """A seed that is a pure function of what it is for: (seed, step, piece)."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "little")

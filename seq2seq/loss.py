@@ -5,7 +5,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seq2seq.batches import Batch
+from seq2seq.model.seq2seq import Seq2Seq
+
 CHUNK = 512  # rows whose logits exist at one time
+
+
+def batch_loss(model: Seq2Seq, batch: Batch, label_smoothing: float) -> Tensor:
+    """The summed loss of a batch's target tokens, nats."""
+    outputs = model(batch.src, batch.src_lengths, batch.tgt_in)
+    real = outputs.flatten(0, 1).index_select(0, batch.tgt_positions)
+    return token_loss(real, model.projection, batch.tgt_out, label_smoothing)
 
 
 def token_loss(

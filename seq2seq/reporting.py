@@ -18,7 +18,7 @@ METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log"
 
 
 class Reporter:
-    """Writes a run's files and draws its bar on stderr; where that is no terminal, lines instead."""
+    """Writes a run's files and draws its bar on stderr: lines, where that is no terminal."""
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
         """Go on from `step`: later lines of metrics.jsonl, left by a killed run, are cut off."""
@@ -86,6 +86,44 @@ class Reporter:
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
+
+
+class Clock:
+    """Seconds trained, over all processes of a run, and how fast target tokens went by."""
+
+    def __init__(self, before: float) -> None:
+        self._began = time.monotonic() - before
+        self._window = time.monotonic()
+        self._tokens = 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since training began, validations included."""
+        return time.monotonic() - self._began
+
+    def now(self) -> str:
+        """The time trained, as minutes:seconds."""
+        return minutes(self.seconds)
+
+    def count(self, tokens: int) -> None:
+        """Target tokens that went by."""
+        self._tokens += tokens
+
+    def leave_out(self, seconds: float) -> None:
+        """Seconds that were not spent on training tokens."""
+        self._window += seconds
+
+    def speed(self) -> float:
+        """Target tokens a second since last asked."""
+        now = time.monotonic()
+        speed = self._tokens / max(now - self._window, 1e-9)
+        self._window, self._tokens = now, 0
+        return speed
+
+
+def minutes(seconds: float) -> str:
+    """Seconds as minutes:seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def cut_back(path: Path, step: int) -> None:

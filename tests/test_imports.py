@@ -29,6 +29,8 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.checkpoint",),
     ("seq2seq.translator",),
     ("seq2seq.evaluation", "seq2seq.attention_plot", "seq2seq.reporting"),
+    ("seq2seq.preparation",),
+    ("seq2seq.validation",),
     ("seq2seq.training",),
     ("seq2seq.cli",),
     ("seq2seq.__main__",),

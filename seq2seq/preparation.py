@@ -1,0 +1,171 @@
+"""A config made ready to train: data read and checked, folder, vocabulary, model and state."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seq2seq.batches import EncodedPairs, encode_pairs, seed_of
+from seq2seq.checkpoint import (
+    BEST,
+    CONFIG,
+    LAST,
+    VOCABULARY,
+    LengthLimit,
+    Progress,
+    create_run,
+    empty_model,
+    load_last,
+    own_weights,
+    read_config,
+)
+from seq2seq.config import Config, ParallelFiles, changed_keys
+from seq2seq.corpus import ParallelText, read_pairs, usable
+from seq2seq.errors import UserError
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.optimization import make_optimizer
+from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.vocabulary import Vocabularies, load_vocabularies, train_vocabularies
+
+
+@dataclass
+class Run:
+    """All that training works on."""
+
+    config: Config
+    device: torch.device
+    vocabularies: Vocabularies
+    train: EncodedPairs
+    valid: ParallelText
+    valid_pairs: EncodedPairs
+    model: Seq2Seq
+    averages: dict[str, Tensor]  # empty without averaging
+    optimizer: torch.optim.Optimizer
+    limit: LengthLimit
+    loss: Tensor  # since the last report, nats, on the device
+    loss_tokens: int = 0
+    progress: Progress = field(default_factory=Progress)
+    seconds: float = 0.0  # trained before this process
+
+
+def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder another run lives in, and resuming what is not there or another config."""
+    folder = config.run_dir
+    if resume and overwrite:
+        raise UserError("--resume and --overwrite: give one of them")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"run_dir: {folder} is a file; choose another name")
+    lives = any((folder / name).exists() for name in (CONFIG, BEST, LAST))
+    if resume:
+        changes = changed_keys(read_config(folder), config)
+        if changes:
+            raise UserError(
+                f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
+                + "\n  ".join(changes)
+            )
+    elif lives and not overwrite:
+        raise UserError(
+            f"{folder}: a run lives here already; go on with --resume, "
+            "replace it with --overwrite, or set another run_dir"
+        )
+
+
+def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
+    """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
+    train_text, train_blank = usable(_read(config.data.train))
+    valid, valid_blank = usable(_read(config.data.valid))
+    if config.data.test is not None:
+        _read(config.data.test)
+    sampling = config.vocabulary.sampling
+    if resume:
+        vocabularies = load_vocabularies(config.run_dir / VOCABULARY, sampling)
+    else:
+        vocabularies = train_vocabularies(config.vocabulary, train_text.src, train_text.tgt)
+    longest = config.training.max_length
+    pairs = encode_pairs(train_text.src, train_text.tgt, vocabularies, longest)
+    if not len(pairs):
+        raise UserError(
+            f"training.max_length: every training pair is longer than {longest} pieces; raise it"
+        )
+    valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
+    torch.manual_seed(seed_of(config.seed, 0, 0))
+    model = empty_model(config, vocabularies).to(device)
+    weights = own_weights(model)
+    averages = {name: weight.clone() for name, weight in weights.items()}
+    run = Run(
+        config,
+        device,
+        vocabularies,
+        pairs,
+        valid,
+        valid_pairs,
+        model,
+        averages if config.training.average else {},
+        make_optimizer(config.training, list(model.parameters())),
+        learn_limit(pairs),
+        torch.zeros((), dtype=torch.float64, device=device),
+    )
+    if resume:
+        _restore(run)
+    else:
+        _clear(config.run_dir)
+        create_run(config.run_dir, config, vocabularies)
+    return run, _notes(run, train_blank, valid_blank)
+
+
+def _restore(run: Run) -> None:
+    run.progress, run.limit, run.seconds = load_last(
+        run.config.run_dir, run.model, run.averages, run.optimizer, run.device
+    )
+    run.loss.fill_(run.progress.loss_sum)
+    run.loss_tokens = run.progress.loss_tokens
+
+
+def _read(files: ParallelFiles) -> ParallelText:
+    return read_pairs(files.src, files.tgt, files.tsv)
+
+
+def _clear(folder: Path) -> None:
+    """Remove a run, and nothing else that may lie beside it."""
+    for name in (CONFIG, BEST, LAST, METRICS, TIMING, LOG):
+        (folder / name).unlink(missing_ok=True)
+    for name in (VOCABULARY, TENSORBOARD):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+
+
+def learn_limit(pairs: EncodedPairs) -> LengthLimit:
+    """All but a hundredth of the training pairs, and ten pieces more, fit the limit."""
+    src = np.array([len(ids) + 1 for ids in pairs.src])
+    tgt = np.array([len(ids) + 1 for ids in pairs.tgt])
+    return LengthLimit(float(np.quantile(tgt / src, 0.99)), 10)
+
+
+def _notes(run: Run, train_blank: int, valid_blank: int) -> list[str]:
+    """What the log says of data, model and device before the first update."""
+    data = run.config.data
+    parameters = sum(weight.numel() for weight in own_weights(run.model).values())
+    src, tgt = (len(vocabulary) for vocabulary in run.vocabularies)
+    sizes = f"{src:,} pieces, joint" if run.vocabularies.joint else f"{src:,} and {tgt:,} pieces"
+    notes = [
+        f"{run.config.name}: {data.src_lang} -> {data.tgt_lang}, "
+        f"{len(run.train):,} training pairs, {len(run.valid):,} validation pairs, "
+        f"vocabulary of {sizes}",
+        f"{run.config.model.decoder} decoder, {parameters:,} parameters, on {run.device}, "
+        f"{torch.get_num_threads()} threads, {run.config.training.precision}",
+    ]
+    if train_blank:
+        notes.append(f"skipped in training: {train_blank:,} pairs with a blank side")
+    if run.train.too_long:
+        longest = run.config.training.max_length
+        notes.append(
+            f"skipped in training: {run.train.too_long:,} pairs of more than {longest} pieces"
+        )
+    if valid_blank:
+        notes.append(f"skipped in validation: {valid_blank:,} pairs with a blank side")
+    if run.progress.step:
+        notes.append(f"resumed at update {run.progress.step}, epoch {run.progress.epoch + 1}")
+    return notes

@@ -1,0 +1,82 @@
+"""How good the model is now: loss, perplexity and greedy BLEU of the validation set."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from seq2seq.batches import epoch_order, make_batch
+from seq2seq.checkpoint import own_weights, save_best
+from seq2seq.evaluation import bleu_score
+from seq2seq.loss import batch_loss
+from seq2seq.preparation import Run
+from seq2seq.reporting import Clock, Reporter
+from seq2seq.translator import Translator
+
+
+def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
+    """Validation loss, perplexity and greedy BLEU, of the averages if any; keeps the best."""
+    began, progress = time.monotonic(), run.progress
+    with averaged(run):
+        loss = valid_loss(run)
+        bleu = valid_bleu(run)
+        better = bleu > progress.best_bleu
+        if better:
+            progress.best_bleu, progress.best_step, progress.worse = bleu, progress.step, 0
+            save_best(run.config.run_dir, own_weights(run.model), run.limit, progress)
+        else:
+            progress.worse += 1
+    perplexity = math.exp(min(loss, 700.0))
+    reporter.metrics(
+        progress.step, {"valid_loss": loss, "valid_perplexity": perplexity, "valid_bleu": bleu}
+    )
+    reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
+    reporter.say(
+        f"update {progress.step}, epoch {progress.epoch + 1}, {clock.now()}: "
+        f"validation loss {loss:.3f}, perplexity {perplexity:.2f}, "
+        f"BLEU {bleu:.1f}{' (best so far)' if better else ''}"
+    )
+    clock.leave_out(time.monotonic() - began)
+
+
+def valid_loss(run: Run) -> float:
+    """Mean negative log-likelihood of a validation target token, nats."""
+    model, pairs = run.model.eval(), run.valid_pairs
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for rows in epoch_order(pairs, run.config.training.batch_tokens, 0, None):
+            batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
+            total += batch_loss(model, batch.to(run.device), 0.0).item()
+            tokens += len(batch.tgt_out)
+    return total / tokens
+
+
+def valid_bleu(run: Run) -> float:
+    """Greedy BLEU of the validation set, cased, sacrebleu's 13a."""
+    translator = Translator(
+        run.model.eval(),
+        run.vocabularies,
+        run.limit,
+        run.config.decoding,
+        run.config.training.max_length,
+        run.device,
+    )
+    translations = translator.translate(run.valid.src, beam_size=1)
+    return bleu_score([translation.text for translation in translations], run.valid.tgt)
+
+
+@contextmanager
+def averaged(run: Run) -> Iterator[None]:
+    """Put the averages in the place of the weights for a while."""
+    if not run.averages:
+        yield
+        return
+    weights = list(own_weights(run.model).values())
+    kept = [weight.clone() for weight in weights]
+    torch._foreach_copy_(weights, list(run.averages.values()))
+    try:
+        yield
+    finally:
+        torch._foreach_copy_(weights, kept)
