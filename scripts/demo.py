@@ -1,4 +1,4 @@
-"""`make demo`: the main job end to end on the embedded corpus, each step shown as the command a user would type."""
+"""`make demo`: the main job end to end, each step shown as the command a user would type."""
 
 import shlex
 import subprocess
@@ -43,7 +43,7 @@ Done. What lies where:
   data/demo, data/demo-en-mr        the corpora: train, valid and test, a sentence a line
   {RUN / "best.safetensors"}          the model; its log, metrics and vocabulary lie beside it
   {RUN / "test.hyp.fr"}               the test set translated
-  {RUN / "attention.png"}             look how "European Economic Area" crosses over; .html opens in a browser
+  {RUN / "attention.png"}             look how "European Economic Area" crosses over; or .html
 
 What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq):
   echo "The red car is old." | seq2seq translate -m {RUN}

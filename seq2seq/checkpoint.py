@@ -8,6 +8,7 @@ last.safetensors     weights, averages and optimizer moments as tensors, counter
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -52,6 +53,7 @@ class Progress:
     tokens: int = 0  # target tokens seen
     best_bleu: float = -1.0
     best_step: int = 0
+    validated_step: int = 0  # of the last validation
     worse: int = 0  # validations since the best
     loss_sum: float = 0.0  # since the last line of metrics, nats
     loss_tokens: int = 0
@@ -62,6 +64,12 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         save_vocabularies(vocabularies, folder / VOCABULARY)
+    update_config(folder, config)
+
+
+def update_config(folder: Path, config: Config) -> None:
+    """Put a config in the place of the run's, as resuming with other free keys does."""
+    with _writing(folder / CONFIG):
         _write_whole(folder / CONFIG, dump_config(config).encode())
 
 
@@ -91,10 +99,11 @@ def load_best(
     if not (folder / BEST).exists():
         raise UserError(f"{folder}: has no {BEST} yet; it is written at the first validation")
     weights, header = _load(folder / BEST, device)
-    with torch.device("meta"):
-        model = empty_model(config, vocabularies)
-    _assign(model, weights, folder / BEST)
-    return model.eval(), vocabularies, LengthLimit(**header["limit"]), config
+    model = empty_model(config, vocabularies).to(device).requires_grad_(False)
+    _copy(weights, own_weights(model), folder / BEST)
+    with _reading_header(folder / BEST):
+        limit = LengthLimit(**header["limit"])
+    return model.eval(), vocabularies, limit, config
 
 
 def empty_model(config: Config, vocabularies: Vocabularies) -> Seq2Seq:
@@ -147,12 +156,12 @@ def load_last(
     groups: dict[str, dict[str, Tensor]] = {"weights": {}, "averages": {}, "optimizer": {}}
     for key, tensor in tensors.items():
         group, _, name = key.partition(".")
-        groups[group][name] = tensor
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(_take(groups["weights"], name, path))
-        for name, average in averages.items():
-            average.copy_(_take(groups["averages"], name, path))
+        groups.setdefault(group, {})[name] = tensor
+    with _reading_header(path):
+        progress, limit = Progress(**header["progress"]), LengthLimit(**header["limit"])
+        seconds = float(header["seconds"])
+    _copy(groups["weights"], own_weights(model), path)
+    _copy(groups["averages"], averages, path)
     for name, parameter in zip(
         own_weights(model), optimizer.param_groups[0]["params"], strict=True
     ):
@@ -162,39 +171,30 @@ def load_last(
             for key, value in groups["optimizer"].items()
             if key.endswith(suffix) and "." not in key.removesuffix(suffix)
         }
-    return Progress(**header["progress"]), LengthLimit(**header["limit"]), header["seconds"]
+    return progress, limit, seconds
 
 
-def _assign(model: Seq2Seq, weights: dict[str, Tensor], path: Path) -> None:
-    tied: dict[int, str] = {}
-    state = {}
-    own = dict(model.named_parameters())
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        first = tied.setdefault(id(parameter), name)
-        state[name] = _take(weights, first, path)
-        if state[name].shape != own[first].shape:
-            raise UserError(
-                f"{path}: {name} does not fit the config beside it; was either changed?"
-            )
-    model.load_state_dict(state, assign=True)
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-
-
-def _take(tensors: dict[str, Tensor], name: str, path: Path) -> Tensor:
-    if name not in tensors:
-        raise UserError(
-            f"{path}: lacks {name}, which the config beside it asks for; was either changed?"
-        )
-    return tensors[name]
+def _copy(tensors: dict[str, Tensor], into: dict[str, Tensor], path: Path) -> None:
+    """Copy tensors by name; raises UserError where names or shapes are not those expected."""
+    shapes, expected = ({k: t.shape for k, t in each.items()} for each in (tensors, into))
+    if shapes != expected:
+        name = next(k for k in {**expected, **shapes} if shapes.get(k) != expected.get(k))
+        raise UserError(f"{path}: {name} does not fit the config beside it; was either changed?")
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            into[name].copy_(tensor)
 
 
 def _save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     aside = path.with_name(path.name + ".part")
     metadata = {_HEADER: json.dumps({"version": __version__, **header})}
     with _writing(path):
-        save_file({key: t.contiguous() for key, t in tensors.items()}, aside, metadata)
-        _replace(aside, path)
+        try:
+            save_file({key: t.contiguous() for key, t in tensors.items()}, aside, metadata)
+            shutil.copymode(path.with_name(CONFIG), aside)  # safetensors lets only the owner read
+            _replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def _load(path: Path, device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -209,6 +209,16 @@ def _load(path: Path, device: torch.device) -> tuple[dict[str, Tensor], dict[str
     if header is None:
         raise UserError(f"{path}: not a checkpoint of seq2seq")
     return tensors, header
+
+
+@contextmanager
+def _reading_header(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: its header is damaged or of another version of seq2seq ({error!r})"
+        ) from None
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -228,7 +238,7 @@ def _replace(aside: Path, path: Path) -> None:
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, SafetensorError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise RunError(
             f"{path}: cannot be written ({error}); what was there before is whole"
         ) from None

@@ -5,75 +5,36 @@ a number belongs and `no` (Norwegian) stays a language code. Only an unquoted `n
 at all means None.
 """
 
-import contextlib
-import difflib
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    Strict,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from seq2seq.config_file import Tree, apply_override, read_document
+from seq2seq.config_mistakes import (
+    ConfigError,
+    KeyPath,
+    Mistake,
+    describe,
+    section_class,
+    show,
+    summary,
 )
-from pydantic_core import ErrorDetails
-
-from seq2seq.errors import UserError
-
-KeyPath = tuple[str, ...]
-Tree = dict[str, object]
-
-
-class ConfigError(UserError):
-    """A config that cannot be used; the message has a line for each of its mistakes."""
-
-
-# ---------------------------------------------------------------------------------------- schema
-
-
-def _read_whole(value: object) -> object:
-    """Read `4000`, `4e3` and `4000.0` alike; the schema refuses any other text."""
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            return int(value)
-        with contextlib.suppress(ValueError):
-            number = float(value)
-            return int(number) if number.is_integer() else value
-    return value
-
-
-def _read_flag(value: object) -> object:
-    """Read the words of YAML for true and false; the schema refuses any other text."""
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    return words.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def _refuse_empty(value: object) -> object:
-    if value == "":
-        raise ValueError("must not be empty")
-    return value
-
-
-Whole = Annotated[int, BeforeValidator(_read_whole)]
-Count = Annotated[Whole, Field(ge=1)]
-Flag = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
-Text = Annotated[str, BeforeValidator(_refuse_empty)]
-File = Annotated[Path, BeforeValidator(_refuse_empty), PlainSerializer(Path.as_posix)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Text, Whole
 
 Decoder = Literal["bahdanau", "luong", "none"]
 Score = Literal["additive", "dot", "general", "concat", "scaled_dot"]
+
+
+@dataclass
+class _Origin:
+    """Which keys the command line set, and the notes gathered while the config was checked."""
+
+    overridden: set[KeyPath] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
 
 
 class Section(BaseModel):
@@ -168,7 +129,7 @@ class ModelConfig(Section):
             return value
         if not isinstance(info.context, _Origin) or ("model", key) in info.context.overridden:
             raise ValueError(reason)
-        info.context.notes.append(f"model.{key}: {_show(value)} is ignored: {reason}")
+        info.context.notes.append(f"model.{key}: {show(value)} is ignored: {reason}")
         return _model_default(key, earlier)
 
 
@@ -271,26 +232,26 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     Returns the config and notes: keys of the file that were ignored because the decoder has no use
     for them. Raises ConfigError with every mistake of the file and of the overrides at once.
     """
-    document = _read_document(path)
+    document = read_document(path)
     mistakes = document.mistakes
     origin = _Origin()
     for override in overrides:
         try:
-            origin.overridden.add(_apply_override(document.tree, override))
+            origin.overridden.add(apply_override(document.tree, override))
         except ValueError as error:
-            mistakes.append(_Mistake(None, f"{override} (command line): {error}", True))
+            mistakes.append(Mistake(None, f"{override} (command line): {error}", True))
     for key, info in Config.model_fields.items():
-        if _section_class(info.annotation) and document.tree.get(key) is None:
+        if section_class(info.annotation) and document.tree.get(key) is None:
             document.tree[key] = {}
     try:
         config = Config.model_validate(document.tree, context=origin)
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            mistake = _describe(details, document.lines, origin.overridden)
+            mistake = describe(details, Config, document.lines, origin.overridden)
             if mistake.command_line or not document.broken:
                 mistakes.append(mistake)
     if mistakes:
-        raise ConfigError(_summary(path, mistakes))
+        raise ConfigError(summary(path, mistakes))
     return config, origin.notes
 
 
@@ -312,7 +273,7 @@ def changed_keys(old: Config, new: Config) -> list[str]:
         free |= {"training.max_epochs", "training.max_steps"}
     before, after = dict(_leaves(old.model_dump())), dict(_leaves(new.model_dump()))
     return [
-        f"{'.'.join(path)}: {_show(before.get(path))} -> {_show(after.get(path))}"
+        f"{'.'.join(path)}: {show(before.get(path))} -> {show(after.get(path))}"
         for path in {**before, **after}
         if before.get(path) != after.get(path)
         and free.isdisjoint(".".join(path[:end]) for end in range(1, len(path) + 1))
@@ -325,236 +286,3 @@ def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]
             yield from _leaves(value, (*above, key))
         else:
             yield (*above, key), value
-
-
-# ---------------------------------------------------------------------------------------- reading
-
-
-_PLAIN_TAGS = ("str", "map", "seq")
-_NULLS = ("", "~", "null", "Null", "NULL")
-
-
-class _Mistake(NamedTuple):
-    """One line of a ConfigError, and the line of the YAML file that it is about."""
-
-    line: int | None
-    text: str
-    command_line: bool = False
-
-
-@dataclass
-class _Origin:
-    """Which keys the command line set, and the notes gathered while the config was checked."""
-
-    overridden: set[KeyPath] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Document:
-    """The YAML file: text by key, the line of each key (from 1), and what was wrong so far."""
-
-    tree: Tree = field(default_factory=dict)
-    lines: dict[KeyPath, int] = field(default_factory=dict)
-    mistakes: list[_Mistake] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)  # nodes read, to tell an alias by
-    broken: bool = False  # not all of it could be read
-
-
-def _read_document(path: Path) -> _Document:
-    document = _Document()
-    try:
-        # The plainest of PyYAML's loaders: it makes no objects, and each scalar stays text.
-        root = yaml.compose(_read_text(path), Loader=yaml.BaseLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        column = f"column {mark.column + 1}: " if mark else ""
-        text = f"{column}this is not YAML: {error.problem or error.context}"
-        document.mistakes.append(_Mistake(mark.line + 1 if mark else None, text))
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        document.mistakes.append(_Mistake(None, f"this is not YAML: {reason}"))
-    else:
-        if isinstance(root, yaml.MappingNode):
-            document.tree = _read_mapping(root, (), document)
-            return document
-        reason = "it is empty" if root is None else "its top level is not `key: value` lines"
-        document.mistakes.append(
-            _Mistake(None, f"{reason}; a config has lines such as `name: my-run`")
-        )
-    document.broken = True
-    return document
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        names = [entry.name for entry in _entries(path.parent)]
-        raise ConfigError(f"{path}: no such file{_did_you_mean(path.name, names)}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        byte = error.object[error.start]
-        reason = f"line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
-        raise ConfigError(f"{path}: {reason}") from None
-    except OSError as error:
-        reason = "is a folder, not a config file" if path.is_dir() else str(error.strerror)
-        raise ConfigError(f"{path}: {reason}") from None
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: _Document) -> Tree:
-    """Turn a YAML mapping into a dict; a key set twice, a tag and an alias become mistakes."""
-    tree: Tree = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            document.mistakes.append(_Mistake(line, "a key is a single word"))
-            continue
-        path = (*above, key_node.value)
-        if path in document.lines:
-            first = document.lines[path]
-            text = f"{'.'.join(path)}: set twice, first on line {first}; keep one of the two"
-            document.mistakes.append(_Mistake(line, text))
-            continue
-        document.lines[path] = line
-        tree[key_node.value] = _read_value(value_node, path, document)
-    return tree
-
-
-def _read_value(node: yaml.Node, path: KeyPath, document: _Document) -> object:
-    """Turn a YAML value into text, None, a dict or a list, whatever type it looks like."""
-    if id(node) in document.seen or node.tag.removeprefix("tag:yaml.org,2002:") not in _PLAIN_TAGS:
-        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        what = "an alias (*)" if id(node) in document.seen else f"the tag {tag}"
-        text = f"{'.'.join(path)}: {what} is not read here; write the value itself"
-        document.mistakes.append(_Mistake(document.lines[path], text))
-        document.broken = True
-        return None
-    document.seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        return _read_mapping(node, path, document)
-    if isinstance(node, yaml.ScalarNode):
-        return None if node.style is None and node.value in _NULLS else str(node.value)
-    return []  # a list, whatever is in it: no key takes one, and the schema says so
-
-
-def _apply_override(tree: Tree, override: str) -> KeyPath:
-    """Set the key that `section.key=value` names and return its path, or raise ValueError."""
-    keys, equals, value = override.partition("=")
-    path, value = tuple(keys.strip().split(".")), value.strip()
-    if not equals or not all(path):
-        raise ValueError("an override is written section.key=value, such as model.dropout=0.2")
-    section = tree
-    for depth, key in enumerate(path[:-1], start=1):
-        if section.get(key) is None:
-            section[key] = {}
-        below = section[key]
-        if not isinstance(below, dict):
-            raise ValueError(f"{'.'.join(path[:depth])} is a single value and has no keys")
-        section = below
-    section[path[-1]] = None if value in _NULLS else value
-    return path
-
-
-# ---------------------------------------------------------------------------------------- mistakes
-
-
-_REASONS = {
-    "missing": "missing; it has no default",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a whole number of fewer digits",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "path_type": "must be a file name",
-    "model_type": "must be a section, with keys of its own",
-    "greater_than": "must be above {gt:g}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be below {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
-    "literal_error": "must be {expected}",
-    "value_error": "{error}",
-}
-
-
-def _describe(
-    details: ErrorDetails, lines: dict[KeyPath, int], overridden: set[KeyPath]
-) -> _Mistake:
-    """Say in a newcomer's words what pydantic found wrong with a value, and where it was set."""
-    path: KeyPath = tuple(str(key) for key in details["loc"])
-    kind, value, bounds = details["type"], details["input"], details.get("ctx", {})
-    typed = any(override[: len(path)] == path for override in overridden)
-    if kind == "extra_forbidden":
-        reason = f"unknown key{_suggest_key(path)}"
-    else:
-        reason = _REASONS.get(kind, details["msg"]).format(**bounds)
-        if kind == "value_error" and value is None:
-            path = path[:-1]  # nobody wrote that key: the mistake is its section's
-        elif kind != "missing" and value != "":
-            reason += f"; got {_show(value)}"
-        if kind == "literal_error":
-            reason += _did_you_mean(str(value), re.findall(r"'(.+?)'", bounds["expected"]))
-    where = ".".join(path) + (" (command line)" if typed else "")
-    return _Mistake(None if typed else lines.get(path), f"{where}: {reason}", typed)
-
-
-def _suggest_key(path: KeyPath) -> str:
-    """Name the key that was probably meant: one of the same section, or the same name elsewhere."""
-    *above, key = path
-    section: type[BaseModel] = Config
-    for name in above:
-        section = _section_class(section.model_fields[name].annotation) or section
-    known = {
-        name: f"{parent}.{name}"
-        for parent, info in Config.model_fields.items()
-        for name in getattr(_section_class(info.annotation), "model_fields", ())
-    }
-    known |= {name: name for name in section.model_fields}
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"; did you mean '{known[close[0]]}'?" if close else ""
-
-
-def _section_class(annotation: object) -> type[Section] | None:
-    """The section class of a field's type, `ParallelFiles | None` included; None: a plain value."""
-    for option in (annotation, *get_args(annotation)):
-        if isinstance(option, type) and issubclass(option, Section):
-            return option
-    return None
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
-def _show(value: object) -> str:
-    """Print a value of the YAML file as it would be written there, cut where it is long."""
-    if isinstance(value, dict):
-        return "a section"
-    if isinstance(value, list):
-        return "a list"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = value.as_posix() if isinstance(value, Path) else str(value)
-    text = text if text.isprintable() and text else repr(text)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _summary(path: Path, mistakes: list[_Mistake]) -> str:
-    ordered = sorted(mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0))
-    count = f"{len(ordered)} mistake{'s' if len(ordered) > 1 else ''}"
-    lines = [
-        f"  line {mistake.line}: {mistake.text}" if mistake.line else f"  {mistake.text}"
-        for mistake in ordered
-    ]
-    return "\n".join([f"{path}: {count}", *lines])

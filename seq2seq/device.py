@@ -1,5 +1,7 @@
 """Where the arithmetic runs, and how exact its float32 products are."""
 
+import re
+
 import torch
 
 from seq2seq.errors import UserError
@@ -25,7 +27,7 @@ def _named(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and (kind == "cpu" or not number.isdecimal())):
+    if name not in ("cpu", "cuda") and not re.fullmatch("cuda:(0|[1-9][0-9]*)", name):
         raise UserError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
     if kind == "cuda" and int(number or 0) >= count:
         found = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"

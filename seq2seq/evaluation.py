@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
@@ -221,10 +221,19 @@ def _metrics(
     check_tokenizer(tokenize)
     with _quiet_sacrebleu():
         return (
-            BLEU(lowercase=lowercase, tokenize=tokenize, references=references),
+            _Bleu(lowercase=lowercase, tokenize=tokenize, references=references),
             CHRF(lowercase=lowercase, references=references),
             TER(case_sensitive=not lowercase, references=references),
         )
+
+
+class _Bleu(BLEU):
+    """sacrebleu's BLEU; its bootstrap fails where resamples without any match score an int 0."""
+
+    def _compute_score_from_stats(self, stats: list[int]) -> BLEUScore:
+        result = super()._compute_score_from_stats(stats)
+        result.score = float(result.score)
+        return result
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], bootstrap: int) -> Score:

@@ -21,6 +21,7 @@ from seq2seq.checkpoint import (
     load_last,
     own_weights,
     read_config,
+    update_config,
 )
 from seq2seq.config import Config, ParallelFiles, changed_keys
 from seq2seq.corpus import ParallelText, read_pairs, usable
@@ -110,6 +111,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     )
     if resume:
         _restore(run)
+        update_config(config.run_dir, config)
     else:
         _clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
@@ -157,15 +159,14 @@ def _notes(run: Run, train_blank: int, valid_blank: int) -> list[str]:
         f"{run.config.model.decoder} decoder, {parameters:,} parameters, on {run.device}, "
         f"{torch.get_num_threads()} threads, {run.config.training.precision}",
     ]
-    if train_blank:
-        notes.append(f"skipped in training: {train_blank:,} pairs with a blank side")
-    if run.train.too_long:
-        longest = run.config.training.max_length
-        notes.append(
-            f"skipped in training: {run.train.too_long:,} pairs of more than {longest} pieces"
-        )
-    if valid_blank:
-        notes.append(f"skipped in validation: {valid_blank:,} pairs with a blank side")
+    longest = run.config.training.max_length
+    for count, why in (
+        (train_blank, "in training: pairs with a blank side"),
+        (run.train.too_long, f"in training: pairs of more than {longest} pieces a side"),
+        (valid_blank, "in validation: pairs with a blank side"),
+    ):
+        if count:
+            notes.append(f"skipped {why}: {count:,}")
     if run.progress.step:
         notes.append(f"resumed at update {run.progress.step}, epoch {run.progress.epoch + 1}")
     return notes

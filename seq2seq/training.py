@@ -51,7 +51,7 @@ def train(
         while (reason := why_stop(run, clock)) is None:
             train_epoch(run, reporter, clock, last_step, stops)
         reporter.say(f"Done: {reason}.")
-        if run.progress.best_step == 0:
+        if run.progress.validated_step < run.progress.step:
             validate(run, reporter, clock)
         save(run, clock)
         reporter.say(
@@ -170,8 +170,9 @@ def report(run: Run, reporter: Reporter, clock: Clock, rate: float, last_step: i
     run.loss_tokens = 0
     if not math.isfinite(loss):
         raise RunError(
-            f"the training loss is {loss} at update {progress.step}; lower training.learning_rate "
-            f"or training.clip_norm; {run.config.run_dir / BEST} is still whole"
+            f"the training loss is {loss} at update {progress.step}; "
+            "lower training.learning_rate or training.clip_norm; "
+            f"what {run.config.run_dir} held before is whole"
         )
     speed = clock.speed()
     reporter.metrics(progress.step, {"train_loss": loss, "learning_rate": rate})

@@ -19,6 +19,7 @@ from seq2seq.translator import Translator
 def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
     """Validation loss, perplexity and greedy BLEU, of the averages if any; keeps the best."""
     began, progress = time.monotonic(), run.progress
+    progress.validated_step = progress.step
     with averaged(run):
         loss = valid_loss(run)
         bleu = valid_bleu(run)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq import attention_plot
+from seq2seq import attention_figure, attention_plot
 from seq2seq.attention_plot import AttentionMap, check_picture_path, write_attention
 from seq2seq.errors import UserError
 
@@ -142,7 +142,7 @@ def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
 def test_png_of_endless_sentence_stays_within_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention_plot, "MAX_PIXELS", 300)
+    monkeypatch.setattr(attention_figure, "MAX_PIXELS", 300)
     write_attention([chain(20)], ["a"], tmp_path / "a.png")
     assert max(png_size(tmp_path / "a.png")) == 300
 
@@ -185,7 +185,7 @@ def test_old_matplotlib_is_noted_for_scripts_it_cannot_shape(
 ) -> None:
     import matplotlib
 
-    monkeypatch.setattr(attention_plot, "_fonts", lambda _: (["DejaVu Sans"], set()))
+    monkeypatch.setattr(attention_figure, "_fonts", lambda _: (["DejaVu Sans"], set()))
     monkeypatch.setattr(matplotlib, "__version_info__", (3, 10, 0))
     (note,) = write_attention([SMALL], [SOURCE], tmp_path / "a.png")
     assert "vowel signs" in note

@@ -222,3 +222,11 @@ def test_table_shows_what_the_scores_hold() -> None:
         assert line.endswith(f"{pair.p_value:.4f}  {pair.signature}")
     assert "-" in as_table(score(SYSTEM, [REFERENCE], bootstrap=0)).splitlines()[1].split()
     json.dumps(as_json(scores, test))
+
+
+def test_a_system_with_almost_no_match_has_an_interval() -> None:
+    """Some resamples then hold no match at all."""
+    hypotheses, references = ["a b c d e"] + ["x"] * 10, ["a b c d e"] + ["y"] * 10
+    low, high = score(hypotheses, [references]).bleu.ci or (1.0, 0.0)
+    assert low <= high
+    assert compare(hypotheses, hypotheses, [references]).bleu.p_value == 1

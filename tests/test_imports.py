@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Scripts come last: they may import everything here, and nothing imports them.
 TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq", "seq2seq.errors"),
+    ("seq2seq.config_values", "seq2seq.config_mistakes"),
+    ("seq2seq.config_file",),
     ("seq2seq.config", "seq2seq.corpus", "seq2seq.device"),
     ("seq2seq.vocabulary",),
     ("seq2seq.batches",),
@@ -28,10 +30,14 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.loss", "seq2seq.optimization", "seq2seq.search"),
     ("seq2seq.checkpoint",),
     ("seq2seq.translator",),
+    ("seq2seq.attention_map",),
+    ("seq2seq.attention_page", "seq2seq.attention_figure"),
     ("seq2seq.evaluation", "seq2seq.attention_plot", "seq2seq.reporting"),
     ("seq2seq.preparation",),
     ("seq2seq.validation",),
     ("seq2seq.training",),
+    ("seq2seq.streams",),
+    ("seq2seq.arguments",),
     ("seq2seq.cli",),
     ("seq2seq.__main__",),
 )

@@ -1,6 +1,7 @@
 """The LSTM (Hochreiter and Schmidhuber 1997, with forget gates): one step, and a whole sequence."""
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import torch
@@ -68,6 +69,20 @@ def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     return o.sigmoid() * cell.tanh(), cell
 
 
+Backward = Callable[..., tuple[Tensor | None, ...]]
+
+
+def without_autocast(backward: Backward) -> Backward:
+    """A backward pass that picks its own dtypes, also where it is called inside autocast."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return backward(ctx, *grads)
+
+    return wrapped
+
+
 class LSTMUnroll(torch.autograd.Function):
     """A sequence with a backward pass of its own: one product for the weight's whole gradient.
 
@@ -97,6 +112,7 @@ class LSTMUnroll(torch.autograd.Function):
         return hiddens, cells
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         grad_hiddens, grad_cells = grads
         inputs, weight, cell, activations, cells = ctx.saved_tensors

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.model.attention import ScoreWeights
-from seq2seq.model.lstm import CellSlopes, activate
+from seq2seq.model.lstm import CellSlopes, activate, without_autocast
 
 
 def unroll_bahdanau(
@@ -183,6 +183,7 @@ class _Bahdanau(torch.autograd.Function):
         return hiddens, contexts
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hiddens, grad_contexts = grads
         inputs, weight, activations, cells, cell = ctx.saved_tensors
@@ -255,6 +256,7 @@ class _Luong(torch.autograd.Function):
         return vectors
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad_vectors,) = grads
         inputs, joined, weight, attentional_weight, activations, cells, cell, vectors = (

@@ -1,0 +1,158 @@
+"""The arguments of the `seq2seq` command: what may be given, and its help."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seq2seq import __version__
+from seq2seq.streams import BATCH_LINES
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments; `command` is the subcommand. Exits with 2 where they are wrong."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.command == "train" and all("=" in each and each[0] != "-" for each in rest):
+        options.overrides = [*options.overrides, *rest]  # those given after an option
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="seq2seq", description="Train, use and score attention-based recurrent translation."
+    )
+    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    _add_train(commands)
+    _add_translate(commands)
+    _add_evaluate(commands)
+    _add_attention(commands)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    command = commands.add_parser("train", help="train a model from a YAML config")
+    command.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, as in configs/")
+    command.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="set a key of the config"
+    )
+    again = command.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="go on with an interrupted run")
+    again.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
+    _add_device(command)
+
+
+def _add_translate(commands: Any) -> None:
+    command = commands.add_parser("translate", help="translate lines of text")
+    _add_model(command, required=True)
+    _add_input(command)
+    command.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
+    _add_beam(command)
+    command.add_argument(
+        "--n-best",
+        type=_count,
+        metavar="N",
+        help="N lines an input: index ||| text ||| score, best first",
+    )
+    command.add_argument(
+        "--batch-size",
+        type=_count,
+        metavar="N",
+        help=f"lines translated together (default: {BATCH_LINES}); never changes what comes out",
+    )
+    command.add_argument(
+        "--json", action="store_true", help="one object a line: text, score, pieces, attention"
+    )
+    _add_device(command)
+
+
+def _add_evaluate(commands: Any) -> None:
+    command = commands.add_parser("evaluate", help="score a run, or existing translations")
+    _add_model(command, required=False)
+    _add_input(command)
+    command.add_argument("-o", "--output", type=Path, metavar="HYP", help="keep the translations")
+    command.add_argument(
+        "--hyp",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="score this file instead; given twice: test the second against the first",
+    )
+    command.add_argument(
+        "-r",
+        "--ref",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="reference, may be repeated (default with -m: the config's test set)",
+    )
+    _add_beam(command)
+    command.add_argument("--lowercase", action="store_true", help="ignore case")
+    command.add_argument(
+        "--tokenize", default="13a", metavar="T", help="sacrebleu's (default: 13a)"
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the scores; - is stdout")
+    _add_device(command)
+
+
+def _add_attention(commands: Any) -> None:
+    command = commands.add_parser("attention", help="draw where the decoder looked")
+    _add_model(command, required=True)
+    _add_input(command)
+    command.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="FILE.png, .svg, .html (right for every script) or .json",
+    )
+    _add_beam(command)
+    _add_device(command)
+
+
+def _add_model(command: Any, required: bool) -> None:
+    command.add_argument(
+        "-m",
+        "--model",
+        action="append",
+        default=[],
+        required=required,
+        metavar="RUN",
+        help="run folder; several make an ensemble",
+    )
+
+
+def _add_input(command: Any) -> None:
+    command.add_argument(
+        "-i",
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="source text, .gz is read too (default: stdin)",
+    )
+
+
+def _add_beam(command: Any) -> None:
+    command.add_argument(
+        "-b",
+        "--beam",
+        type=_count,
+        metavar="N",
+        help="beam size, 1 = greedy (default: the config's)",
+    )
+
+
+def _add_device(command: Any) -> None:
+    command.add_argument("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:N")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
+    return int(text)

@@ -1,0 +1,40 @@
+"""The types of the config's single values: how their text is read, and what is allowed."""
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PlainSerializer, Strict
+
+
+def _read_whole(value: object) -> object:
+    """Read `4000`, `4e3` and `4000.0` alike; the schema refuses any other text."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return int(value)
+        with contextlib.suppress(ValueError):
+            number = float(value)
+            return int(number) if number.is_integer() else value
+    return value
+
+
+def _read_flag(value: object) -> object:
+    """Read the words of YAML for true and false; the schema refuses any other text."""
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _refuse_empty(value: object) -> object:
+    if value == "":
+        raise ValueError("must not be empty")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_read_whole)]
+Count = Annotated[Whole, Field(ge=1)]
+Flag = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
+Text = Annotated[str, BeforeValidator(_refuse_empty)]
+File = Annotated[Path, BeforeValidator(_refuse_empty), PlainSerializer(Path.as_posix)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]

@@ -1,0 +1,133 @@
+"""Lines in and lines out: files, stdin and stdout, and what is said of them on stderr."""
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.translator import Translation
+
+BATCH_LINES = 2048  # read, sorted by length and translated together
+
+
+@contextmanager
+def open_input(path: Path | None) -> Iterator[IO[bytes]]:
+    """The lines of a file or of stdin, as bytes."""
+    if path is None:
+        if sys.stdin.isatty():
+            say("Type a sentence a line; end with Ctrl-D.")
+        yield sys.stdin.buffer
+        return
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder, not a text file")
+    try:
+        file = _open_bytes(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    with file:
+        try:
+            yield file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UserError(f"{path}: is no whole gzip file ({error}); pack it again") from None
+
+
+def _open_bytes(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return path.open("rb")
+
+
+def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
+    """Each batch of lines and the number, from 1, of its first; from a terminal line by line."""
+    size = size or (1 if lines.isatty() else BATCH_LINES)
+    number, batch = 1, []
+    for line in lines:
+        batch.append(line)
+        if len(batch) == size:
+            yield number, batch
+            number, batch = number + size, []
+    if batch:
+        yield number, batch
+
+
+class InputReport:
+    """Decodes lines, losing none, and gathers what to tell of them on stderr."""
+
+    def __init__(self) -> None:
+        self._undecodable: list[int] = []
+        self._cut: list[int] = []
+
+    def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
+        """UTF-8 lines, their ends (and a byte-order mark) taken off.
+
+        Bytes that are no UTF-8 become U+FFFD.
+        """
+        texts = []
+        for index, line in enumerate(lines, start=number):
+            content = line.removesuffix(b"\n").removesuffix(b"\r")
+            if index == 1:
+                content = content.removeprefix(b"\xef\xbb\xbf")
+            text = content.decode("utf-8", errors="replace")
+            if "\ufffd" in text and text.encode() != content:
+                self._undecodable.append(index)
+            texts.append(text)
+        return texts
+
+    def note_parts(self, number: int, translations: Sequence["Translation"]) -> None:
+        """Remember which lines were too long for one piece."""
+        self._cut += [i for i, each in enumerate(translations, start=number) if each.parts > 1]
+
+    def tell(self) -> None:
+        """Say what was done to which lines."""
+        if self._undecodable:
+            say(f"note: bytes that are not UTF-8 were replaced in {_numbers(self._undecodable)}")
+        if self._cut:
+            cut = _numbers(self._cut)
+            say(f"note: translated in parts, being longer than any line in training: {cut}")
+
+
+def _numbers(lines: Sequence[int]) -> str:
+    shown = ", ".join(map(str, lines[:10]))
+    return f"{len(lines)} line{'s' * (len(lines) > 1)} ({shown}{', ...' * (len(lines) > 10)})"
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse, before any work, a path that `open_output` could not write."""
+    if path is None or str(path) == "-":
+        return
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; give a file name")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[IO[str]]:
+    """stdout, or a file that appears whole once all is written."""
+    check_output(path)
+    if path is None or str(path) == "-":
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    aside = path.with_name(path.name + ".part")
+    try:
+        with aside.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, at once."""
+    print(text, file=sys.stderr, flush=True)

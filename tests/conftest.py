@@ -1,0 +1,124 @@
+"""What several test files share: a toy language, runs with random weights, a small corpus."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq.config import Config
+from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
+
+DECODERS = ("bahdanau", "luong", "none")
+ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
+
+
+def toy_words(count: int) -> list[str]:
+    """The same words at every call, of one to three syllables."""
+    generator = random.Random(0)
+    return [
+        "".join(generator.choice(ONSETS) + generator.choice(VOWELS) for _ in range(syllables))
+        for syllables in generator.choices((1, 2, 3), k=count)
+    ]
+
+
+def toy_pairs(count: int, seed: int) -> tuple[list[str], list[str]]:
+    """Sentences of a toy language; translated, the words stand backwards, the vowels move on."""
+    lexicon, generator = toy_words(90), random.Random(seed)
+    moved = str.maketrans(VOWELS, VOWELS[1:] + VOWELS[0])
+    src = [" ".join(generator.choices(lexicon, k=generator.randint(2, 9))) for _ in range(count)]
+    tgt = [" ".join(reversed(sentence.split())).translate(moved) for sentence in src]
+    return [f"{sentence}." for sentence in src], [f"{sentence}!" for sentence in tgt]
+
+
+def tiny_config(run_dir: Path, decoder: str) -> Config:
+    """A config of the smallest sizes; its data files do not exist."""
+    files = {"src": "text.src", "tgt": "text.tgt"}
+    tree: dict[str, Any] = {
+        "name": f"tiny-{decoder}",
+        "run_dir": str(run_dir),
+        "data": {"src_lang": "xx", "tgt_lang": "yy", "train": files, "valid": files},
+        "vocabulary": {"size": 380},
+        "model": {"decoder": decoder, "embedding_size": 12, "hidden_size": 20, "dropout": 0.25},
+        "training": {"max_epochs": 1, "max_length": 40},
+        "decoding": {"beam_size": 3},
+    }
+    return Config.model_validate(tree)
+
+
+@pytest.fixture(scope="session")
+def tiny_vocabularies() -> Vocabularies:
+    """A joint unigram vocabulary of the toy language."""
+    return train_vocabularies(tiny_config(Path("run"), "none").vocabulary, *toy_pairs(300, seed=1))
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(
+    tmp_path_factory: pytest.TempPathFactory, tiny_vocabularies: Vocabularies
+) -> dict[str, Path]:
+    """A run folder for each decoder, by its name; not to be changed.
+
+    The weights are random, but large, and END is likely: translations hang on their source and end.
+    """
+    import torch
+
+    from seq2seq.checkpoint import (
+        LengthLimit,
+        Progress,
+        create_run,
+        empty_model,
+        own_weights,
+        save_best,
+    )
+
+    runs = {}
+    for seed, decoder in enumerate(DECODERS):
+        run = tmp_path_factory.mktemp(decoder)
+        config = tiny_config(run, decoder)
+        create_run(run, config, tiny_vocabularies)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            weights = {
+                name: 3 * weight
+                for name, weight in own_weights(empty_model(config, tiny_vocabularies)).items()
+            }
+        weights["projection.bias"][EOS_ID] = 3
+        save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25))
+        runs[decoder] = run
+    return runs
+
+
+@pytest.fixture(params=DECODERS)
+def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path:
+    """Each of the run folders in turn."""
+    return tiny_runs[request.param]
+
+
+@pytest.fixture
+def small_corpus(tmp_path: Path) -> Path:
+    """The config of a training that takes a second; its files and its run_dir lie beside it."""
+    for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
+        for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
+            content = "".join(f"{line}\n" for line in lines)
+            (tmp_path / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
+    folder = tmp_path.as_posix()
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"""\
+name: small
+run_dir: {folder}/run
+data:
+  src_lang: xx
+  tgt_lang: yy
+  train: {{src: {folder}/train.src, tgt: {folder}/train.tgt}}
+  valid: {{src: {folder}/valid.src, tgt: {folder}/valid.tgt}}
+  test: {{src: {folder}/test.src, tgt: {folder}/test.tgt}}
+vocabulary: {{size: 340}}
+model: {{decoder: bahdanau, embedding_size: 12, hidden_size: 20, attention_size: 14, dropout: 0.25}}
+training: {{max_epochs: 2, batch_tokens: 300, max_length: 40, log_every: 3}}
+decoding: {{beam_size: 3}}
+""",
+        encoding="utf-8",
+        newline="\n",
+    )
+    return config

@@ -1,0 +1,227 @@
+"""From a config to a model: classes, sizes counted by hand, and which weights are one."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seq2seq.build import build_model
+from seq2seq.config import ModelConfig
+from seq2seq.loss import token_loss
+from seq2seq.model.attention import AdditiveScore, DotScore, GeneralScore, ScaledDotScore
+from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
+from seq2seq.model.seq2seq import Seq2Seq
+
+SRC_SIZE, TGT_SIZE = 17, 11
+E, H, D, A = 8, 12, 6, 7
+SRC = torch.tensor([[3, 7, 10, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
+SRC_LENGTHS = torch.tensor([5, 2, 4])
+TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
+BUILDS = [
+    {"decoder": "bahdanau"},
+    *({"decoder": "luong", "score": s} for s in ("dot", "general", "concat", "additive")),
+    {"decoder": "luong", "score": "scaled_dot"},
+    {"decoder": "luong", "input_feeding": False},
+    {"decoder": "none"},
+]
+
+
+def make_config(**keys: Any) -> ModelConfig:
+    sizes = {"embedding_size": E, "hidden_size": H, "dropout": 0.0}
+    return ModelConfig.model_validate(sizes | keys)
+
+
+def make_model(joint: bool = False, **keys: Any) -> Seq2Seq:
+    torch.manual_seed(1)
+    return build_model(make_config(**keys), TGT_SIZE if joint else SRC_SIZE, TGT_SIZE, joint)
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def lstm_size(input_size: int, hidden_size: int) -> int:
+    return 4 * hidden_size * (input_size + hidden_size + 1)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [True, False], ids=["two ways", "one way"])
+@pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
+def test_every_model_trains_and_steps(
+    keys: dict[str, Any], bidirectional: bool, layers: int
+) -> None:
+    model = make_model(**keys, num_layers=layers, bidirectional=bidirectional)
+    outputs = model(SRC, SRC_LENGTHS, TGT_IN)
+    assert outputs.shape == (*TGT_IN.shape, E)
+    model.project(outputs).logsumexp(-1).sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+    memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
+    step = model.step(TGT_IN[:, 0], state, memory)
+    torch.testing.assert_close(step.outputs, outputs[:, 0])
+    assert step.state.hidden.shape == (len(SRC), layers, H)
+    assert (step.attention_weights is None) == (keys["decoder"] == "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("dot", DotScore),
+        ("general", GeneralScore),
+        ("concat", AdditiveScore),
+        ("additive", AdditiveScore),
+        ("scaled_dot", ScaledDotScore),
+    ],
+)
+def test_the_config_names_decoder_and_score(name: str, score: type[nn.Module]) -> None:
+    decoder = make_model(decoder="luong", score=name).decoder
+    assert type(decoder) is LuongDecoder
+    assert type(decoder.score) is score
+
+
+def test_defaults_of_the_decoders() -> None:
+    bahdanau = make_model(decoder="bahdanau").decoder
+    assert type(bahdanau) is BahdanauDecoder
+    assert type(bahdanau.score) is AdditiveScore
+    luong = make_model(decoder="luong").decoder
+    assert type(luong.score) is GeneralScore
+    assert luong.feed_gates is not None
+    assert make_model(decoder="luong", input_feeding=False).decoder.feed_gates is None
+    assert type(make_model(decoder="none").decoder) is PlainDecoder
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+def test_the_read_out_has_the_size_of_what_it_is_compared_with(decoder: str) -> None:
+    for tied, size in ((True, E), (False, H)):
+        outputs = make_model(decoder=decoder, tie_embeddings=tied)(SRC, SRC_LENGTHS, TGT_IN)
+        assert outputs.shape == (*TGT_IN.shape, size)
+
+
+@pytest.mark.parametrize("score", ["additive", "scaled_dot"])
+def test_attention_size_is_the_configs(score: str) -> None:
+    decoder = make_model(decoder="luong", score=score, attention_size=A).decoder
+    assert decoder.score.key_projection.out_features == A
+    halved = make_model(decoder="luong", score=score).decoder
+    assert halved.score.key_projection.out_features == H // 2
+
+
+def test_dropout_reaches_every_part() -> None:
+    model = make_model(decoder="bahdanau", dropout=0.25)
+    assert [model.dropout, model.encoder.dropout, model.decoder.dropout] == [0.25] * 3
+
+
+# ----------------------------------------------------------------------------- counted by hand
+
+
+def test_parameters_of_the_encoder() -> None:
+    two_ways = make_model(num_layers=2).encoder
+    embedding = SRC_SIZE * E
+    assert count(two_ways) == embedding + 2 * lstm_size(E, D) + 2 * lstm_size(H, D)
+    one_way = make_model(num_layers=2, bidirectional=False).encoder
+    assert count(one_way) == embedding + lstm_size(E, H) + lstm_size(H, H)
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
+    model = make_model(decoder="bahdanau", attention_size=A, num_layers=2, tie_embeddings=tied)
+    readout = E if tied else H
+    score = A * H + A * H + A
+    first = H * D + H
+    layers = lstm_size(E, H) + lstm_size(H, H) + 4 * H * H  # the last: of the context
+    assert count(model.decoder) == score + first + layers + readout * (H + H + E) + readout
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize(
+    ("score", "size", "context"),
+    [
+        ({"score": "dot"}, 0, H),
+        ({"score": "general"}, H * H, H),
+        ({"score": "concat", "attention_size": A}, A * H + A * H + A, H),
+        ({"score": "scaled_dot", "attention_size": A}, 3 * (A * H + A), A),
+    ],
+    ids=["dot", "general", "concat", "scaled_dot"],
+)
+def test_parameters_of_luongs_decoder(
+    score: dict[str, Any], size: int, context: int, tied: bool
+) -> None:
+    readout = E if tied else H
+    alone = size + lstm_size(E, H) + readout * (context + H)
+    model = make_model(decoder="luong", input_feeding=False, tie_embeddings=tied, **score)
+    assert count(model.decoder) == alone
+    model = make_model(decoder="luong", tie_embeddings=tied, **score)
+    assert count(model.decoder) == alone + 4 * H * readout
+
+
+def test_parameters_of_the_plain_decoder() -> None:
+    for tied, readout in ((True, E), (False, H)):
+        model = make_model(decoder="none", tie_embeddings=tied)
+        assert count(model.decoder) == lstm_size(E, H) + readout * H + readout
+
+
+@pytest.mark.parametrize(
+    ("joint", "tied", "expected"),
+    [
+        (True, True, TGT_SIZE * E + TGT_SIZE),
+        (False, True, SRC_SIZE * E + TGT_SIZE * E + TGT_SIZE),
+        (True, False, 2 * TGT_SIZE * E + TGT_SIZE * H + TGT_SIZE),
+        (False, False, SRC_SIZE * E + TGT_SIZE * E + TGT_SIZE * H + TGT_SIZE),
+    ],
+)
+def test_parameters_of_embeddings_and_projection(joint: bool, tied: bool, expected: int) -> None:
+    model = make_model(joint, tie_embeddings=tied)
+    recurrent = count(model.encoder.forward_layers) + count(model.encoder.backward_layers)
+    assert count(model) - recurrent - count(model.decoder) == expected
+
+
+# ----------------------------------------------------------------------------------- one weight
+
+
+@pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_which_weights_are_one(joint: bool, tied: bool) -> None:
+    model = make_model(joint, tie_embeddings=tied)
+    src, tgt, projection = (
+        model.encoder.embedding.weight,
+        model.tgt_embedding.weight,
+        model.projection.weight,
+    )
+    assert (projection is tgt) == tied
+    assert (src is tgt) == (tied and joint)
+    assert src.shape == (TGT_SIZE if joint else SRC_SIZE, E)
+    assert projection.shape == (TGT_SIZE, E if tied else H)
+
+
+@pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
+def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) -> None:
+    """Against a copy of the model in which every use has a parameter of its own."""
+    gradients = []
+    for apart in (False, True):
+        model = make_model(joint, decoder="bahdanau").double()
+        if apart:
+            model.projection = copy.deepcopy(model.projection)
+            model.encoder.embedding = copy.deepcopy(model.encoder.embedding)
+        outputs = model(SRC, SRC_LENGTHS, TGT_IN)
+        token_loss(outputs.flatten(0, 1), model.projection, TGT_IN.flatten(), 0.1).backward()
+        uses = [model.tgt_embedding.weight.grad]
+        if apart:
+            uses.append(model.projection.weight.grad)
+            uses += [model.encoder.embedding.weight.grad] if joint else []
+            assert all(use.any() for use in uses)
+        gradients.append(sum(uses))
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-10)
+
+
+def test_fresh_weights_follow_the_seed() -> None:
+    one, same = (make_model().state_dict() for _ in range(2))
+    assert all(torch.equal(value, same[name]) for name, value in one.items())
+    other = build_model(make_config(), SRC_SIZE, TGT_SIZE, joint=False).state_dict()
+    assert not torch.equal(other["tgt_embedding.weight"], one["tgt_embedding.weight"])
+
+
+def test_fresh_projection_starts_without_favourites() -> None:
+    assert not make_model().projection.bias.any()
+    model = build_model(make_config(embedding_size=64), 500, 400, joint=False)
+    for embedding in (model.encoder.embedding, model.tgt_embedding):
+        assert embedding.weight.std().item() == pytest.approx(64**-0.5, rel=0.03)

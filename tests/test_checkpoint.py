@@ -1,0 +1,506 @@
+"""The run folder: what is written comes back bit for bit, what is damaged is refused by name."""
+
+import io
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from seq2seq.checkpoint import (
+    BEST,
+    CONFIG,
+    LAST,
+    VOCABULARY,
+    LengthLimit,
+    Progress,
+    create_run,
+    empty_model,
+    load_best,
+    load_last,
+    own_weights,
+    read_config,
+    save_best,
+    save_last,
+)
+from seq2seq.config import Config
+from seq2seq.errors import RunError, UserError
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.optimization import make_optimizer
+from seq2seq.vocabulary import Vocabularies, Vocabulary, load_vocabularies
+
+CPU = torch.device("cpu")
+LIMIT = LengthLimit(1.3125, 7)
+PROGRESS = Progress(
+    step=17,
+    epoch=2,
+    batch=5,
+    tokens=4321,
+    best_bleu=12.345678901234567,
+    best_step=14,
+    worse=1,
+    loss_sum=1 / 3,
+    loss_tokens=91,
+)
+OPTIMIZERS = ("adam", "adamw", "sgd")
+
+
+def edited(config: Config, section: str, **changes: object) -> Config:
+    """The config with other values in a section; what follows from the decoder is decided anew."""
+    tree = config.model_dump()
+    if "decoder" in changes:
+        tree["model"] |= {"score": None, "input_feeding": None, "attention_size": None}
+    tree[section] |= changes
+    return Config.model_validate(tree)
+
+
+def edit_file(folder: Path, config: Config, **changes: object) -> Config:
+    """Change the model in the config of a run folder, as an editor would."""
+    config = edited(config, "model", **changes)
+    (folder / CONFIG).write_text(yaml.safe_dump(config.model_dump()), encoding="utf-8")
+    return config
+
+
+def random_model(config: Config, vocabularies: Vocabularies, seed: int) -> Seq2Seq:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = empty_model(config, vocabularies)
+        with torch.no_grad():  # biases too, so that no two weights are alike
+            for weight in model.parameters():
+                weight.add_(torch.randn(weight.shape), alpha=0.1)
+    return model
+
+
+def outputs_of(model: Seq2Seq) -> Tensor:
+    src = torch.tensor([[9, 30, 21, 3], [40, 11, 3, 0]])
+    tgt_in = torch.tensor([[2, 8, 33, 17, 6], [2, 5, 0, 0, 0]])
+    with torch.no_grad():
+        outputs: Tensor = model.eval()(src, torch.tensor([4, 3]), tgt_in)
+        return model.project(outputs)
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert list(found) == list(wanted)
+    for name, tensor in wanted.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert torch.equal(found[name], tensor), name
+
+
+@dataclass
+class State:
+    """What training works on, and where it came from."""
+
+    config: Config
+    vocabularies: Vocabularies
+    model: Seq2Seq
+    averages: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer
+
+    def save(self, folder: Path) -> None:
+        weights = own_weights(self.model)
+        save_last(folder, weights, self.averages, self.optimizer, PROGRESS, LIMIT, 98.7654321)
+
+    def load(self, folder: Path) -> tuple[Progress, LengthLimit, float]:
+        return load_last(folder, self.model, self.averages, self.optimizer, CPU)
+
+    def step(self, seed: int) -> None:
+        """An update from a gradient that the seed alone decides."""
+        generator = torch.Generator().manual_seed(seed)
+        for weight in self.model.parameters():
+            weight.grad = torch.randn(weight.shape, generator=generator)
+        self.optimizer.step()
+
+
+def new_state(config: Config, vocabularies: Vocabularies, seed: int) -> State:
+    model = random_model(config, vocabularies, seed)
+    averages = {name: weight + 0.5 for name, weight in own_weights(model).items()}
+    optimizer = make_optimizer(config.training, list(model.parameters()))
+    return State(config, vocabularies, model, averages, optimizer)
+
+
+@pytest.fixture
+def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
+    """A run folder of the test's own, with both files of weights."""
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_runs["luong"], folder)
+    _, vocabularies, _, config = load_best(folder, CPU)
+    state = new_state(config, vocabularies, seed=3)
+    state.step(seed=4)
+    state.save(folder)
+    return folder
+
+
+def load_again(folder: Path, name: str) -> None:
+    """Load one of the two files, into a model made from the folder's config."""
+    if name == BEST:
+        load_best(folder, CPU)
+    else:
+        new_state(read_config(folder), load_vocabularies(folder / VOCABULARY), seed=0).load(folder)
+
+
+# --------------------------------------------------------------------------------- the best weights
+
+
+@pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_best_weights_come_back_bit_for_bit(
+    tmp_path: Path, tiny_run: Path, tiny_vocabularies: Vocabularies, tied: bool, joint: bool
+) -> None:
+    config = edited(read_config(tiny_run), "model", tie_embeddings=tied)
+    config = edited(config, "vocabulary", joint=joint)
+    vocabularies = tiny_vocabularies
+    if not joint:
+        vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies))
+    model = random_model(config, vocabularies, seed=5)
+    create_run(tmp_path, config, vocabularies)
+    save_best(tmp_path, own_weights(model), LIMIT, PROGRESS)
+
+    loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
+
+    assert_same(loaded.state_dict(), model.state_dict())
+    assert torch.equal(outputs_of(loaded), outputs_of(model))
+    assert (limit, same_config) == (LIMIT, config)
+    assert same_vocabularies.joint == joint
+    assert [each.model for each in same_vocabularies] == [each.model for each in vocabularies]
+    src, tgt = loaded.encoder.embedding.weight, loaded.tgt_embedding.weight
+    assert (loaded.projection.weight.data_ptr() == tgt.data_ptr()) == tied  # one in memory
+    assert (src.data_ptr() == tgt.data_ptr()) == (tied and joint)
+    assert not loaded.training
+    assert not any(weight.requires_grad or weight.is_meta for weight in loaded.parameters())
+    assert not any(buffer.is_meta for buffer in loaded.buffers())
+
+
+def test_a_tied_weight_is_written_once(run: Path) -> None:
+    config = read_config(run)
+    untied = edited(config, "model", tie_embeddings=False)
+    sizes = []
+    for each in (config, untied):
+        model = random_model(each, load_vocabularies(run / VOCABULARY), seed=6)
+        save_best(run, own_weights(model), LIMIT, PROGRESS)
+        header, data = plain_safetensors(run / BEST)
+        assert sum(array.size for array in data.values()) == sum(
+            weight.numel() for weight in set(model.parameters())
+        )
+        sizes.append(len(header))
+    assert sizes[0] == sizes[1] - 2  # untied: the target's embedding and the projection
+
+
+def test_the_length_limit_grows_with_the_source_and_is_never_nothing() -> None:
+    assert [LIMIT(length) for length in (0, 1, 2, 16)] == [7, 8, 9, 28]
+    assert LengthLimit(0.1, 0)(3) == 1
+
+
+# ------------------------------------------------------------------------------- the training state
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_training_state_comes_back_bit_for_bit(
+    run: Path, tiny_vocabularies: Vocabularies, optimizer: str
+) -> None:
+    config = edited(read_config(run), "training", optimizer=optimizer, weight_decay=0.01)
+    state = new_state(config, tiny_vocabularies, seed=7)
+    for seed in range(3):
+        state.step(seed)
+    state.save(run)
+    other = new_state(config, tiny_vocabularies, seed=8)
+    other.step(seed=99)  # its moments are to be replaced
+    kept = list(other.averages.values())
+
+    progress, limit, seconds = other.load(run)
+
+    assert (progress, limit, seconds) == (PROGRESS, LIMIT, 98.7654321)
+    assert_same(own_weights(other.model), own_weights(state.model))
+    assert_same(other.averages, state.averages)
+    assert all(a is b for a, b in zip(kept, other.averages.values(), strict=True))  # in place
+    moments = 0
+    for mine, theirs in zip(state.model.parameters(), other.model.parameters(), strict=True):
+        wanted = {
+            key: value for key, value in state.optimizer.state[mine].items() if value is not None
+        }
+        assert_same(
+            dict(sorted(other.optimizer.state[theirs].items())), dict(sorted(wanted.items()))
+        )
+        moments += len(wanted)
+    assert moments == (0 if optimizer == "sgd" else 3 * len(own_weights(state.model)))
+    for each in (state, other):
+        each.step(seed=11)
+    assert_same(own_weights(other.model), own_weights(state.model))
+
+
+def test_a_run_without_averages_saves_none(run: Path, tiny_vocabularies: Vocabularies) -> None:
+    state = replace(new_state(read_config(run), tiny_vocabularies, seed=9), averages={})
+    state.step(seed=1)
+    state.save(run)
+    assert not [name for name in plain_safetensors(run / LAST)[1] if name.startswith("averages.")]
+    other = replace(new_state(read_config(run), tiny_vocabularies, seed=10), averages={})
+    other.load(run)
+    assert_same(own_weights(other.model), own_weights(state.model))
+
+
+# -------------------------------------------------------------------------------------- on the disk
+
+
+def plain_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header's metadata and the arrays, read by hand: a length, JSON, and numbers."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    types = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
+    arrays = {
+        name: np.frombuffer(
+            content[8 + length + entry["data_offsets"][0] : 8 + length + entry["data_offsets"][1]],
+            types[entry["dtype"]],
+        ).reshape(entry["shape"])
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+    return header, arrays
+
+
+def test_the_files_are_plain_numbers_that_need_no_unpickling(
+    run: Path, tiny_vocabularies: Vocabularies
+) -> None:
+    config = read_config(run)
+    state = new_state(config, tiny_vocabularies, seed=12)
+    state.step(seed=2)
+    state.save(run)
+    save_best(run, own_weights(state.model), LIMIT, PROGRESS)
+    header, best = plain_safetensors(run / BEST)
+    counters = json.loads(header["__metadata__"]["seq2seq"])
+    assert counters["limit"] == {"ratio": LIMIT.ratio, "extra": LIMIT.extra}
+    assert (counters["step"], counters["bleu"]) == (PROGRESS.step, PROGRESS.best_bleu)
+    assert best.keys() == own_weights(state.model).keys()
+    header, last = plain_safetensors(run / LAST)
+    counters = json.loads(header["__metadata__"]["seq2seq"])
+    assert counters["progress"]["tokens"] == PROGRESS.tokens
+    for name, weight in own_weights(state.model).items():
+        assert np.array_equal(best[name], weight.numpy())
+        assert np.array_equal(last[f"weights.{name}"], weight.numpy())
+        assert np.array_equal(last[f"averages.{name}"], state.averages[name].numpy())
+        assert last[f"optimizer.step.{name}"] == 1
+    assert not list(run.rglob("*.p*t")) + list(run.rglob("*.p*kl"))
+    assert not list(run.rglob("*.part"))
+
+
+def test_whoever_may_read_the_config_may_read_the_weights(run: Path) -> None:
+    modes = {(run / name).stat().st_mode & 0o777 for name in (CONFIG, BEST, LAST)}
+    assert len(modes) == 1, "a run folder travels, to other users too"
+
+
+# ---------------------------------------------------------------------------------- what is refused
+
+
+def cut_short(content: bytes, share: float) -> bytes:
+    return content[: int(len(content) * share)]
+
+
+def flip(content: bytes, what: bytes) -> bytes:
+    """One bit changed in the header, where `what` begins."""
+    position = content.index(what)
+    return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+
+def pickled() -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"weights": torch.ones(3)}, buffer)
+    return buffer.getvalue()
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "cut in the length": lambda content: content[:5],
+    "cut in the header": lambda content: content[:300],
+    "cut in half": lambda content: cut_short(content, 0.5),
+    "cut at the last byte": lambda content: content[:-1],
+    "a byte too many": lambda content: content + b"\0",
+    "flipped in the header's length": lambda content: bytes([content[0] ^ 64]) + content[1:],
+    "flipped in the JSON": lambda content: flip(content, b'{"__metadata__"'),
+    "flipped in the name of the counters": lambda content: flip(content, b"seq2seq"),
+    "flipped in a weight's name": lambda content: flip(content, b"encoder.embedding.weight"),
+    "flipped in a counter's name": lambda content: flip(content, b"limit"),
+    "flipped in a counter's field": lambda content: flip(content, b"ratio"),
+    "text": lambda _: b"Not a file of weights, but a letter to a friend.\n" * 20,
+    "a pickle": lambda _: pickled(),
+}
+
+
+@pytest.mark.parametrize("name", [BEST, LAST])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_file_is_refused_by_name(
+    run: Path, damage: Callable[[bytes], bytes], name: str
+) -> None:
+    load_again(run, name)  # whole, it is taken
+    path = run / name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError) as caught:
+        load_again(run, name)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [BEST, LAST])
+def test_the_safetensors_of_another_program_are_refused(run: Path, name: str) -> None:
+    save_file({"encoder.embedding.weight": torch.ones(2, 3)}, run / name, {"format": "pt"})
+    with pytest.raises(UserError, match=f"{name}: not a checkpoint of seq2seq"):
+        load_again(run, name)
+
+
+@pytest.mark.parametrize(("name", "other"), [(BEST, LAST), (LAST, BEST)])
+def test_one_of_the_two_files_in_the_place_of_the_other_is_refused(
+    run: Path, name: str, other: str
+) -> None:
+    shutil.copy(run / other, run / name)
+    with pytest.raises(UserError) as caught:
+        load_again(run, name)
+    assert str(run / name) in str(caught.value)
+
+
+def test_a_missing_file_is_named(run: Path, tmp_path: Path) -> None:
+    for name in (BEST, LAST):
+        (run / name).unlink()
+        with pytest.raises(UserError, match=rf"{run}: .*{name}"):
+            load_again(run, name)
+    (run / CONFIG).unlink()
+    with pytest.raises(UserError, match=f"{run}: not a run folder, it has no {CONFIG}"):
+        read_config(run)
+    with pytest.raises(UserError, match=f"{tmp_path / 'nowhere'}: no such run folder"):
+        read_config(tmp_path / "nowhere")
+
+
+EDITS: dict[str, dict[str, object]] = {
+    "embedding": {"embedding_size": 14},
+    "hidden": {"hidden_size": 22},
+    "more layers": {"num_layers": 2},
+    "untied": {"tie_embeddings": False},
+    "one direction": {"bidirectional": False},
+    "no input feeding": {"input_feeding": False},
+    "other decoder": {"decoder": "bahdanau"},
+    "no attention": {"decoder": "none"},
+    "other score": {"score": "additive", "attention_size": 9},
+}
+
+
+@pytest.mark.parametrize("name", [BEST, LAST])
+@pytest.mark.parametrize("changes", EDITS.values(), ids=EDITS.keys())
+def test_a_config_edited_to_another_model_is_refused(
+    run: Path, changes: dict[str, object], name: str
+) -> None:
+    edit_file(run, read_config(run), **changes)
+    with pytest.raises(UserError) as caught:
+        load_again(run, name)
+    assert str(run / name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [BEST, LAST])
+def test_a_config_edited_to_a_smaller_model_is_refused(
+    run: Path, tiny_vocabularies: Vocabularies, name: str
+) -> None:
+    config = edit_file(run, read_config(run), num_layers=2)
+    state = new_state(config, tiny_vocabularies, seed=13)
+    state.save(run)
+    save_best(run, own_weights(state.model), LIMIT, PROGRESS)
+    load_again(run, name)
+    edit_file(run, config, num_layers=1)
+    with pytest.raises(UserError) as caught:  # weights without a place would be left out in silence
+        load_again(run, name)
+    assert str(run / name) in str(caught.value)
+
+
+# -------------------------------------------------------------------------- a failure while writing
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def half_written(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    save_file(tensors, path, metadata)
+    path.write_bytes(cut_short(path.read_bytes(), 0.5))
+    raise SafetensorError("I/O error: No space left on device")
+
+
+FAILURES = {
+    "half a file": ("seq2seq.checkpoint.save_file", half_written),
+    "at the sync": ("os.fsync", full_disk),
+    "at the rename": ("pathlib.Path.replace", full_disk),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
+@pytest.mark.parametrize("name", [BEST, LAST])
+def test_a_failure_while_writing_leaves_the_old_file_whole(
+    run: Path,
+    tiny_vocabularies: Vocabularies,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: tuple[str, Callable[..., None]],
+    name: str,
+) -> None:
+    old = (run / name).read_bytes()
+    state = new_state(read_config(run), tiny_vocabularies, seed=14)
+
+    def write() -> None:
+        if name == LAST:
+            state.save(run)
+        else:
+            save_best(run, own_weights(state.model), LIMIT, PROGRESS)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*failure)
+        with pytest.raises(RunError, match=rf"{run / name}: .*No space left on device"):
+            write()
+    assert (run / name).read_bytes() == old
+    load_again(run, name)
+    write()  # and once there is room again
+    assert (run / name).read_bytes() != old
+    load_again(run, name)
+
+
+def test_a_first_file_that_could_not_be_written_is_not_there(
+    run: Path, tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = own_weights(random_model(read_config(run), tiny_vocabularies, seed=16))
+    (run / BEST).unlink()
+    monkeypatch.setattr(*FAILURES["half a file"])
+    with pytest.raises(RunError):
+        save_best(run, weights, LIMIT, PROGRESS)
+    with pytest.raises(UserError, match=f"has no {BEST} yet"):
+        load_best(run, CPU)
+
+
+def test_every_file_is_synced_before_it_takes_its_name(
+    run: Path, tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def noted_sync(descriptor: int) -> None:
+        events.append("sync")
+        sync(descriptor)
+
+    def noted_rename(self: Path, target: Path) -> Path:
+        events.append(f"{self.name} -> {target.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    new_state(read_config(run), tiny_vocabularies, seed=15).save(run)
+    assert events == ["sync", f"{LAST}.part -> {LAST}"]
+
+
+def test_a_folder_that_cannot_be_made_is_a_failure_in_words(
+    run: Path, tmp_path: Path, tiny_vocabularies: Vocabularies
+) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(RunError, match="file/run"):
+        create_run(tmp_path / "file" / "run", read_config(run), tiny_vocabularies)

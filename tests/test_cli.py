@@ -1,0 +1,710 @@
+"""The command line: what goes in and out, exit codes, and one clear line for a mistake."""
+
+import gzip
+import io
+import json
+import os
+import re
+import runpy
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from seq2seq.cli import main
+from seq2seq.config import Config
+from seq2seq.errors import RunError
+from seq2seq.translator import Translator
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Result(NamedTuple):
+    """What a call left behind."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of stdout; each must end with a line feed, and nothing else is an end."""
+        *lines, rest = self.out.decode().split("\n")
+        assert rest == ""
+        return lines
+
+
+Call = Callable[..., Result]
+
+
+def exit_code(run: Callable[[], object]) -> int:
+    try:
+        code = run()
+    except SystemExit as stop:
+        code = stop.code
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.fixture
+def call(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run the command in this process."""
+
+    def run(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="ascii"))
+        capsysbinary.readouterr()
+        code = exit_code(lambda: main([str(argument) for argument in arguments]))
+        out, err = capsysbinary.readouterr()
+        return Result(code, out, err.decode())
+
+    return run
+
+
+@pytest.fixture
+def luong(tiny_runs: dict[str, Path]) -> Path:
+    return tiny_runs["luong"]
+
+
+@pytest.fixture
+def src(small_corpus: Path) -> Path:
+    """Eleven lines of source text."""
+    return small_corpus.parent / "test.src"
+
+
+def refused(result: Result, *parts: object) -> None:
+    """Exit code 2 and one line that says why."""
+    assert result.code == 2, result.err
+    assert result.out == b""
+    assert result.err.startswith("seq2seq: error: ")
+    assert result.err.count("\n") == 1
+    for part in parts:
+        assert str(part) in result.err
+
+
+# ------------------------------------------------------------------------------ lines in, lines out
+
+ODD_LINES = [
+    "buda ki.",
+    "",
+    "  \t ",
+    "mo\u2028re ta\x0bzi\x0c\x85lu.",
+    "\u3000",
+    "zu",
+    "नमस्ते ½ \U0001f600",
+    "\ufffd ka",
+]
+
+
+def test_every_line_has_its_line(call: Call, tiny_run: Path) -> None:
+    result = call("translate", "-m", tiny_run, stdin="\n".join(ODD_LINES).encode() + b"\n")
+    assert result.code == 0
+    assert result.err == ""
+    assert [bool(line) for line in result.lines] == [bool(line.strip()) for line in ODD_LINES]
+    assert not re.search("[\r\v\f\x85\u2028\u2029]", result.out.decode())
+
+
+def test_the_lines_are_those_of_the_translator(call: Call, tiny_run: Path) -> None:
+    result = call("translate", "-m", tiny_run, stdin="\n".join(ODD_LINES).encode())
+    translations = Translator.load(tiny_run, device="cpu").translate(ODD_LINES)
+    assert result.lines == [translation.text for translation in translations]
+
+
+PLAIN = b"buda ki.\n\nmore ta.\nzu"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(PLAIN + b"\n", id="final line feed"),
+        pytest.param(PLAIN.replace(b"\n", b"\r\n"), id="CRLF"),
+        pytest.param(b"\xef\xbb\xbf" + PLAIN, id="byte order mark"),
+        pytest.param(b"\xef\xbb\xbf" + PLAIN.replace(b"\n", b"\r\n") + b"\r\n", id="Windows"),
+    ],
+)
+def test_ends_of_lines_and_a_byte_order_mark_change_nothing(
+    call: Call, luong: Path, other: bytes
+) -> None:
+    plain = call("translate", "-m", luong, stdin=PLAIN)
+    assert len(plain.lines) == 4
+    assert call("translate", "-m", luong, stdin=other) == plain
+
+
+def test_files_pipes_and_gzip_are_alike(call: Call, luong: Path, src: Path, tmp_path: Path) -> None:
+    piped = call("translate", "-m", luong, stdin=src.read_bytes())
+    assert len(piped.lines) == 11
+    packed = tmp_path / "in.gz"
+    packed.write_bytes(gzip.compress(src.read_bytes()))
+    for source in (src, packed):
+        out = tmp_path / "out"
+        result = call("translate", "-m", luong, "-i", source, "-o", out)
+        assert result == (0, b"", "")
+        assert out.read_bytes() == piped.out
+    assert call("translate", "-m", luong, "-i", src, "-o", "-") == piped
+
+
+def test_no_input_gives_no_output(call: Call, luong: Path) -> None:
+    assert call("translate", "-m", luong, stdin=b"") == (0, b"", "")
+    assert call("translate", "-m", luong, stdin=b"\n") == (0, b"\n", "")
+
+
+def test_bytes_that_are_no_utf8_are_replaced_and_reported(call: Call, luong: Path) -> None:
+    spoilt = b"buda\nmo\xffre\n\xef\xbf\xbd is a character\nta \xe0\xa4\n"
+    result = call("translate", "-m", luong, "--batch-size", 2, stdin=spoilt)
+    assert result.code == 0
+    note = "seq2seq: note: bytes that are not UTF-8 were replaced in 2 lines (2, 4)\n"
+    assert result.err == note.removeprefix("seq2seq: ")
+    mended = spoilt.decode("utf-8", errors="replace").encode()
+    assert call("translate", "-m", luong, stdin=mended) == (0, result.out, "")
+
+
+def test_a_long_list_of_lines_is_cut(call: Call, luong: Path) -> None:
+    result = call("translate", "-m", luong, "-b", 1, stdin=b"\xff\n" * 12)
+    assert "12 lines (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)" in result.err
+    assert len(result.lines) == 12
+
+
+def test_an_over_long_line_is_translated_in_parts_and_reported(call: Call, luong: Path) -> None:
+    result = call("translate", "-m", luong, "-b", 1, stdin=b"zu\n" + b"buda. " * 30 + b"\nmo\n")
+    assert len(result.lines) == 3
+    assert "longer than any line in training: 1 line (2)" in result.err
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_batch_size_never_changes_what_comes_out(
+    call: Call, tiny_run: Path, src: Path, beam: int
+) -> None:
+    lines = src.read_bytes().splitlines(keepends=True)
+    text = b"".join([*lines[:3], b"\n", *lines[3:8]])
+    found = [
+        call("translate", "-m", tiny_run, "-b", beam, "--json", "--batch-size", size, stdin=text)
+        for size in (1, 7, 64)
+    ]
+    assert len(found[0].lines) == 9
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_beam_is_that_of_the_config_unless_given(call: Call, luong: Path, src: Path) -> None:
+    text = src.read_bytes()
+    of_config, three, one = (
+        call("translate", "-m", luong, "--json", *beam, stdin=text)
+        for beam in ((), ("-b", 3), ("-b", 1))
+    )
+    assert of_config == three
+    assert three.out != one.out
+
+
+def test_n_best_gives_exactly_n_lines_an_input(call: Call, tiny_run: Path) -> None:
+    text = "\n".join(ODD_LINES).encode()
+    best = call("translate", "-m", tiny_run, "-b", 4, stdin=text).lines
+    result = call(
+        "translate", "-m", tiny_run, "-b", 4, "--n-best", 3, "--batch-size", 3, stdin=text
+    )
+    assert result.code == 0
+    rows = []
+    for line in result.lines:
+        match = re.fullmatch(r"(\d+) \|\|\| (.*) \|\|\| (-?\d+\.\d{6})", line)
+        assert match, line
+        rows.append((int(match[1]), match[2], float(match[3])))
+    assert [index for index, _, _ in rows] == [i for i in range(len(ODD_LINES)) for _ in range(3)]
+    assert [text for _, text, _ in rows[::3]] == best
+    for start in range(0, len(rows), 3):
+        scores = [score for _, _, score in rows[start : start + 3]]
+        assert scores == sorted(scores, reverse=True)
+        if not best[start // 3]:
+            assert [row[1:] for row in rows[start : start + 3]] == [("", 0.0)] * 3
+
+
+def test_json_tells_all_of_a_translation(call: Call, tiny_run: Path) -> None:
+    text = "\n".join(ODD_LINES).encode()
+    plain = call("translate", "-m", tiny_run, stdin=text).lines
+    result = call("translate", "-m", tiny_run, "--json", stdin=text)
+    objects = [json.loads(line) for line in result.lines]
+    assert [each["text"] for each in objects] == plain
+    for line, each in zip(ODD_LINES, objects, strict=True):
+        assert list(each) == ["text", "score", "src_pieces", "tgt_pieces", "attention_weights"]
+        if not line.strip():
+            assert each["src_pieces"] == each["tgt_pieces"] == []
+            continue
+        assert each["src_pieces"][-1] == each["tgt_pieces"][-1] == "</s>"
+        assert each["score"] < 0
+        if tiny_run.name.startswith("none"):
+            assert each["attention_weights"] is None
+            continue
+        assert len(each["attention_weights"]) == len(each["tgt_pieces"])
+        for row in each["attention_weights"]:
+            assert len(row) == len(each["src_pieces"])
+            assert sum(row) == pytest.approx(1, abs=1e-4)
+
+
+def test_json_has_the_n_best_where_asked(call: Call, luong: Path) -> None:
+    result = call("translate", "-m", luong, "--json", "--n-best", 2, stdin=b"buda\n\n")
+    for each in map(json.loads, result.lines):
+        assert len(each["nbest"]) == 2
+        assert each["nbest"][0] == {"text": each["text"], "score": each["score"]}
+
+
+def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: Path) -> None:
+    one = call("translate", "-m", luong, "-i", src)
+    assert call("translate", "-m", luong, "-m", luong, "-i", src) == one
+
+
+def test_runs_of_other_vocabularies_make_no_ensemble(
+    call: Call, luong: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(luong, other)
+    model = next((other / "vocabulary").iterdir())
+    model.write_bytes(model.read_bytes() + b"\x7a\x00")  # an unknown, empty protobuf field
+    result = call("translate", "-m", luong, "-m", other, stdin=b"zu\n")
+    refused(result, other, "vocabulary")
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_enough_ends_it_quietly(luong: Path, src: Path) -> None:
+    command = [sys.executable, "-m", "seq2seq", "translate", "-m", luong, "-b", 1]
+    words = " ".join(str(word) for word in [*command, "--batch-size", 1, "--device", "cpu"])
+    pipeline = f'cat "{src}" | {words} | head -n 1; echo "${{PIPESTATUS[1]}}" >&2'
+    done = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr.decode() == "0\n"
+
+
+# ---------------------------------------------------------------------------------- what is written
+
+
+def test_a_failure_leaves_no_half_file(
+    call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translate, out = Translator.translate, tmp_path / "out"
+    out.write_text("what was there", encoding="utf-8")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for error, code, words in (
+        (RunError("the roof is on fire"), 1, "seq2seq: error: the roof is on fire\n"),
+        (KeyboardInterrupt(), 130, "seq2seq: error: interrupted\n"),
+        (OSError(28, "No space left on device", "disk"), 1, "seq2seq: error: disk: No space left"),
+    ):
+        calls: list[int] = []
+
+        def fail_later(
+            self: Translator,
+            lines: Sequence[str],
+            beam_size: int | None = None,
+            n_best: int = 1,
+            error: BaseException = error,
+            calls: list[int] = calls,
+        ) -> object:
+            calls.append(len(lines))
+            if len(calls) == 2:
+                raise error
+            return translate(self, lines, beam_size, n_best)
+
+        monkeypatch.setattr(Translator, "translate", fail_later)
+        command = ("translate", "-m", luong, "-i", src, "-b", 1, "--batch-size", 4)
+        result = call(*command, "-o", out)
+        assert (result.code, result.out) == (code, b"")
+        assert result.err.startswith(words)
+        assert result.err.count("\n") == 1
+        assert out.read_text(encoding="utf-8") == "what was there"
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_pipe_given_as_output_is_written_to_and_stays_a_pipe(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"  # as /dev/stdout is, or /dev/null
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        result = call("translate", "-m", luong, "-i", src, "-o", pipe)
+        assert result.code == 0
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        assert os.read(reader, 1 << 16).count(b"\n") == 11
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "no gzip"])
+def test_a_damaged_gzip_input_is_named(
+    call: Call, luong: Path, src: Path, tmp_path: Path, damage: str
+) -> None:
+    packed = tmp_path / "in.gz"
+    packed.write_bytes(gzip.compress(src.read_bytes())[:-20] if damage == "cut off" else b"zu\n")
+    result = call("translate", "-m", luong, "-i", packed, "-o", tmp_path / "out")
+    assert result.code in (1, 2)
+    assert result.err.startswith(f"seq2seq: error: {packed}: ")
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+# ----------------------------------------------------------------------------------------- evaluate
+
+
+@pytest.fixture
+def texts(src: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A hypothesis for each line of `src` that is right in part, and the references."""
+    hyp, ref = tmp_path / "hyp", src.with_suffix(".tgt")
+    lines = [
+        f"{line} {line[:2]} u" if i % 3 else line.replace("a", "o").title()
+        for i, line in enumerate(lines_of(ref))
+    ]
+    hyp.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    return hyp, ref
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def sacrebleu_scores(hyp: Path, *refs: Path) -> list[float]:
+    """By sacrebleu alone."""
+    references = [lines_of(ref) for ref in refs]
+    metrics = (BLEU(), CHRF(), TER(case_sensitive=True))
+    return [metric.corpus_score(lines_of(hyp), references).score for metric in metrics]
+
+
+def table_scores(result: Result) -> list[str]:
+    """The scores of the first three rows below the heading."""
+    assert result.code == 0, result.err
+    rows = [line.split() for line in result.lines[1:4]]
+    assert [row[0] for row in rows] == ["BLEU", "chrF2", "TER"]
+    return [row[1] for row in rows]
+
+
+def test_a_run_is_scored_as_sacrebleu_scores_its_output(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    ref, kept = src.with_suffix(".tgt"), tmp_path / "kept"
+    result = call("evaluate", "-m", luong, "-i", src, "-r", ref, "-o", kept)
+    assert kept.read_bytes() == call("translate", "-m", luong, "-i", src).out
+    scores = sacrebleu_scores(kept, ref)
+    assert table_scores(result) == [f"{score:.1f}" for score in scores]
+    assert "nrefs:1|" in result.out.decode()
+    assert call("evaluate", "--hyp", kept, "-r", ref) == result
+
+
+def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    hyp, ref = texts
+    scores = sacrebleu_scores(hyp, ref)
+    assert 5 < scores[0] < 95
+    printed = call("evaluate", "--hyp", hyp, "-r", ref, "--json", "-")
+    tree = json.loads(printed.out)
+    assert list(tree) == ["bleu", "chrf", "ter"]
+    assert [each["score"] for each in tree.values()] == pytest.approx(scores)
+    for each in tree.values():
+        low, high = each["ci"]
+        assert low < high
+        assert "version:" in each["signature"]
+    result = call("evaluate", "--hyp", hyp, "-r", ref, "--json", tmp_path / "scores.json")
+    assert json.loads((tmp_path / "scores.json").read_text(encoding="utf-8")) == tree
+    assert table_scores(result) == [f"{each['score']:.1f}" for each in tree.values()]
+
+
+def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    hyp, ref = texts
+    better = tmp_path / "better"
+    lines = [*lines_of(ref)[:6], *lines_of(hyp)[6:]]
+    better.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    result = call("evaluate", "--hyp", hyp, "--hyp", better, "-r", ref, "--json", tmp_path / "json")
+    wanted = [sacrebleu_scores(path, ref)[0] for path in (hyp, better)]
+    assert wanted[0] < wanted[1]
+    assert table_scores(result)[0] == f"{wanted[1]:.1f}"
+    (row,) = (line.split() for line in result.lines[5:] if line.startswith("BLEU"))
+    assert row[1] == f"{wanted[0]:.1f}"
+    tree = json.loads((tmp_path / "json").read_text(encoding="utf-8"))
+    pair = tree["paired"]["bleu"]
+    assert [pair[side]["score"] for side in ("baseline", "system")] == pytest.approx(wanted)
+    assert 0 < pair["p_value"] < 0.2
+
+
+def test_case_and_several_references(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    hyp, ref = texts
+    upper = tmp_path / "upper"
+    upper.write_text(hyp.read_text(encoding="utf-8").upper(), encoding="utf-8", newline="\n")
+    lowercase = call("evaluate", "--hyp", hyp, "-r", upper, "--lowercase")
+    assert table_scores(lowercase) == ["100.0", "100.0", "0.0"]
+    cased = table_scores(call("evaluate", "--hyp", hyp, "-r", upper))
+    assert float(cased[0]) < 90
+    two = call("evaluate", "--hyp", hyp, "-r", ref, "-r", upper)
+    assert table_scores(two) == [f"{score:.1f}" for score in sacrebleu_scores(hyp, ref, upper)]
+
+
+def test_the_test_set_is_that_of_the_config(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "with-test"
+    shutil.copytree(luong, run)
+    refused(call("evaluate", "-m", run), run, "data.test", "-i FILE")
+    tree = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    tree["data"]["test"] = {"src": str(src), "tgt": str(src.with_suffix(".tgt"))}
+    (run / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    result = call("evaluate", "-m", run, "-o", tmp_path / "hyp")
+    given = call("evaluate", "-m", run, "-i", src, "-r", src.with_suffix(".tgt"))
+    assert result == given
+    scores = sacrebleu_scores(tmp_path / "hyp", src.with_suffix(".tgt"))
+    assert table_scores(result) == [f"{score:.1f}" for score in scores]
+
+
+def test_unequal_counts_are_refused(
+    call: Call, luong: Path, src: Path, texts: tuple[Path, Path], tmp_path: Path
+) -> None:
+    hyp, ref = texts
+    ref.write_text("".join(f"{line}\n" for line in lines_of(ref)[:-1]), encoding="utf-8")
+    for how in (("--hyp", hyp), ("-m", luong, "-i", src, "-o", tmp_path / "out")):
+        refused(call("evaluate", *how, "-r", ref), "has 11 lines but", ref, "has 10")
+    assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------------------------------- attention
+
+
+@pytest.mark.parametrize(
+    "suffix", ["json", "html", "svg", pytest.param("png", marks=pytest.mark.slow)]
+)
+def test_attention_is_written(
+    call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
+) -> None:
+    out, run = tmp_path / f"looks.{suffix}", tiny_runs["bahdanau"]
+    text = b"buda ki.\n\nzu\n"
+    result = call("attention", "-m", run, "-o", out, "-b", 1, stdin=text)
+    assert (result.code, result.out) == (0, b"")
+    content = out.read_bytes()
+    if suffix == "json":
+        told = call("translate", "-m", run, "--json", "-b", 1, stdin=text)
+        assert json.loads(content) == [json.loads(line) for line in told.lines]
+    elif suffix == "png":
+        assert content.startswith(b"\x89PNG\r\n")
+    else:
+        assert f"<{suffix}" in content.decode()
+    assert [path.name for path in tmp_path.glob("looks*")] == [out.name]
+
+
+@pytest.mark.parametrize("suffix", ["json", "html", "png"])
+def test_a_model_without_attention_has_none_to_show(
+    call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
+) -> None:
+    out = tmp_path / f"looks.{suffix}"
+    result = call("attention", "-m", tiny_runs["none"], "-o", out, stdin=b"zu\n")
+    refused(result, tiny_runs["none"], "without attention")
+    assert not out.exists()
+
+
+# ----------------------------------------------------------------------------- mistakes of the user
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("train nowhere.yaml", "nowhere.yaml: no such file"),
+        ("translate -m nowhere", "nowhere: no such run folder"),
+        ("translate -m FOLDER", "not a run folder"),
+        ("translate -m RUN -i nowhere", "nowhere: no such file"),
+        ("translate -m RUN -i FOLDER", "is a folder"),
+        ("translate -m RUN -i SRC -o FOLDER", "is a folder"),
+        ("translate -m RUN -i SRC -o nowhere/out", "there is no folder nowhere"),
+        ("translate -m RUN -i SRC -o SRC", "is the input"),
+        ("translate -m RUN --n-best 4", "a beam of 3 holds no more than 3"),
+        ("translate -m RUN -b 2 --n-best 3", "a beam of 2 holds no more than 2"),
+        ("translate -m RUN --device tpu", "--device tpu: must be"),
+        ("translate -m RUN --device cuda:99", "--device cuda:99: this machine has"),
+        ("evaluate", "either -m RUN or --hyp FILE"),
+        ("evaluate -m RUN --hyp SRC -r SRC", "either -m RUN or --hyp FILE"),
+        ("evaluate -m RUN -i SRC", "give a reference"),
+        ("evaluate -m RUN -r SRC", "-r needs -i FILE"),
+        ("evaluate --hyp SRC", "give a reference"),
+        ("evaluate --hyp SRC -r SRC -o out", "belong to -m RUN"),
+        ("evaluate --hyp SRC --hyp SRC --hyp SRC -r SRC", "3 --hyp files"),
+        ("evaluate --hyp SRC -r nowhere", "nowhere: no such file"),
+        ("evaluate --hyp SRC -r SRC --tokenize 13", "unknown BLEU tokenizer '13'"),
+        ("evaluate --hyp SRC -r SRC --json nowhere/scores", "there is no folder nowhere"),
+        ("attention -m RUN -o looks.pdf", "looks.pdf: attention can be written as"),
+        ("attention -m RUN -o nowhere/looks.json", "there is no folder nowhere"),
+        ("attention -m nowhere -o looks.html", "nowhere: no such run folder"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    call: Call,
+    luong: Path,
+    src: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    reason: str,
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {"RUN": luong, "SRC": src, "FOLDER": folder}
+    before = src.read_bytes()
+    result = call(*(names.get(word, word) for word in words.split()), stdin=b"zu\n")
+    refused(result, reason)
+    assert list(folder.iterdir()) == []
+    assert src.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("", "COMMAND"),
+        ("transalte -m x", "invalid choice"),
+        ("translate", "-m/--model"),
+        ("translate -m x --colour red", "unrecognized arguments: --colour red"),
+        ("translate -m x training.seed=1", "unrecognized arguments: training.seed=1"),
+        ("translate -m x -b 0", "must be a whole number of at least 1, not '0'"),
+        ("translate -m x --n-best two", "not 'two'"),
+        ("train c.yaml --resume --overwrite", "not allowed with"),
+        ("train c.yaml --resume seed", "unrecognized arguments: seed"),
+        ("attention -m x", "-o/--output"),
+    ],
+)
+def test_a_call_that_cannot_be_parsed_has_exit_code_2(call: Call, words: str, reason: str) -> None:
+    result = call(*words.split())
+    assert (result.code, result.out) == (2, b"")
+    assert reason in result.err.splitlines()[-1]
+    assert ": error: " in result.err.splitlines()[-1]
+
+
+def test_four_mistakes_in_a_config_are_four_lines(call: Call, small_corpus: Path) -> None:
+    text = small_corpus.read_text(encoding="utf-8").replace("hidden_size: 20", "hiden_size: 20")
+    text = text.replace("dropout: 0.25", "dropout: 1.5").replace("size: 340", "size: many")
+    small_corpus.write_text(text, encoding="utf-8")
+    result = call("train", small_corpus, "decoding.beam_size=0")
+    assert result.code == 2
+    head, *rows = result.err.splitlines()
+    assert head == f"seq2seq: error: {small_corpus}: 4 mistakes"
+    assert len(rows) == 4
+    for name in ("vocabulary.size", "model.hiden_size", "model.dropout", "decoding.beam_size"):
+        assert sum(f" {name}" in row for row in rows) == 1
+    assert not (small_corpus.parent / "run").exists()
+
+
+def test_help_and_version_go_to_stdout(call: Call) -> None:
+    for words in (["--help"], ["train", "--help"], ["translate", "--help"], ["--version"]):
+        result = call(*words)
+        assert (result.code, result.err) == (0, "")
+        assert b"seq2seq" in result.out
+
+
+# -------------------------------------------------------------------------------------------- train
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, str, bool, bool]]:
+    """What `train` was called with, in the place of training."""
+    calls: list[tuple[Config, str, bool, bool]] = []
+
+    def note(config: Config, device: str, resume: bool, overwrite: bool) -> Path:
+        calls.append((config, device, resume, overwrite))
+        return config.run_dir
+
+    monkeypatch.setattr("seq2seq.training.train", note)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CONFIG seed=7 model.dropout=0.5 --resume --device cpu",
+        "CONFIG --resume --device cpu seed=7 model.dropout=0.5",
+        "CONFIG seed=7 --resume model.dropout=0.5 --device cpu",
+        "--device cpu --resume CONFIG seed=7 model.dropout=0.5",
+        "--device cpu CONFIG seed=3 --resume seed=7 model.dropout=0.5",
+    ],
+)
+def test_overrides_stand_before_and_after_options(
+    call: Call, small_corpus: Path, trainings: list[tuple[Config, str, bool, bool]], words: str
+) -> None:
+    arguments = (small_corpus if word == "CONFIG" else word for word in words.split())
+    result = call("train", *arguments)
+    assert (result.code, result.out) == (0, b"")
+    ((config, *how),) = trainings
+    assert (config.seed, config.model.dropout) == (7, 0.5)
+    assert how == ["cpu", True, False]
+
+
+def test_train_says_what_to_do_next_and_what_it_ignored(
+    call: Call, small_corpus: Path, trainings: list[tuple[Config, str, bool, bool]]
+) -> None:
+    result = call("train", small_corpus, "model.decoder=none", "--overwrite")
+    assert [call[1:] for call in trainings] == [("auto", False, True)]
+    note, *hints = result.err.splitlines()
+    assert note.startswith("note: model.attention_size: 14 is ignored")
+    run = small_corpus.parent / "run"
+    assert [hint.split()[1:] for hint in hints] == [
+        ["seq2seq", "translate", "-m", str(run), "-i", "FILE"],
+        ["seq2seq", "evaluate", "-m", str(run)],
+    ]
+
+
+def run_script(name: str, arguments: Sequence[object], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+    return exit_code(lambda: runpy.run_path(str(ROOT / "scripts" / name), run_name="__main__"))
+
+
+def test_the_scripts_are_the_subcommands(
+    call: Call,
+    luong: Path,
+    src: Path,
+    small_corpus: Path,
+    trainings: list[tuple[Config, str, bool, bool]],
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ref = src.with_suffix(".tgt")
+    for script, arguments in (
+        ("translate.py", ["-m", luong, "-i", src, "--n-best", 2]),
+        ("evaluate.py", ["--hyp", src, "-r", ref, "--lowercase"]),
+        ("evaluate.py", ["--hyp", src]),
+        ("train.py", [small_corpus, "--overwrite", "seed=5"]),
+    ):
+        wanted = call(script.removesuffix(".py"), *arguments)
+        code = run_script(script, arguments, monkeypatch)
+        out, err = capsysbinary.readouterr()
+        assert (code, out, err.decode()) == wanted
+    assert trainings[0] == trainings[1]
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 500
+    while not condition():
+        assert process.poll() is None, "the training ended by itself"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "start"),
+    [(signal.SIGINT, ["-m", "seq2seq", "train"]), (signal.SIGTERM, ["scripts/train.py"])],
+)
+def test_a_signal_saves_and_resume_goes_on(
+    small_corpus: Path, call: Call, number: signal.Signals, start: list[str]
+) -> None:
+    run = small_corpus.parent / "run"
+    metrics = run / "metrics.jsonl"
+    overrides = ["training.validate_every=9000", "training.log_every=1", "decoding.max_length=9"]
+    command = [sys.executable, *start, str(small_corpus), *overrides, "training.max_epochs=9000"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, env=environment) as process:
+        until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") > 3, process)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=500)
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in err
+    steps = metrics.read_bytes().count(b"\n")
+    assert f"Stopped at update {steps}, saved." in err.decode()
+    result = call("train", small_corpus, *overrides, f"training.max_steps={steps + 2}", "--resume")
+    assert result.code == 0, result.err
+    written = [json.loads(line) for line in metrics.read_bytes().splitlines()]
+    trained = [line["step"] for line in written if "train_loss" in line]
+    assert trained == list(range(1, steps + 3))

@@ -1,0 +1,375 @@
+"""The decoders against their papers' equations; the wirings told apart; states; dropout."""
+
+import math
+
+import pytest
+import torch
+from model_cases import (
+    CASES,
+    ONE_OF_EACH,
+    SRC_LENGTHS,
+    B,
+    Case,
+    D,
+    E,
+    H,
+    R,
+    S,
+    T,
+    close,
+    embedded_targets,
+    encoder_output,
+    make_decoder,
+    random_tensor,
+)
+from torch import Tensor, nn
+
+from seq2seq.model.decoder import DecoderState, LuongDecoder, Memory, Step
+
+K = 2
+Vector = list[float]
+WITH_ATTENTION = [case for case in CASES if case.kind != "plain"]
+
+
+# ------------------------------------------------------------- the papers' equations, in loops
+
+
+def times(weight: Tensor, vector: Vector) -> Vector:
+    return [sum(row[i] * vector[i] for i in range(len(vector))) for row in weight.detach().tolist()]
+
+
+def add(*vectors: Vector) -> Vector:
+    return [sum(parts) for parts in zip(*vectors, strict=True)]
+
+
+def tanh(vector: Vector) -> Vector:
+    return [math.tanh(x) for x in vector]
+
+
+def lstm(gates: Vector, cell: Vector) -> tuple[Vector, Vector]:
+    """Hidden and cell after gates (o, i, f, g) before their non-linearities."""
+    hidden, after = [], []
+    for n in range(H):
+        o, i, f = (1 / (1 + math.exp(-gates[part * H + n])) for part in range(3))
+        after.append(f * cell[n] + i * math.tanh(gates[3 * H + n]))
+        hidden.append(o * math.tanh(after[-1]))
+    return hidden, after
+
+
+def average(scores: Vector, values: list[Vector]) -> tuple[Vector, Vector]:
+    """Softmax of the scores, and the average of the values by it: context, attention weights."""
+    total = sum(math.exp(score) for score in scores)
+    weights = [math.exp(score) / total for score in scores]
+    columns = zip(*values, strict=True)
+    return [sum(w * x for w, x in zip(weights, c, strict=True)) for c in columns], weights
+
+
+def own_parameters(decoder: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in decoder.named_parameters()}
+
+
+def input_gates(own: dict[str, Tensor], y: Vector, hidden: Vector) -> Vector:
+    """What a layer's gates get from its input, its last hidden and its bias."""
+    from_input = times(own["layers.0.input_weight"], y)
+    from_hidden = times(own["layers.0.hidden_weight"], hidden)
+    return add(from_input, from_hidden, own["layers.0.bias"].tolist())
+
+
+def bahdanau_in_loops(
+    own: dict[str, Tensor], y: Vector, s: Vector, cell: Vector, h: list[Vector]
+) -> tuple[Vector, Vector, Vector, Vector]:
+    """e_j = v . tanh(W s + U h_j); c = sum a_j h_j; s' = LSTM([y; c], s); tanh(W [s'; c; y])."""
+    v, query = (
+        own["score.energy.weight"][0].tolist(),
+        times(own["score.query_projection.weight"], s),
+    )
+    scores = [
+        sum(a * b for a, b in zip(v, tanh(add(query, key)), strict=True))
+        for key in (times(own["score.key_projection.weight"], one) for one in h)
+    ]
+    context, weights = average(scores, h)
+    gates = add(input_gates(own, y, s), times(own["context_gates.weight"], context))
+    s, cell = lstm(gates, cell)
+    joined = times(own["readout.weight"], s + context + y)
+    return tanh(add(joined, own["readout.bias"].tolist())), s, cell, weights
+
+
+def luong_in_loops(
+    own: dict[str, Tensor], y: Vector, hidden: Vector, cell: Vector, feed: Vector, h: list[Vector]
+) -> tuple[Vector, Vector, Vector, Vector]:
+    """h' = LSTM([y; feed], h); e_j = h' . W h_j; c = sum a_j h_j; h~ = tanh(W [c; h'])."""
+    gates = input_gates(own, y, hidden)
+    if feed:
+        gates = add(gates, times(own["feed_gates.weight"], feed))
+    hidden, cell = lstm(gates, cell)
+    scores = [
+        sum(
+            a * b
+            for a, b in zip(hidden, times(own["score.key_projection.weight"], one), strict=True)
+        )
+        for one in h
+    ]
+    context, weights = average(scores, h)
+    return tanh(times(own["attentional.weight"], context + hidden)), hidden, cell, weights
+
+
+def check_step(
+    step: Step, row: int, outputs: Vector, hidden: Vector, cell: Vector, weights: Vector | None
+) -> None:
+    close(step.outputs[row], torch.tensor(outputs, dtype=torch.float64))
+    close(step.state.hidden[row, 0], torch.tensor(hidden, dtype=torch.float64))
+    close(step.state.cell[row, 0], torch.tensor(cell, dtype=torch.float64))
+    if weights is not None:
+        padded = weights + [0.0] * (S - len(weights))
+        close(step.attention_weights[row], torch.tensor(padded, dtype=torch.float64))
+
+
+def test_bahdanau_steps_are_the_papers_equations() -> None:
+    decoder = make_decoder(Case("bahdanau", "additive", False, 1))
+    own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
+    memory, state = decoder.start(encoded)
+    first = decoder.step(embedded[:, 0], state, memory)
+    second = decoder.step(embedded[:, 1], first.state, memory)
+    for row, length in enumerate(SRC_LENGTHS):
+        h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
+        backward = encoded.hidden[row, 0, H - D :].tolist()
+        start = add(times(own["first_hidden.weight"], backward), own["first_hidden.bias"].tolist())
+        outputs, s, cell, weights = bahdanau_in_loops(own, y[0], tanh(start), [0.0] * H, h)
+        check_step(first, row, outputs, s, cell, weights)
+        check_step(second, row, *bahdanau_in_loops(own, y[1], s, cell, h))
+
+
+@pytest.mark.parametrize("feeding", [True, False], ids=["feeding", "no feeding"])
+def test_luong_steps_are_the_papers_equations(feeding: bool) -> None:
+    decoder = make_decoder(Case("luong", "general", feeding, 1))
+    own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
+    memory, state = decoder.start(encoded)
+    first = decoder.step(embedded[:, 0], state, memory)
+    second = decoder.step(embedded[:, 1], first.state, memory)
+    for row, length in enumerate(SRC_LENGTHS):
+        h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
+        start = (encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist())
+        feed = [0.0] * R if feeding else []
+        vector, hidden, cell, weights = luong_in_loops(own, y[0], *start, feed, h)
+        check_step(first, row, vector, hidden, cell, weights)
+        feed = vector if feeding else []
+        check_step(second, row, *luong_in_loops(own, y[1], hidden, cell, feed, h))
+
+
+def test_plain_steps_are_an_lstm_and_a_read_out() -> None:
+    decoder = make_decoder(Case("plain", "", False, 1))
+    own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
+    memory, state = decoder.start(encoded)
+    step = decoder.step(embedded[:, 0], state, memory)
+    assert step.attention_weights is None
+    for row in range(B):
+        hidden, cell = encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist()
+        hidden, cell = lstm(input_gates(own, embedded[row, 0].tolist(), hidden), cell)
+        outputs = tanh(add(times(own["readout.weight"], hidden), own["readout.bias"].tolist()))
+        check_step(step, row, outputs, hidden, cell, None)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
+def test_an_upper_layer_reads_the_hidden_of_the_one_below(case: Case) -> None:
+    decoder = make_decoder(case)
+    memory, state = decoder.start(encoder_output(case.num_layers))
+    state = state._replace(cell=random_tensor(B, 2, H, seed=6))
+    after = decoder.step(embedded_targets()[:, 0], state, memory).state
+    upper = decoder.layers[1]
+    hidden, cell = upper.step(upper.gates(after.hidden[:, 0]), state.hidden[:, 1], state.cell[:, 1])
+    close(after.hidden[:, 1], hidden)
+    close(after.cell[:, 1], cell)
+
+
+@pytest.mark.parametrize("case", WITH_ATTENTION, ids=str)
+def test_attention_asks_with_the_top_layer(case: Case) -> None:
+    decoder = make_decoder(case)
+    memory, state = decoder.start(encoder_output(case.num_layers))
+    step = decoder.step(embedded_targets()[:, 0], state, memory)
+    asking = state if case.kind == "bahdanau" else step.state
+    scores = decoder.score(asking.hidden[:, -1:], memory.keys)[:, 0]
+    expected = scores.masked_fill(memory.pad_mask, -torch.inf).softmax(-1)
+    close(step.attention_weights, expected)
+
+
+# -------------------------------------------------------------------------- what tells them apart
+
+
+@pytest.mark.parametrize("case", WITH_ATTENTION, ids=str)
+def test_only_luong_lets_the_first_input_choose_where_to_look_first(case: Case) -> None:
+    decoder = make_decoder(case)
+    memory, state = decoder.start(encoder_output(case.num_layers))
+    first, second = (
+        decoder.step(random_tensor(B, E, seed=seed), state, memory) for seed in (11, 12)
+    )
+    same = torch.equal(first.attention_weights, second.attention_weights)
+    assert same == (case.kind == "bahdanau")
+    assert not torch.allclose(first.outputs, second.outputs)
+
+
+@pytest.mark.parametrize("case", WITH_ATTENTION, ids=str)
+def test_attention_weights_are_a_distribution_over_real_words(case: Case) -> None:
+    decoder = make_decoder(case)
+    memory, state = decoder.start(encoder_output(case.num_layers))
+    weights = decoder.step(embedded_targets()[:, 0], state, memory).attention_weights
+    assert weights.shape == (B, S)
+    assert torch.equal(weights == 0, memory.pad_mask)
+    close(weights.sum(1), torch.ones(B, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_plain_decoder_knows_the_final_state_alone(layers: int) -> None:
+    decoder, embedded = make_decoder(Case("plain", "", False, layers)), embedded_targets()
+    encoded = encoder_output(layers)
+
+    def run(**changes: Tensor) -> Tensor:
+        memory, state = decoder.start(encoded._replace(**changes))
+        return decoder(embedded, state, memory)
+
+    expected = run()
+    assert torch.equal(run(outputs=random_tensor(B, S, H, seed=20)), expected)
+    for name in ("hidden", "cell"):
+        other = random_tensor(B, layers, H, seed=21)
+        assert not torch.allclose(run(**{name: other}), expected)
+
+
+# ---------------------------------------------------------------------------------- start, states
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_start_state(case: Case) -> None:
+    decoder, encoded = make_decoder(case), encoder_output(case.num_layers)
+    memory, state = decoder.start(encoded)
+    if case.kind == "bahdanau":
+        backward = encoded.hidden[:, :, H - D :]
+        first = decoder.first_hidden
+        close(state.hidden, torch.tanh(backward @ first.weight.t() + first.bias))
+        assert torch.equal(state.cell, torch.zeros(B, case.num_layers, H, dtype=torch.float64))
+    else:
+        assert torch.equal(state.hidden, encoded.hidden)
+        assert torch.equal(state.cell, encoded.cell)
+    feed_size = R if case.input_feeding else 0
+    assert torch.equal(state.feed, torch.zeros(B, feed_size, dtype=torch.float64))
+    assert torch.equal(memory.pad_mask, encoded.pad_mask)
+    if case.kind == "plain":
+        assert memory.keys.shape == memory.values.shape == (B, S, 0)
+    else:
+        keys, values = decoder.score.project(encoded.outputs)
+        close(memory.keys, keys)
+        close(memory.values, values)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
+    for feeding in (True, False):
+        decoder = make_decoder(Case("luong", "dot", feeding, layers))
+        memory, state = decoder.start(encoder_output(layers))
+        step = decoder.step(embedded_targets()[:, 0], state, memory)
+        expected = step.outputs if feeding else step.outputs[:, :0]
+        assert torch.equal(step.state.feed, expected)
+    names = {name for name, _ in decoder.named_parameters()}
+    assert not any(name.startswith("feed") for name in names)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_k_hypotheses_of_a_sentence_are_k_sentences(case: Case) -> None:
+    decoder, encoded = make_decoder(case), encoder_output(case.num_layers)
+    inputs = [random_tensor(B * K, E, seed=seed) for seed in (30, 31)]
+    copies = torch.arange(B).repeat_interleave(K)
+    memory, state = decoder.start(encoded)
+    state = state.select(copies)
+    copied_memory, copied_state = decoder.start(encoded._make(part[copies] for part in encoded))
+    for embedded in inputs:
+        step = decoder.step(embedded, state, memory)
+        copied = decoder.step(embedded, copied_state, copied_memory)
+        close(step.outputs, copied.outputs)
+        for left, right in zip(step.state, copied.state, strict=True):
+            close(left, right)
+        if case.kind != "plain":
+            close(step.attention_weights, copied.attention_weights)
+        state, copied_state = step.state, copied.state
+
+
+def test_select_takes_the_same_rows_of_every_part() -> None:
+    rows = torch.tensor([2, 0, 2, 1])
+    state = DecoderState(*(random_tensor(B, size, seed=size) for size in (2, 3, 5)))
+    memory = Memory(*(random_tensor(B, S, size, seed=size) for size in (2, 3)), torch.eye(B, S) > 0)
+    for whole in (state, memory):
+        chosen = whole.select(rows)
+        assert type(chosen) is type(whole)
+        for part, source in zip(chosen, whole, strict=True):
+            assert torch.equal(part, torch.stack([source[row] for row in (2, 0, 2, 1)]))
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
+def test_selected_hypotheses_go_on_as_they_would_have(case: Case) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets()
+    memory, state = decoder.start(encoder_output(case.num_layers))
+    state = decoder.step(embedded[:, 0], state, memory).state
+    rows = torch.tensor([2, 1])
+    together = decoder.step(embedded[:, 1], state, memory)
+    chosen = decoder.step(embedded[rows, 1], state.select(rows), memory.select(rows))
+    close(chosen.outputs, together.outputs[rows])
+    close(chosen.state.hidden, together.state.hidden[rows])
+
+
+# ---------------------------------------------------------------------------------------- dropout
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_dropout_acts_in_training_alone(case: Case) -> None:
+    embedded, encoded = embedded_targets(), encoder_output(case.num_layers)
+
+    def run(dropout: float, training: bool, seed: int, stepwise: bool) -> Tensor:
+        decoder = make_decoder(case, dropout).train(training)
+        torch.manual_seed(seed)
+        memory, state = decoder.start(encoded)
+        if stepwise:
+            return decoder.step(embedded[:, 0], state, memory).outputs
+        return decoder(embedded, state, memory)
+
+    for stepwise in (True, False):
+        expected = run(0.0, training=True, seed=1, stepwise=stepwise)
+        assert torch.equal(run(0.5, training=False, seed=1, stepwise=stepwise), expected)
+        one, two = (run(0.5, training=True, seed=seed, stepwise=stepwise) for seed in (1, 2))
+        assert not torch.equal(one, two)
+        assert torch.equal(run(0.5, training=True, seed=1, stepwise=stepwise), one)
+
+
+def test_dropout_zeroes_its_share_and_scales_the_rest() -> None:
+    case = Case("luong", "dot", True, 1)
+    plain, dropping = make_decoder(case), make_decoder(case, dropout=0.25)
+    torch.manual_seed(1)
+    encoded, embedded = encoder_output(1), random_tensor(B, 300, E, seed=1)
+    memory, state = plain.start(encoded)
+    expected, outputs = (one(embedded, state, memory) for one in (plain, dropping))
+    dropped = outputs == 0
+    assert dropped.double().mean().item() == pytest.approx(0.25, abs=0.02)
+    close(outputs[~dropped], expected[~dropped] / 0.75)
+
+
+def test_luong_feeds_back_what_dropout_has_not_touched() -> None:
+    decoder = make_decoder(Case("luong", "dot", True, 1), dropout=0.5)
+    assert isinstance(decoder, LuongDecoder)
+    memory, state = decoder.start(encoder_output(1))
+    step = decoder.step(embedded_targets()[:, 0], state, memory)
+    assert (step.outputs == 0).any()
+    assert (step.state.feed != 0).all()
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
+def test_dropout_stands_between_layers(case: Case) -> None:
+    decoder = make_decoder(case, dropout=0.5)
+    memory, state = decoder.start(encoder_output(2))
+    first, second = (
+        decoder.step(embedded_targets()[:, 0], state, memory).state.hidden for _ in range(2)
+    )
+    assert torch.equal(first[:, 0], second[:, 0])
+    assert not torch.allclose(first[:, 1], second[:, 1])
+
+
+def test_targets_have_as_many_outputs_as_positions() -> None:
+    for case in CASES:
+        decoder = make_decoder(case)
+        memory, state = decoder.start(encoder_output(case.num_layers))
+        assert decoder(embedded_targets(), state, memory).shape == (B, T, R)

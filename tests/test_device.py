@@ -1,0 +1,104 @@
+"""Which device a name means, what is refused, and that float32 products stay exact."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from seq2seq import device as device_module
+from seq2seq.device import choose_device
+from seq2seq.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def _same_precision_after() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let torch find this many CUDA devices."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "expected"),
+    [
+        ("auto", 0, "cpu"),
+        ("auto", 2, "cuda"),
+        ("cpu", 0, "cpu"),
+        ("cpu", 2, "cpu"),
+        ("cuda", 1, "cuda"),
+        ("cuda:0", 1, "cuda:0"),
+        ("cuda:11", 12, "cuda:11"),
+    ],
+)
+def test_a_name_means_a_device(
+    name: str, count: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, count)
+    assert choose_device(name) == torch.device(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "found"),
+    [
+        ("cuda", 0, "no CUDA device"),
+        ("cuda:0", 0, "no CUDA device"),
+        ("cuda:1", 1, "1 CUDA device;"),
+        ("cuda:2", 2, "2 CUDA devices"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(
+    name: str, count: int, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, count)
+    with pytest.raises(UserError) as refusal:
+        choose_device(name)
+    message = str(refusal.value)
+    assert name in message
+    assert found in message
+    assert "--device cpu or auto" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "CPU", "cpu:0", "cuda:x", "cuda:-1", "cuda 0", "mps"])
+def test_a_word_that_names_no_device_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, 2)
+    with pytest.raises(UserError, match="must be auto, cpu, cuda or cuda:N") as refusal:
+        choose_device(name)
+    assert f"--device {name}:" in str(refusal.value)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_faster_kernels_are_taken_only_where_they_are_exact(
+    exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_module, "_medium_is_exact", lambda: exact)
+    choose_device("cpu")
+    assert torch.get_float32_matmul_precision() == ("medium" if exact else "highest")
+
+
+def test_products_on_this_cpu_are_as_exact_as_float32() -> None:
+    choose_device("cpu")
+    generator = torch.Generator().manual_seed(7)
+    left = torch.randn(300, 200, generator=generator)
+    right = torch.randn(200, 100, generator=generator)
+    exact = left.double() @ right.double()
+    assert (left @ right - exact).abs().max() < 2e-5 * exact.abs().max()
+
+
+def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_float32_matmul_precision("highest")
+    pretend(monkeypatch, 1)
+    choose_device("cuda")
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_choosing_leaves_the_random_numbers_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    choose_device("cpu")
+    assert torch.equal(torch.rand(4), expected)

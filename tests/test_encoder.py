@@ -1,0 +1,158 @@
+"""The encoder against torch.nn.LSTM over packed sequences; padding neither matters nor learns."""
+
+import pytest
+import torch
+from model_cases import B, E, H, S, V, close, random_tensor, randomize
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from seq2seq.model.encoder import Encoder, EncoderOutput
+
+SRC = torch.tensor([[3, 7, 1, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
+SRC_LENGTHS = torch.tensor([5, 2, 4])
+PAD_MASK = torch.arange(S) >= SRC_LENGTHS[:, None]
+WAYS = pytest.mark.parametrize("bidirectional", [True, False], ids=["two ways", "one way"])
+LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
+
+
+def make_encoder(num_layers: int, bidirectional: bool, dropout: float = 0.0) -> Encoder:
+    encoder = Encoder(nn.Embedding(V, E), H, num_layers, bidirectional, dropout)
+    randomize(encoder)
+    return encoder
+
+
+def torch_lstm(encoder: Encoder, num_layers: int, bidirectional: bool) -> nn.LSTM:
+    """torch.nn.LSTM with the encoder's weights."""
+    size = encoder.direction_size
+    lstm = nn.LSTM(E, size, num_layers, batch_first=True, bidirectional=bidirectional).double()
+    ends = [("", encoder.forward_layers), ("_reverse", encoder.backward_layers)]
+    with torch.no_grad():
+        for suffix, layers in ends[: 2 if bidirectional else 1]:
+            for level, layer in enumerate(layers):
+                for name, weight in (
+                    ("weight_ih", layer.input_weight),
+                    ("weight_hh", layer.hidden_weight),
+                    ("bias_ih", layer.bias),
+                    ("bias_hh", torch.zeros_like(layer.bias)),
+                ):
+                    o, i, f, g = weight.chunk(4)
+                    getattr(lstm, f"{name}_l{level}{suffix}").copy_(torch.cat([i, f, g, o]))
+    return lstm
+
+
+def joined(states: Tensor, num_layers: int) -> Tensor:
+    """Final states [L * directions, B, D] as [B, L, H]."""
+    return states.unflatten(0, (num_layers, -1)).permute(2, 0, 1, 3).flatten(2)
+
+
+def weighted(encoded: EncoderOutput) -> Tensor:
+    """A scalar on which every output and every final state has an influence of its own."""
+    factors = (random_tensor(*part.shape, seed=30 + n) for n, part in enumerate(encoded[:3]))
+    pairs = zip(encoded[:3], factors, strict=True)
+    return torch.stack([(part * factor.detach()).sum() for part, factor in pairs]).sum()
+
+
+@WAYS
+@LAYERS
+def test_encoder_is_torch_lstm_over_packed_sequences(num_layers: int, bidirectional: bool) -> None:
+    encoder = make_encoder(num_layers, bidirectional)
+    lstm = torch_lstm(encoder, num_layers, bidirectional)
+    encoded = encoder(SRC, SRC_LENGTHS)
+    packed = pack_padded_sequence(
+        encoder.embedding(SRC), SRC_LENGTHS, batch_first=True, enforce_sorted=False
+    )
+    packed_outputs, (hidden, cell) = lstm(packed)
+    outputs, _ = pad_packed_sequence(packed_outputs, batch_first=True)
+    expected = EncoderOutput(
+        outputs, joined(hidden, num_layers), joined(cell, num_layers), PAD_MASK
+    )
+
+    assert torch.equal(encoded.pad_mask, PAD_MASK)
+    for left, right in zip(encoded[:3], expected[:3], strict=True):
+        close(left, right)
+    assert not encoded.outputs[PAD_MASK].any()
+    (left,) = torch.autograd.grad(weighted(encoded), encoder.embedding.weight)
+    (right,) = torch.autograd.grad(weighted(expected), encoder.embedding.weight)
+    close(left, right)
+    assert encoded.outputs.shape == (B, S, H)
+    assert encoded.hidden.shape == encoded.cell.shape == (B, num_layers, H)
+
+
+@WAYS
+@LAYERS
+def test_padded_ids_change_nothing(num_layers: int, bidirectional: bool) -> None:
+    encoder = make_encoder(num_layers, bidirectional)
+    weights = list(encoder.parameters())
+    other = SRC.masked_fill(PAD_MASK, 10)
+    results = []
+    for src in (SRC, other):
+        encoded = encoder(src, SRC_LENGTHS)
+        results.append((encoded, torch.autograd.grad(weighted(encoded), weights)))
+    (encoded, gradients), (changed, changed_gradients) = results
+    for left, right in zip((*encoded, *gradients), (*changed, *changed_gradients), strict=True):
+        assert torch.equal(left, right)
+    unread = torch.ones(V, dtype=torch.bool).index_fill(0, SRC[~PAD_MASK], False)
+    assert torch.equal(gradients[0].any(dim=1), ~unread)
+
+
+@WAYS
+@LAYERS
+def test_a_sentence_alone_is_the_sentence_in_a_batch(num_layers: int, bidirectional: bool) -> None:
+    encoder = make_encoder(num_layers, bidirectional)
+    together = encoder(SRC, SRC_LENGTHS)
+    for row, length in enumerate(SRC_LENGTHS.tolist()):
+        alone = encoder(SRC[row : row + 1, :length], SRC_LENGTHS[row : row + 1])
+        close(alone.outputs[0], together.outputs[row, :length])
+        close(alone.hidden[0], together.hidden[row])
+        close(alone.cell[0], together.cell[row])
+
+
+@LAYERS
+def test_final_states_are_of_the_last_word_forward_and_of_the_first_backward(
+    num_layers: int,
+) -> None:
+    encoder = make_encoder(num_layers, bidirectional=True)
+    encoded, half = encoder(SRC, SRC_LENGTHS), H // 2
+    last = encoded.outputs[torch.arange(B), SRC_LENGTHS - 1, :half]
+    assert torch.equal(encoded.hidden[:, -1, :half], last)
+    assert torch.equal(encoded.hidden[:, -1, half:], encoded.outputs[:, 0, half:])
+
+
+def test_one_way_reads_no_later_word_and_two_ways_read_all() -> None:
+    other = SRC.clone()
+    other[:, 1] = 6
+    for bidirectional in (True, False):
+        encoder = make_encoder(1, bidirectional)
+        one, two = (encoder(src, SRC_LENGTHS).outputs[:, 0] for src in (SRC, other))
+        assert torch.equal(one, two) == (not bidirectional)
+
+
+@WAYS
+@LAYERS
+def test_dropout_acts_in_training_alone(num_layers: int, bidirectional: bool) -> None:
+    expected = make_encoder(num_layers, bidirectional)(SRC, SRC_LENGTHS).outputs
+    encoder = make_encoder(num_layers, bidirectional, dropout=0.5)
+    assert torch.equal(encoder.eval()(SRC, SRC_LENGTHS).outputs, expected)
+    encoder.train()
+    torch.manual_seed(1)
+    first, second = (encoder(SRC, SRC_LENGTHS).outputs for _ in range(2))
+    assert not torch.equal(first, second)
+    torch.manual_seed(1)
+    assert torch.equal(encoder(SRC, SRC_LENGTHS).outputs, first)
+
+
+def test_an_odd_size_does_not_go_in_two() -> None:
+    with pytest.raises(ValueError, match="hidden_size 13 must be even"):
+        Encoder(nn.Embedding(V, E), 13, 1, True, 0.0)
+    assert Encoder(nn.Embedding(V, E), 13, 1, False, 0.0).direction_size == 13
+
+
+@WAYS
+def test_bf16_autocast_keeps_states_in_float32_and_values_close(bidirectional: bool) -> None:
+    encoder = make_encoder(2, bidirectional).float()
+    exact = encoder(SRC, SRC_LENGTHS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = encoder(SRC, SRC_LENGTHS)
+    for left, right in zip(rounded[:3], exact[:3], strict=True):
+        assert left.dtype == torch.float32
+        assert 0 < (left - right).norm() / right.norm() < 0.02

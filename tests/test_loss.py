@@ -1,0 +1,153 @@
+"""The fused loss against torch's cross-entropy, across the borders of its chunks."""
+
+import math
+
+import pytest
+import torch
+from model_cases import DEVICES, R, V, close, random_tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq import loss as loss_module
+from seq2seq.loss import token_loss
+
+CHUNK = 4
+SMOOTHINGS = [0.0, 0.1, 0.75]
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_module, "CHUNK", CHUNK)
+
+
+def make_inputs(rows: int, device: str = "cpu") -> tuple[Tensor, nn.Linear, Tensor]:
+    projection = nn.Linear(R, V).double()
+    for n, parameter in enumerate(projection.parameters()):
+        nn.init.normal_(parameter, generator=torch.Generator().manual_seed(n))
+    tgt = torch.randint(V, (rows,), generator=torch.Generator().manual_seed(3))
+    outputs = random_tensor(rows, R, seed=4).detach().to(device).requires_grad_()
+    return outputs, projection.to(device), tgt.to(device)
+
+
+def plain_loss(
+    outputs: Tensor, projection: nn.Linear, tgt: Tensor, label_smoothing: float
+) -> Tensor:
+    logits = projection(outputs)
+    return F.cross_entropy(logits, tgt, reduction="sum", label_smoothing=label_smoothing)
+
+
+def gradients(loss: Tensor, outputs: Tensor, projection: nn.Linear) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss, [outputs, projection.weight, projection.bias])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("rows", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 2])
+def test_loss_is_torchs_in_value_and_gradients(rows: int, smoothing: float, device: str) -> None:
+    outputs, projection, tgt = make_inputs(rows, device)
+    loss = token_loss(outputs, projection, tgt, smoothing)
+    expected = plain_loss(outputs, projection, tgt, smoothing)
+    assert loss.shape == ()
+    close(loss, expected)
+    for left, right in zip(
+        gradients(loss, outputs, projection), gradients(expected, outputs, projection), strict=True
+    ):
+        close(left, right)
+
+
+def test_loss_is_its_formula() -> None:
+    outputs, projection, tgt = make_inputs(3)
+    expected = 0.0
+    for logits, aim in zip(projection(outputs).tolist(), tgt.tolist(), strict=True):
+        normalizer = math.log(sum(math.exp(logit) for logit in logits))
+        costs = [normalizer - logit for logit in logits]
+        expected += 0.8 * costs[aim] + 0.2 * sum(costs) / V
+    assert token_loss(outputs, projection, tgt, 0.2).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_gradients_are_the_numerical_ones_whatever_comes_after() -> None:
+    outputs, projection, tgt = make_inputs(CHUNK + 2)
+    names = [name for name, _ in projection.named_parameters()]
+
+    class Projection(nn.Module):
+        def __init__(self, weight: Tensor, bias: Tensor) -> None:
+            super().__init__()
+            self.tensors = {"weight": weight, "bias": bias}
+
+        def __getattr__(self, name: str) -> Tensor:
+            return self.__dict__["tensors"][name] if name in names else super().__getattr__(name)
+
+    def run(outputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return token_loss(outputs, Projection(weight, bias), tgt, 0.1).square() / 7
+
+    assert torch.autograd.gradcheck(run, (outputs, *projection.parameters()))
+
+
+def test_the_parts_of_a_batch_add_up_to_the_batch() -> None:
+    outputs, projection, tgt = make_inputs(11)
+    whole = token_loss(outputs, projection, tgt, 0.1)
+    parts = [token_loss(outputs[at], projection, tgt[at], 0.1) for at in (slice(5), slice(5, 11))]
+    close(whole, sum(parts))
+    for left, right in zip(
+        gradients(whole, outputs, projection),
+        gradients(sum(parts), outputs, projection),
+        strict=True,
+    ):
+        close(left, right)
+
+
+def test_loss_without_gradients_is_the_same() -> None:
+    outputs, projection, tgt = make_inputs(CHUNK + 1)
+    expected = token_loss(outputs, projection, tgt, 0.1)
+    before = outputs.detach().clone()
+    with torch.no_grad():
+        loss = token_loss(outputs, projection, tgt, 0.1)
+    assert torch.equal(loss, expected.detach())
+    assert not loss.requires_grad
+    assert torch.equal(outputs, before)
+
+
+def test_loss_is_never_below_the_entropy_of_the_smoothed_target() -> None:
+    projection = nn.Linear(V, V, bias=True).double()
+    with torch.no_grad():
+        projection.weight.copy_(torch.eye(V))
+        projection.bias.zero_()
+    smoothing, tgt = 0.1, torch.arange(V)
+    share = torch.full((V, V), smoothing / V, dtype=torch.float64)
+    share[tgt, tgt] += 1 - smoothing
+    best = token_loss(share.log(), projection, tgt, smoothing)
+    close(best, -(share * share.log()).sum())
+    worse = token_loss(share.log() * 1.1, projection, tgt, smoothing)
+    assert worse > best
+
+
+def test_no_rows_cost_nothing() -> None:
+    outputs, projection, tgt = make_inputs(0)
+    loss = token_loss(outputs, projection, tgt, 0.1)
+    assert loss.item() == 0
+    assert not any(grad.any() for grad in gradients(loss, outputs, projection))
+
+
+def test_logits_beyond_the_range_of_exp_stay_finite() -> None:
+    outputs, projection, tgt = make_inputs(CHUNK + 1)
+    scaled = (outputs.detach().float() * 1000).requires_grad_()
+    loss = token_loss(scaled, projection.float(), tgt, 0.1)
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(grad).all() for grad in gradients(loss, scaled, projection))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("already_rounded", [False, True])
+def test_bf16_autocast_is_close_to_float32(already_rounded: bool, device: str) -> None:
+    outputs, projection, tgt = make_inputs(3 * CHUNK + 1, device)
+    outputs, projection = outputs.detach().float().requires_grad_(), projection.float()
+    exact = plain_loss(outputs, projection, tgt, 0.1)
+    exact_gradients = gradients(exact, outputs, projection)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        given = outputs.bfloat16() if already_rounded else outputs
+        loss = token_loss(given, projection, tgt, 0.1)
+    assert loss.dtype == torch.float32
+    assert 0 < abs(loss.item() / exact.item() - 1) < 0.01
+    for left, right in zip(gradients(loss, outputs, projection), exact_gradients, strict=True):
+        assert left.dtype == torch.float32
+        assert (left - right).norm() < 0.02 * right.norm()

@@ -1,0 +1,182 @@
+"""Learning rates as functions of the step, the moving average, and optimizers at work."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from model_cases import DEVICES
+from torch import nn
+
+from seq2seq.build import build_model
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.loss import token_loss
+from seq2seq.optimization import learning_rate, make_optimizer, update_average
+
+PEAK, WARMUP, LAST = 0.002, 7, 40
+DECAYS = ["constant", "inverse_sqrt", "linear", "cosine"]
+
+
+def make_config(**keys: Any) -> TrainingConfig:
+    return TrainingConfig.model_validate({"max_steps": LAST, "learning_rate": PEAK} | keys)
+
+
+def rates(decay: str, warmup: int = WARMUP, steps: int = LAST) -> list[float]:
+    """The rates of updates 1 to `steps`."""
+    config = make_config(decay=decay, warmup_steps=warmup)
+    return [learning_rate(config, step, LAST) for step in range(1, steps + 1)]
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_warm_up_rises_evenly_to_the_peak(decay: str) -> None:
+    rising = rates(decay)[:WARMUP]
+    assert rising == pytest.approx([PEAK * step / WARMUP for step in range(1, WARMUP + 1)])
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_the_rate_has_its_peak_where_the_warm_up_ends_and_never_rises_again(decay: str) -> None:
+    all_rates = rates(decay)
+    assert max(all_rates) == pytest.approx(PEAK)
+    assert all_rates[WARMUP - 1] == pytest.approx(PEAK)
+    falling = all_rates[WARMUP - 1 :]
+    pairs = itertools.pairwise(falling)
+    if decay == "constant":
+        assert falling == [PEAK] * len(falling)
+    else:
+        assert all(after < before for before, after in pairs)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_no_step_of_the_schedule_is_a_jump(decay: str) -> None:
+    steepest = max(abs(after - before) for before, after in itertools.pairwise(rates(decay)))
+    assert steepest <= PEAK / WARMUP * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, WARMUP])
+def test_every_update_counts_and_zero_comes_after_the_last(decay: str, warmup: int) -> None:
+    all_rates = rates(decay, warmup, LAST + 5)
+    assert all(rate > 0 for rate in all_rates[:LAST])
+    assert all_rates[LAST:] == pytest.approx([0.0] * 5, abs=1e-18)
+    assert all_rates[LAST - 1] < 0.05 * PEAK
+
+
+def test_linear_falls_by_one_amount() -> None:
+    falling = rates("linear")[WARMUP - 1 :]
+    amounts = [before - after for before, after in itertools.pairwise(falling)]
+    assert amounts == pytest.approx([PEAK / (LAST + 1 - WARMUP)] * len(amounts))
+
+
+def test_cosine_is_half_way_down_in_the_middle_and_symmetric() -> None:
+    falling = [*rates("cosine")[WARMUP - 1 :], 0.0]
+    assert len(falling) % 2 == 1
+    assert falling[len(falling) // 2] == pytest.approx(PEAK / 2)
+    mirrored = [PEAK - rate for rate in reversed(falling)]
+    assert falling == pytest.approx(mirrored, abs=1e-15)
+
+
+@pytest.mark.parametrize("warmup", [0, WARMUP])
+def test_inverse_sqrt_halves_where_the_step_is_four_times_as_far(warmup: int) -> None:
+    config = make_config(decay="inverse_sqrt", warmup_steps=warmup)
+    first = max(warmup, 1)
+    for factor, share in ((1, 1.0), (4, 0.5), (9, 1 / 3)):
+        assert learning_rate(config, factor * first, None) == pytest.approx(share * PEAK)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_without_warm_up_the_first_update_has_nearly_the_peak(decay: str) -> None:
+    first = rates(decay, warmup=0)[0]
+    assert PEAK * LAST / (LAST + 1) * (1 - 1e-9) <= first <= PEAK
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_a_training_shorter_than_its_warm_up_only_rises(decay: str) -> None:
+    all_rates = rates(decay, warmup=LAST + 10)
+    assert all(after > before for before, after in itertools.pairwise(all_rates))
+    assert all_rates[-1] < PEAK
+
+
+def test_the_average_is_its_formula() -> None:
+    decay, generator = 0.4, torch.Generator().manual_seed(1)
+    history = [torch.randn(2, 3, generator=generator).double() for _ in range(9)]
+    averages = [torch.zeros(2, 3).double(), torch.ones(5).double()]
+    first, constant = averages
+    expected = torch.zeros(2, 3).double()
+    for step, weight in enumerate(history, start=1):
+        update_average(averages, [weight, torch.ones(5).double()], decay, step)
+        share = min(decay, (1 + step) / (10 + step))
+        expected = share * expected + (1 - share) * weight
+    assert averages[0] is first
+    torch.testing.assert_close(first, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(constant, torch.ones(5).double(), rtol=0, atol=1e-12)
+
+
+def test_the_average_forgets_its_beginning_soon_and_then_remembers_long() -> None:
+    average, zero = [torch.ones(1)], [torch.zeros(1)]
+    for step in range(1, 11):
+        update_average(average, zero, 0.9999, step)
+    expected = math.prod((1 + step) / (10 + step) for step in range(1, 11))
+    assert average[0].item() == pytest.approx(expected, rel=1e-5)
+    update_average(average, zero, 0.9999, 10**6)
+    assert average[0].item() == pytest.approx(0.9999 * expected, rel=1e-5)
+
+
+def test_the_average_wants_no_gradient() -> None:
+    weight = nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(1)))
+    average = torch.zeros(3)
+    update_average([average], [weight], 0.5, 1)
+    assert not average.requires_grad
+    assert average.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)],
+)
+def test_optimizer_is_the_configs(name: str, kind: type[torch.optim.Optimizer]) -> None:
+    layer = nn.Linear(3, 2)
+    config = make_config(optimizer=name, weight_decay=0.25)
+    optimizer = make_optimizer(config, layer.parameters())
+    assert type(optimizer) is kind
+    (group,) = optimizer.param_groups
+    assert group["params"] == list(layer.parameters())
+    assert (group["lr"], group["weight_decay"]) == (PEAK, 0.25)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
+    """Without a gradient weight decay alone moves a weight: with Adam by a whole step."""
+    weight = nn.Parameter(torch.tensor([2.0]))
+    optimizer = make_optimizer(make_config(optimizer=name, weight_decay=0.5), [weight])
+    optimizer.param_groups[0]["lr"] = 0.125
+    weight.grad = torch.zeros(1)
+    optimizer.step()
+    moved = {"adam": 0.125, "adamw": 0.125 * 0.5 * 2, "sgd": 0.125 * 0.5 * 2}[name]
+    assert 2 - weight.item() == pytest.approx(moved)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_training_steps_lower_the_loss(device: str, decoder: str, precision: str) -> None:
+    torch.manual_seed(1)
+    config = ModelConfig(decoder=decoder, embedding_size=8, hidden_size=12, dropout=0.1)
+    model = build_model(config, 13, 11, joint=False).to(device).train()
+    optimizer = make_optimizer(make_config(learning_rate=0.02), model.parameters())
+    src = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]], device=device)
+    lengths = torch.tensor([5, 2, 4], device=device)
+    tgt_in = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 7, 8]], device=device)
+    tgt_out = torch.tensor([[4, 10, 6, 2], [9, 9, 3, 2], [5, 7, 8, 2]], device=device)
+    losses = []
+    for _ in range(15):
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            outputs = model(src, lengths, tgt_in)
+            loss = token_loss(outputs.flatten(0, 1), model.projection, tgt_out.flatten(), 0.0)
+        loss.backward()
+        assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] / tgt_out.numel() == pytest.approx(math.log(11), abs=0.7)
+    assert losses[-1] < 0.6 * losses[0]

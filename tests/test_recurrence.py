@@ -1,0 +1,251 @@
+"""Every decoder's fast path against its stacked steps, values and gradients, on any device."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from model_cases import (
+    CASES,
+    DEVICES,
+    ONE_OF_EACH,
+    SRC_LENGTHS,
+    A,
+    B,
+    Case,
+    H,
+    R,
+    S,
+    T,
+    close,
+    embedded_targets,
+    encoder_output,
+    make_decoder,
+    random_tensor,
+)
+from torch import Tensor
+
+from seq2seq.model.attention import AdditiveScore, ScoreWeights
+from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
+from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
+
+Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
+ONE_LAYER = [case for case in CASES if case.num_layers == 1]
+
+
+def fast(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+    return decoder(embedded, state, memory)
+
+
+def values_and_gradients(
+    unroll: Unroll,
+    decoder: Decoder,
+    embedded: Tensor,
+    encoded: EncoderOutput,
+    autocast: bool = False,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Outputs, and the gradients of a scalar in which every output counts for itself."""
+    with torch.autocast(embedded.device.type, dtype=torch.bfloat16, enabled=autocast):
+        memory, state = decoder.start(encoded)
+        outputs = unroll(decoder, embedded, state, memory)
+    factors = random_tensor(*outputs.shape, seed=9).detach().to(outputs)
+    named = dict(decoder.named_parameters())
+    named |= {"embedded": embedded, "outputs": encoded.outputs}
+    named |= {"hidden": encoded.hidden, "cell": encoded.cell}
+    gradients = torch.autograd.grad(
+        (outputs * factors).sum(), list(named.values()), allow_unused=True, materialize_grads=True
+    )
+    return outputs, dict(zip(named, gradients, strict=True))
+
+
+def moved(encoded: EncoderOutput, device: str, dtype: torch.dtype) -> EncoderOutput:
+    """The encoder's output as leaves of their own on a device."""
+    floats = [part.detach().to(device, dtype).requires_grad_() for part in encoded[:3]]
+    return EncoderOutput(*floats, encoded.pad_mask.to(device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
+    decoder = make_decoder(case).to(device)
+    encoded = moved(encoder_output(case.num_layers), device, torch.float64)
+    embedded = embedded_targets().detach().to(device).requires_grad_()
+    ways = [
+        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
+    ]
+    (outputs, gradients), (expected, expected_gradients) = ways
+    assert outputs.shape == (B, T, R)
+    close(outputs, expected)
+    for name, gradient in gradients.items():
+        close(gradient, expected_gradients[name])
+    unused = {name for name, gradient in gradients.items() if not gradient.any()}
+    assert unused == {"bahdanau": {"cell"}, "luong": set(), "plain": {"outputs"}}[case.kind]
+
+
+@pytest.mark.parametrize("lengths", [(5, 5, 5), (1, 5, 1), (3,)], ids=str)
+@pytest.mark.parametrize("case", ONE_LAYER, ids=str)
+def test_fast_path_is_stacked_steps_at_any_source_lengths(
+    case: Case, lengths: tuple[int, ...]
+) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets(len(lengths))
+    encoded = encoder_output(1, lengths)
+    (outputs, gradients), (expected, expected_gradients) = (
+        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
+    )
+    close(outputs, expected)
+    for name, gradient in gradients.items():
+        close(gradient, expected_gradients[name])
+
+
+@pytest.mark.parametrize("case", ONE_LAYER, ids=str)
+def test_one_target_position_is_one_step(case: Case) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets()[:, :1]
+    memory, state = decoder.start(encoder_output(1))
+    expected = decoder.step(embedded[:, 0], state, memory).outputs
+    close(decoder(embedded, state, memory), expected[:, None])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_later_targets_change_nothing_before(case: Case) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets()
+    memory, state = decoder.start(encoder_output(case.num_layers))
+    whole = decoder(embedded, state, memory)
+    close(decoder(embedded[:, :2], state, memory), whole[:, :2])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_padded_encoder_outputs_change_nothing_and_get_no_gradient(case: Case) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets()
+    encoded = encoder_output(case.num_layers)
+    other = encoded._replace(
+        outputs=encoded.outputs.detach()
+        .masked_fill(encoded.pad_mask[:, :, None], 50.0)
+        .requires_grad_()
+    )
+    (outputs, gradients), (changed, changed_gradients) = (
+        values_and_gradients(fast, decoder, embedded, one) for one in (encoded, other)
+    )
+    assert torch.equal(outputs, changed)
+    for name, gradient in gradients.items():
+        close(gradient, changed_gradients[name], 1e-12)
+    assert not gradients["outputs"][encoded.pad_mask].any()
+
+
+@pytest.mark.parametrize("case", ONE_LAYER, ids=str)
+def test_a_sentence_alone_is_the_sentence_in_a_batch(case: Case) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets()
+    encoded = encoder_output(1)
+    memory, state = decoder.start(encoded)
+    together = decoder(embedded, state, memory)
+    for row, length in enumerate(SRC_LENGTHS):
+        outputs, *others = (part[row : row + 1] for part in encoded)
+        hidden, cell, pad_mask = others
+        alone = EncoderOutput(outputs[:, :length], hidden, cell, pad_mask[:, :length])
+        memory, state = decoder.start(alone)
+        close(decoder(embedded[row : row + 1], state, memory)[0], together[row])
+
+
+@pytest.mark.parametrize("case", ONE_LAYER, ids=str)
+def test_a_second_backward_pass_gives_the_same_gradients(case: Case) -> None:
+    decoder, embedded = make_decoder(case), embedded_targets()
+    memory, state = decoder.start(encoder_output(1))
+    scalar = decoder(embedded, state, memory).square().sum()
+    leaves = [embedded, *decoder.parameters()]
+    options = {"allow_unused": True, "materialize_grads": True}
+    first = torch.autograd.grad(scalar, leaves, retain_graph=True, **options)
+    for left, right in zip(first, torch.autograd.grad(scalar, leaves, **options), strict=True):
+        assert torch.equal(left, right)
+
+
+def memory_tensors(key_size: int, context_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys, values, and the mask as it is added to scores, for two sentences of 3 and 2 words."""
+    mask = torch.zeros(2, 3, dtype=torch.float64)
+    mask[1, 2] = -torch.inf
+    keys = random_tensor(2, 3, key_size, seed=1)
+    return keys, random_tensor(2, 3, context_size, seed=2), mask
+
+
+def score_tensors(kind: str, key_size: int, query_size: int) -> ScoreWeights:
+    if kind == "dot":
+        return ScoreWeights()
+    query = random_tensor(key_size, query_size, seed=3)
+    if kind == "scaled_dot":
+        return ScoreWeights(query, random_tensor(key_size, seed=4))
+    return ScoreWeights(query, None, random_tensor(key_size, seed=4))
+
+
+@pytest.mark.parametrize("kind", ["dot", "additive", "scaled_dot"])
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+def test_gradients_are_the_numerical_ones(wiring: str, kind: str) -> None:
+    steps, hidden_size, context_size, feed_size = 3, 4, 2, 3
+    key_size = hidden_size if kind == "dot" else 5
+    keys, values, mask = memory_tensors(key_size, context_size)
+    score = score_tensors(kind, key_size, hidden_size)
+    state = (random_tensor(2, hidden_size, seed=5), random_tensor(2, hidden_size, seed=6))
+    gates = random_tensor(steps, 2, 4 * hidden_size, seed=7)
+    fed = context_size if wiring == "bahdanau" else feed_size
+    weights = [
+        random_tensor(4 * hidden_size, fed, seed=8),
+        random_tensor(4 * hidden_size, hidden_size, seed=9),
+    ]
+    unroll: Callable[..., Tensor | tuple[Tensor, Tensor]] = unroll_bahdanau
+    if wiring == "luong":
+        weights.append(random_tensor(feed_size, context_size + hidden_size, seed=10))
+        unroll = unroll_luong
+    own = [part for part in score if part is not None]
+    leaves = [gates, *weights, keys, values, *state, *own]
+
+    def run(*parts: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        gates, *rest = parts
+        matrices, rest = rest[: len(weights)], rest[len(weights) :]
+        keys, values, hidden, cell, *given = rest
+        fields = [name for name, part in score._asdict().items() if part is not None]
+        weights_of_score = ScoreWeights(**dict(zip(fields, given, strict=True)))
+        memory = (keys, values, mask)
+        return unroll(gates, *matrices, memory, weights_of_score, hidden, cell)
+
+    assert torch.autograd.gradcheck(run, leaves)
+
+
+def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None:
+    score = AdditiveScore(H, H, A).double()
+    case = Case("bahdanau", "additive", False, 1)
+    decoder, embedded = make_decoder(case), embedded_targets()
+    memory, state = decoder.start(encoder_output(1))
+    memory = Memory(score.project(memory.values)[0], *memory[1:])
+    (layer,) = decoder.layers
+    mask = torch.zeros(B, S, dtype=torch.float64).masked_fill(memory.pad_mask, -torch.inf)
+    weights = (decoder.context_gates.weight, layer.hidden_weight)
+    gates = layer.gates(embedded.transpose(0, 1))
+    start = (state.hidden[:, 0], state.cell[:, 0])
+    _, contexts = unroll_bahdanau(
+        gates, *weights, (memory.keys, memory.values, mask), score.weights(), *start
+    )
+    expected, (hidden, cell) = [], start
+    for t in range(T):
+        scores = score(hidden[:, None], memory.keys) + mask[:, None]
+        context = (scores.softmax(-1) @ memory.values)[:, 0]
+        hidden, cell = layer.step(gates[t] + decoder.context_gates(context), hidden, cell)
+        expected.append(context)
+    close(contexts, torch.stack(expected))
+    leaves = [embedded, *weights, *score.parameters()]
+    slow = torch.autograd.grad(torch.stack(expected).square().sum(), leaves, retain_graph=True)
+    for left, right in zip(torch.autograd.grad(contexts.square().sum(), leaves), slow, strict=True):
+        close(left, right)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", [*ONE_LAYER, *ONE_OF_EACH], ids=str)
+def test_bf16_autocast_is_close_to_float32(case: Case, device: str) -> None:
+    decoder = make_decoder(case).float().to(device)
+    encoded = moved(encoder_output(case.num_layers), device, torch.float32)
+    embedded = embedded_targets().detach().float().to(device).requires_grad_()
+    exact, exact_gradients = values_and_gradients(fast, decoder, embedded, encoded)
+    for unroll in (fast, stack_steps):
+        rounded, gradients = values_and_gradients(unroll, decoder, embedded, encoded, autocast=True)
+        error = (rounded.float() - exact).norm() / exact.norm()
+        assert 0 < error < 0.02
+        for name, gradient in gradients.items():
+            assert gradient.dtype == torch.float32
+            error = (gradient - exact_gradients[name]).norm()
+            assert error <= 0.1 * exact_gradients[name].norm() + 0.02, name

@@ -1,0 +1,170 @@
+"""What a run tells: which file holds what, and what a resumed run takes back of it."""
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter, cut_back
+
+
+@pytest.fixture
+def without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the package is not installed."""
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+
+
+def text_of(path: Path) -> str:
+    return path.read_bytes().decode("utf-8")  # as it is on the disk, line ends included
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter(tmp_path, step=0, last_step=20) as reporter:
+        reporter.say("Grüße, नमस्ते")
+        reporter.metrics(5, {"train_loss": 1 / 3, "learning_rate": 1e-3})
+        reporter.timing(5, {"target_tokens_per_second": 812.5})
+        reporter.metrics(10, {"valid_bleu": 12.5})
+        reporter.advance()
+    assert text_of(tmp_path / METRICS) == (
+        '{"step": 5, "train_loss": 0.3333333333333333, "learning_rate": 0.001}\n'
+        '{"step": 10, "valid_bleu": 12.5}\n'
+    )
+    assert text_of(tmp_path / TIMING) == '{"step": 5, "target_tokens_per_second": 812.5}\n'
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d Grüße, नमस्ते\n", text_of(tmp_path / LOG))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Grüße, नमस्ते\n" in printed.err
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
+    with Reporter(tmp_path, step=0, last_step=None) as reporter:
+        for step in (1, 2):
+            reporter.metrics(step, {"train_loss": 2.0 / step})
+            reporter.timing(step, {"seconds": 0.5})
+            reporter.say("so far")
+            for name in (METRICS, TIMING, LOG):
+                assert text_of(tmp_path / name).count("\n") == step
+
+
+class Terminal(io.StringIO):
+    """A stderr that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Reporter(tmp_path, step=7, last_step=30) as reporter:
+        assert (reporter.bar.n, reporter.bar.total) == (7, 30)
+        for _ in range(5):
+            reporter.advance()
+        reporter.describe(12, "epoch 2, loss 3.10")
+        assert reporter.bar.n == 12
+        assert "epoch 2, loss 3.10" in str(reporter.bar)
+    assert "30" in terminal.getvalue()
+    assert text_of(tmp_path / LOG) == ""  # the bar is not for keeping
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_what_is_no_terminal_gets_lines_and_no_bar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter(tmp_path, step=7, last_step=30) as reporter:
+        reporter.advance()
+        reporter.describe(8, "epoch 2, loss 3.10")
+    assert capsys.readouterr().err == "update 8, epoch 2, loss 3.10\n"
+    assert text_of(tmp_path / LOG).endswith(" update 8, epoch 2, loss 3.10\n")
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
+    with Reporter(tmp_path, step=0, last_step=3) as reporter:
+        reporter.metrics(1, {"train_loss": 2.0})
+        reporter.timing(1, {"seconds": 2.0})
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([METRICS, TIMING, LOG])
+
+
+@pytest.mark.slow
+def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    with Reporter(tmp_path, step=0, last_step=3) as reporter:
+        reporter.metrics(2, {"train_loss": 1.25})
+        reporter.timing(3, {"seconds": 9.5})
+    (events,) = (tmp_path / TENSORBOARD).iterdir()
+    content = events.read_bytes()
+    for name in (b"train_loss", b"seconds"):
+        assert content.count(name) == 1
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_a_resumed_run_goes_on_in_the_same_files(tmp_path: Path) -> None:
+    with Reporter(tmp_path, step=0, last_step=9) as reporter:
+        reporter.say("first")
+        for step in (2, 4, 6):
+            reporter.metrics(step, {"train_loss": 7.0 - step})
+            reporter.timing(step, {"seconds": 1.5 * step})
+    with Reporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
+        reporter.say("second")
+        reporter.metrics(6, {"train_loss": 0.25})
+    metrics = [json.loads(line) for line in text_of(tmp_path / METRICS).splitlines()]
+    assert [(line["step"], line["train_loss"]) for line in metrics] == [(2, 5), (4, 3), (6, 0.25)]
+    log = text_of(tmp_path / LOG).splitlines()
+    assert [line.split()[-1] for line in log] == ["first", "second"]
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_the_files_are_closed_when_training_fails(tmp_path: Path) -> None:
+    def fail(reporter: Reporter) -> None:
+        with reporter:
+            raise KeyError("training")
+
+    reporter = Reporter(tmp_path, step=0, last_step=9)
+    with pytest.raises(KeyError, match="training"):
+        fail(reporter)
+    with pytest.raises(ValueError, match="closed file"):
+        reporter.metrics(1, {"train_loss": 1.0})
+
+
+LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}' for step in (1, 3, 3, 5, 8)]
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 3, 7, 8])
+def test_cut_back_keeps_the_lines_up_to_a_step(tmp_path: Path, step: int) -> None:
+    path = tmp_path / METRICS
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    cut_back(path, step)
+    kept = [line for line in LINES if json.loads(line)["step"] <= step]
+    assert text_of(path) == "".join(f"{line}\n" for line in kept)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, len(LINES[0]) - 1, len(LINES[0])])
+def test_cut_back_drops_a_line_that_was_cut_short(tmp_path: Path, length: int) -> None:
+    path = tmp_path / METRICS
+    whole = "".join(f"{line}\n" for line in LINES)
+    path.write_text(whole + LINES[0][:length], encoding="utf-8")
+    cut_back(path, 9)
+    complete = LINES[0] + "\n" if length == len(LINES[0]) else ""  # only its line end was missing
+    assert text_of(path) == whole + complete
+
+
+@pytest.mark.parametrize(
+    "line", ["5", "null", '{"loss": 1.5}', '{"step": "last"}', "\0\0\0\0", "[]"]
+)
+def test_cut_back_drops_what_is_no_line_of_a_reporter(tmp_path: Path, line: str) -> None:
+    path = tmp_path / METRICS
+    path.write_text(f"{LINES[0]}\n{line}\n{LINES[1]}\n", encoding="utf-8")
+    cut_back(path, 9)
+    assert text_of(path) == f"{LINES[0]}\n{LINES[1]}\n"
+
+
+def test_cut_back_makes_no_file(tmp_path: Path) -> None:
+    cut_back(tmp_path / METRICS, 3)
+    assert not (tmp_path / METRICS).exists()

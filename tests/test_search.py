@@ -1,0 +1,392 @@
+"""Search against brute force, a search written out with lists, and teacher forcing."""
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from conftest import DECODERS, tiny_config
+from torch import Tensor
+
+from seq2seq.batches import Ids, pad_sources
+from seq2seq.build import build_model
+from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.search import TILE_SENTENCES, Hypothesis, beam, greedy, search, tiles
+from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+CPU = torch.device("cpu")
+SIZE = 7  # of the doubles' vocabulary: the special ids and three pieces
+MAY_FOLLOW = (UNK_ID, 4, 5, 6)
+
+
+# -------------------------------------------------------------- a model whose every answer is known
+
+
+class Memory(NamedTuple):
+    pad_mask: Tensor  # [B, S]
+
+
+class State(NamedTuple):
+    history: Tensor  # [N], a number that stands for the source and all ids since
+
+    def select(self, rows: Tensor) -> "State":
+        return State(self.history[rows])
+
+
+class Step(NamedTuple):
+    outputs: Tensor
+    state: State
+    attention_weights: Tensor | None
+
+
+class Oracle:
+    """Answers from a table by source and whole history, or by the last id (a Markov chain)."""
+
+    def __init__(self, seed: int, attends: bool = True, markov: bool = False) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.table = 2 * torch.randn(9973, SIZE, generator=generator)
+        self.looks = torch.randn(9973, 64, generator=generator)
+        self.attends = attends
+        self.markov = markov
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return src, src_lengths
+
+    def start(self, encoded: tuple[Tensor, Tensor]) -> tuple[Memory, State]:
+        src, src_lengths = encoded
+        pad_mask = torch.arange(src.shape[1]) >= src_lengths[:, None]
+        return Memory(pad_mask), State((src * (1 + torch.arange(src.shape[1]))).sum(1))
+
+    def step(self, ids: Tensor, state: State, memory: Memory) -> Step:
+        history = ids if self.markov else (state.history * 31 + ids * 7 + 3) % len(self.table)
+        pad_mask = memory.pad_mask.repeat_interleave(len(ids) // len(memory.pad_mask), 0)
+        looks = self.looks[history][:, : pad_mask.shape[1]].masked_fill(pad_mask, -torch.inf)
+        weights = looks.softmax(-1) if self.attends else None
+        return Step(self.table[history], State(history), weights)
+
+    def project(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+
+class Answer(NamedTuple):
+    """What the oracle says of one hypothesis, asked piece by piece."""
+
+    log_prob: float
+    attention_weights: Tensor | None  # [T, S]
+
+
+def ask(model: Any, source: Ids, hypothesis: Ids) -> Answer:
+    """Step one hypothesis of one unpadded source through a model."""
+    with torch.inference_mode():
+        memory, state = model.start(model.encode(*pad_sources([source])))
+        total, looks = 0.0, []
+        for before, after in zip([BOS_ID, *hypothesis], hypothesis, strict=False):
+            step = model.step(torch.tensor([before]), state, memory)
+            state = step.state
+            total += model.project(step.outputs).log_softmax(-1)[0, after].item()
+            looks.append(step.attention_weights)
+    return Answer(total, None if looks[0] is None else torch.cat(looks))
+
+
+def all_hypotheses(limit: int) -> Iterator[Ids]:
+    for length in range(1, limit + 1):
+        for ids in itertools.product(MAY_FOLLOW, repeat=length):
+            yield [*ids, EOS_ID]
+
+
+SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
+
+
+@pytest.mark.parametrize("markov", [True, False])
+def test_greedy_takes_the_likeliest_piece_each_time(markov: bool) -> None:
+    lengths = set()
+    for seed in range(4):
+        model: Any = Oracle(seed, markov=markov)
+        limits = [3, 4, 5, 6, 9]
+        found = search(model, SOURCES, limits, 1, 1.0, CPU)
+        for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
+            (best,) = hypotheses
+            assert best.ids == likeliest_chain(model, source, limit)
+            lengths.add(len(best.ids))
+    assert len(lengths) > 3
+
+
+def likeliest_chain(model: Oracle, source: Ids, limit: int) -> Ids:
+    chain: Ids = []
+    while len(chain) < limit:
+        allowed = [*MAY_FOLLOW, EOS_ID] if chain else MAY_FOLLOW
+        best = max(allowed, key=lambda i: ask(model, source, [*chain, i]).log_prob)
+        chain.append(best)
+        if best == EOS_ID:
+            return chain
+    return [*chain, EOS_ID]
+
+
+@pytest.mark.parametrize("attends", [True, False])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
+def test_a_beam_as_wide_as_the_space_finds_all_in_order(
+    length_penalty: float, attends: bool
+) -> None:
+    model: Any = Oracle(3, attends)
+    limit, everything = 3, list(all_hypotheses(3))
+    found = search(model, SOURCES, [limit] * len(SOURCES), len(everything), length_penalty, CPU)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        scored = {
+            tuple(ids): ask(model, source, ids).log_prob / len(ids) ** length_penalty
+            for ids in everything
+        }
+        ranked = sorted(scored, key=lambda ids: scored[ids], reverse=True)
+        assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
+        for hypothesis in hypotheses:
+            assert hypothesis.score == pytest.approx(scored[tuple(hypothesis.ids)], rel=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [2, 3, 5])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
+def test_a_narrow_beam_is_the_search_written_out_with_lists(
+    beam_size: int, length_penalty: float
+) -> None:
+    limits = [2, 7, 9, 5, 1]
+    for seed in range(2):
+        model: Any = Oracle(seed)
+        found = search(model, SOURCES, limits, beam_size, length_penalty, CPU)
+        for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
+            expected = listed_beam(model, source, limit, beam_size, length_penalty)
+            assert [hypothesis.ids for hypothesis in hypotheses] == [ids for ids, _ in expected]
+            for hypothesis, (_, score) in zip(hypotheses, expected, strict=True):
+                assert hypothesis.score == pytest.approx(score, rel=1e-5)
+
+
+def listed_beam(
+    model: Oracle, source: Ids, limit: int, beam_size: int, length_penalty: float
+) -> list[tuple[Ids, float]]:
+    """The same search for one source with lists: ended hypotheses and their scores, best first."""
+    living: list[tuple[Ids, float]] = [([], 0.0)]
+    ended: list[tuple[Ids, float]] = []
+    for length in range(1, limit + 2):
+        allowed = [*(MAY_FOLLOW if length <= limit else ()), *([EOS_ID] if length > 1 else [])]
+        candidates = [
+            (longer, ask(model, source, longer).log_prob)
+            for ids, _ in living
+            for longer in ([*ids, following] for following in allowed)
+        ]
+        candidates = best_of(candidates, 2 * beam_size)
+        ended += [
+            (ids, total / length**length_penalty) for ids, total in candidates if ids[-1] == EOS_ID
+        ]
+        ended = best_of(ended, beam_size)
+        living = best_of([each for each in candidates if each[0][-1] != EOS_ID], beam_size)
+        if not living:
+            break
+        hope = living[0][1] / length**length_penalty
+        if len(ended) == beam_size and ended[-1][1] >= hope:
+            break
+    return ended
+
+
+def best_of(scored: Sequence[tuple[Ids, float]], count: int) -> list[tuple[Ids, float]]:
+    return sorted(scored, key=lambda each: each[1], reverse=True)[:count]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_hypothesis_keeps_its_own_parents(beam_size: int) -> None:
+    """The oracle answers by the whole history: a wrong parent shows in score and weights."""
+    generator = random.Random(2)
+    sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
+    model: Any = Oracle(5)
+    found = search(model, sources, [3 + n % 9 for n in range(40)], beam_size, 0.7, CPU)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for hypothesis in hypotheses:
+            check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
+
+
+def check_against(answer: Answer, hypothesis: Hypothesis, length_penalty: float) -> None:
+    """Score and attention weights are those of the hypothesis asked about alone."""
+    score = answer.log_prob / len(hypothesis.ids) ** length_penalty
+    assert hypothesis.score == pytest.approx(score, rel=1e-4)
+    if answer.attention_weights is None:
+        assert hypothesis.attention_weights is None
+    else:
+        torch.testing.assert_close(
+            hypothesis.attention_weights, answer.attention_weights, rtol=1e-4, atol=1e-6
+        )
+
+
+# -------------------------------------------------------------------------------------- real models
+
+
+VOCABULARY_SIZE = 43
+
+
+def random_model(decoder: str, seed: int, end: float = 2.0) -> Seq2Seq:
+    """A model of large random weights, so that its choices hang on its source; END is likely."""
+    config = tiny_config(Path("run"), decoder).model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build_model(config, VOCABULARY_SIZE, VOCABULARY_SIZE, joint=True)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3)
+        model.projection.bias[EOS_ID] += end
+    return model.eval()
+
+
+def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
+    generator = random.Random(seed)
+    return [
+        [generator.randrange(4, VOCABULARY_SIZE) for _ in range(generator.randint(0, longest))]
+        for _ in range(count)
+    ]
+
+
+def ensemble() -> Ensemble:
+    return Ensemble(random_model(decoder, 3 + n, end=1) for n, decoder in enumerate(DECODERS))
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "bahdanau": lambda: random_model("bahdanau", 1),
+    "luong": lambda: random_model("luong", 2),
+    "none": lambda: random_model("none", 3),
+    "ensemble": ensemble,
+}
+
+
+@pytest.fixture(scope="module", params=list(MAKERS))
+def model(request: pytest.FixtureRequest) -> Any:
+    return MAKERS[request.param]()
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
+    sources = random_sources(90, seed=7)
+    limits = [1 + n % 13 for n in range(90)]
+    found = search(model, sources, limits, beam_size, 1.0, CPU)
+    lengths = set()
+    for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+        assert 1 <= len(hypotheses) <= beam_size
+        assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == len(hypotheses)
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert all(math.isfinite(score) for score in scores)
+        for ids, _, weights in hypotheses:
+            assert 2 <= len(ids) <= limit + 1
+            assert [n for n, i in enumerate(ids) if i == EOS_ID] == [len(ids) - 1]
+            assert not {PAD_ID, BOS_ID}.intersection(ids)
+            lengths.add(len(ids))
+            if weights is not None:
+                assert weights.shape == (len(ids), len(source) + 1)
+                torch.testing.assert_close(weights.sum(1), torch.ones(len(ids)))
+    assert len(lengths) > 3
+
+
+def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
+    found = search(model, random_sources(20, seed=8), [9] * 20, 6, 1.0, CPU)
+    assert {len(hypotheses) for hypotheses in found} == {6}
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_scores_are_those_of_teacher_forcing(decoder: str, beam_size: int) -> None:
+    model = random_model(decoder, 4)
+    sources, length_penalty = random_sources(40, seed=9), 0.7
+    found = search(model, sources, [12] * 40, beam_size, length_penalty, CPU)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for ids, score, _ in hypotheses:
+            src, src_lengths = pad_sources([source])
+            with torch.inference_mode():
+                outputs = model(src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
+                log_probs = model.project(outputs)[0].log_softmax(-1)
+            total = log_probs.gather(1, torch.tensor(ids)[:, None]).sum().item()
+            assert score == pytest.approx(total / len(ids) ** length_penalty, rel=1e-4)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_scores_and_weights_are_those_of_stepping_alone(model: Any, beam_size: int) -> None:
+    sources = random_sources(30, seed=10)
+    found = search(model, sources, [10] * 30, beam_size, 1.0, CPU)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for hypothesis in hypotheses:
+            check_against(ask(model, source, hypothesis.ids), hypothesis, 1.0)
+
+
+def test_a_beam_of_one_is_greedy(model: Any) -> None:
+    sources = random_sources(60, seed=11)
+    src, src_lengths = pad_sources(sources)
+    steps = torch.tensor([3 + n % 9 for n in range(60)])
+    for one, other in zip(
+        greedy(model, src, src_lengths, steps, 1.0),
+        beam(model, src, src_lengths, steps, 1, 1.0),
+        strict=True,
+    ):
+        assert [hypothesis.ids for hypothesis in other] == [hypothesis.ids for hypothesis in one]
+        assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
+
+
+def test_a_wider_beam_scores_higher_on_the_whole(model: Any) -> None:
+    sources = random_sources(60, seed=12)
+    totals = [
+        sum(each[0].score for each in search(model, sources, [8] * 60, beam_size, 0.0, CPU))
+        for beam_size in (1, 3, 8)
+    ]
+    assert totals == sorted(totals)
+    assert totals[0] < totals[-1]
+
+
+# ------------------------------------------------------------------------------------------ company
+
+
+def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
+    """To the last bit."""
+    return [each[:2] for each in one] == [each[:2] for each in other] and all(
+        left.attention_weights is right.attention_weights  # None
+        if left.attention_weights is None or right.attention_weights is None
+        else torch.equal(left.attention_weights, right.attention_weights)
+        for left, right in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_company_changes_nothing(model: Any, beam_size: int) -> None:
+    """Any subset, order, repetition or split of the sources gives the same bits."""
+    sources = random_sources(300, seed=13)
+    limits = [2 + (7 * n) % 17 for n in range(300)]
+
+    def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        return search(
+            model, [sources[i] for i in rows], [limits[i] for i in rows], beam_size, 1.0, CPU
+        )
+
+    everything = results(range(300))
+    generator = random.Random(1)
+    shuffled = generator.sample(range(300), 300)
+    companies = [
+        shuffled,
+        [i for i in shuffled[:20] for _ in range(2)],
+        *(generator.sample(range(300), size) for size in (2, 7, 33)),
+        *([i] for i in shuffled[:6]),
+        *(shuffled[start : start + 100] for start in range(0, 300, 100)),
+    ]
+    for rows in companies:
+        for i, hypotheses in zip(rows, results(rows), strict=True):
+            assert same(hypotheses, everything[i])
+
+
+def test_no_sources_no_results() -> None:
+    assert search(random_model("none", 1), [], [], 3, 1.0, CPU) == []
+
+
+def test_tiles_take_every_source_once_and_depend_on_its_length_alone() -> None:
+    sources = random_sources(500, seed=14, longest=60)
+    seen = []
+    for rows, width in tiles(sources):
+        assert 1 <= len(rows) <= TILE_SENTENCES
+        seen += rows
+        for i in rows:
+            ((_, alone),) = tiles([sources[i]])
+            assert alone == width > len(sources[i])
+    assert sorted(seen) == list(range(500))

@@ -1,0 +1,104 @@
+"""The whole network: its calls agree with one another, and its parts are where they should be."""
+
+import pytest
+import torch
+from model_cases import CASES, B, Case, D, E, H, R, S, T, V, close, make_decoder, randomize
+from torch import Tensor, nn
+
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.seq2seq import Seq2Seq
+
+SRC_VOCABULARY = 13
+SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
+SRC_LENGTHS = torch.tensor([5, 2, 4])
+TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
+
+
+def make_model(case: Case, dropout: float = 0.0) -> Seq2Seq:
+    encoder = Encoder(nn.Embedding(SRC_VOCABULARY, E), H, case.num_layers, True, 0.0)
+    assert encoder.direction_size == D
+    model = Seq2Seq(encoder, make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V), dropout)
+    randomize(model, seed=7)
+    return model
+
+
+def stepped(model: Seq2Seq, tgt_in: Tensor) -> Tensor:
+    """Outputs [B, T, R] through `encode`, `start` and `step`."""
+    memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
+    outputs = []
+    for ids in tgt_in.unbind(1):
+        step = model.step(ids, state, memory)
+        state = step.state
+        outputs.append(step.outputs)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_is_stacked_steps_in_values_and_gradients(case: Case) -> None:
+    model = make_model(case)
+    parameters = dict(model.named_parameters())
+    results = []
+    for outputs in (model(SRC, SRC_LENGTHS, TGT_IN), stepped(model, TGT_IN)):
+        scalar = model.project(outputs).log_softmax(-1)[..., 3].square().sum()
+        results.append((outputs, torch.autograd.grad(scalar, list(parameters.values()))))
+    (outputs, gradients), (expected, expected_gradients) = results
+    assert outputs.shape == (B, T, R)
+    close(outputs, expected)
+    for left, right in zip(gradients, expected_gradients, strict=True):
+        close(left, right, 1e-9)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_padding_of_the_source_changes_nothing(case: Case) -> None:
+    model = make_model(case)
+    expected = model(SRC, SRC_LENGTHS, TGT_IN)
+    padded = torch.arange(S) >= SRC_LENGTHS[:, None]
+    close(model(SRC.masked_fill(padded, 11), SRC_LENGTHS, TGT_IN), expected, 1e-12)
+    longer = torch.cat([SRC, torch.full((B, 2), 6)], dim=1)
+    close(model(longer, SRC_LENGTHS, TGT_IN), expected, 1e-12)
+    for row, length in enumerate(SRC_LENGTHS.tolist()):
+        one = slice(row, row + 1)
+        close(model(SRC[one, :length], SRC_LENGTHS[one], TGT_IN[one])[0], expected[row])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_padding_of_the_target_changes_nothing_before_it(case: Case) -> None:
+    model = make_model(case)
+    other = TGT_IN.clone()
+    other[:, -1] = 8
+    expected = model(SRC, SRC_LENGTHS, TGT_IN)
+    changed = model(SRC, SRC_LENGTHS, other)
+    assert torch.equal(changed[:, :-1], expected[:, :-1])
+    assert not torch.allclose(changed[:, -1], expected[:, -1])
+
+
+def test_project_is_the_projection_of_any_shape() -> None:
+    model = make_model(CASES[0])
+    outputs = model(SRC, SRC_LENGTHS, TGT_IN)
+    logits = model.project(outputs)
+    assert logits.shape == (B, T, V)
+    expected = outputs @ model.projection.weight.t() + model.projection.bias
+    close(logits, expected)
+    close(model.project(outputs[:, 1]), expected[:, 1])
+
+
+def test_embed_looks_up_targets_and_drops_in_training_alone() -> None:
+    model = make_model(CASES[0], dropout=0.5)
+    rows = model.tgt_embedding.weight[TGT_IN]
+    assert torch.equal(model.eval().embed(TGT_IN), rows)
+    torch.manual_seed(1)
+    embedded = model.train().embed(TGT_IN)
+    dropped = embedded == 0
+    assert 0.2 < dropped.double().mean() < 0.8
+    close(embedded[~dropped], 2 * rows[~dropped])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_model_holds_no_state_between_calls(case: Case) -> None:
+    model = make_model(case)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    expected = model(SRC, SRC_LENGTHS, TGT_IN)
+    stepped(model, TGT_IN[:, :2])
+    model(SRC.flip(0), SRC_LENGTHS.flip(0), TGT_IN)
+    assert torch.equal(model(SRC, SRC_LENGTHS, TGT_IN), expected)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

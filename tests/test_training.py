@@ -1,0 +1,732 @@
+"""Training: it learns, stops for a reason, and goes on as if there had been no interruption."""
+
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from seq2seq import training
+from seq2seq.batches import Batch, make_batch
+from seq2seq.checkpoint import BEST, CONFIG, LAST, load_best, own_weights
+from seq2seq.config import Config, TrainingConfig, load_config
+from seq2seq.errors import RunError, UserError
+from seq2seq.loss import batch_loss
+from seq2seq.preparation import Run, prepare
+from seq2seq.reporting import LOG, METRICS, TIMING
+from seq2seq.training import Interrupted, train, train_step
+from seq2seq.translator import Translator
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than these trainings; test_reporting.py looks at it."""
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+
+
+def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
+    """The config of the small corpus with overrides, and a run folder of this name beside it."""
+    short = ("decoding.max_length=9", f"run_dir={corpus.parent / run}")
+    return load_config(corpus, [*short, *overrides])[0]
+
+
+def trained(corpus: Path, *overrides: str, run: str = "run") -> Path:
+    return train(configured(corpus, *overrides, run=run), "cpu")
+
+
+def lines_of(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def validations(run: Path) -> list[dict[str, float]]:
+    return [line for line in lines_of(run / METRICS) if "valid_bleu" in line]
+
+
+def log_of(run: Path) -> str:
+    return (run / LOG).read_text(encoding="utf-8")
+
+
+def state_of(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Counters and tensors of a file of weights."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return json.loads(file.metadata()["seq2seq"]), tensors
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def after_updates(number: int, act: Callable[[], None]) -> Callable[..., tuple[Tensor, int]]:
+    """`train_step`, with something happening within the update of this number."""
+    numbers = count(1)
+
+    def step(run: Run, batches: Sequence[Batch], rate: float) -> tuple[Tensor, int]:
+        result = train_step(run, batches, rate)
+        if next(numbers) == number:
+            act()
+        return result
+
+    return step
+
+
+def interrupt(number: int = signal.SIGTERM) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+# ---------------------------------------------------------------------------------------- it learns
+
+
+DICTIONARY = """red-rot green-vert blue-azul small-petit big-groot old-gammel new-neu cat-gato
+    dog-hund bird-ave fish-sisu house-casa tree-puu road-via river-rio"""
+
+
+def write_dictionary_language(folder: Path) -> Path:
+    """A language to be translated word by word, in reverse order; returns a config."""
+    dictionary = dict(word.split("-") for word in DICTIONARY.split())
+    for split, pairs, seed in (("train", 600, 1), ("valid", 40, 2)):
+        generator = random.Random(seed)
+        src = [generator.choices(list(dictionary), k=generator.randint(2, 6)) for _ in range(pairs)]
+        tgt = [[dictionary[word] for word in reversed(words)] for words in src]
+        for side, sentences in (("src", src), ("tgt", tgt)):
+            text = "".join(f"{' '.join(words)}\n" for words in sentences)
+            (folder / f"{split}.{side}").write_text(text, encoding="utf-8", newline="\n")
+    config = folder / "config.yaml"
+    files = [
+        f"{split}: {{src: {folder}/{split}.src, tgt: {folder}/{split}.tgt}}"
+        for split in ("train", "valid")
+    ]
+    config.write_text(
+        f"""\
+name: dictionary
+run_dir: {folder}/run
+data: {{src_lang: xx, tgt_lang: yy, {", ".join(files)}}}
+vocabulary: {{type: word, size: 64}}
+model: {{embedding_size: 24, hidden_size: 48, dropout: 0}}
+training: {{max_steps: 300, learning_rate: 1e-2, batch_tokens: 300, label_smoothing: 0,
+           log_every: 10, validate_every: 300}}
+""",
+        encoding="utf-8",
+    )
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
+def test_attention_learns_a_dictionary_and_a_word_order(tmp_path: Path, decoder: str) -> None:
+    run = trained(write_dictionary_language(tmp_path), f"model.decoder={decoder}")
+    losses = [line["train_loss"] for line in lines_of(run / METRICS) if "train_loss" in line]
+    assert losses[-1] < losses[0] / 10
+    assert validations(run)[-1]["valid_bleu"] > 90
+    translator = Translator.load(run, device="cpu")
+    (translation,) = translator.translate(["small red house"])
+    assert translation.text == "casa rot petit"
+    assert translation.attention_weights is not None
+    looks = torch.tensor(translation.attention_weights)
+    assert looks[:3, :3].argmax(dim=1).tolist() == [2, 1, 0]
+
+
+def test_the_validation_figures_are_those_of_the_best_weights(small_corpus: Path) -> None:
+    run = trained(
+        small_corpus, "training.average=0.9", "training.max_steps=6", "training.validate_every=6"
+    )
+    (figures,) = validations(run)
+    model, vocabularies, _, config = load_best(run, CPU)
+    assert config.data.valid.src is not None
+    assert config.data.valid.tgt is not None
+    src_lines = config.data.valid.src.read_text(encoding="utf-8").splitlines()
+    tgt_lines = config.data.valid.tgt.read_text(encoding="utf-8").splitlines()
+    total, tokens = 0.0, 0
+    for src, tgt in zip(src_lines, tgt_lines, strict=True):  # a sentence at a time, by steps
+        (src_ids,), (tgt_ids,) = vocabularies.src.encode([src]), vocabularies.tgt.encode([tgt])
+        with torch.no_grad():
+            ids = torch.tensor([[*src_ids, 3]])
+            memory, state = model.start(model.encode(ids, torch.tensor([ids.shape[1]])))
+            for last, wanted in zip([2, *tgt_ids], [*tgt_ids, 3], strict=True):
+                step = model.step(torch.tensor([last]), state, memory)
+                state = step.state
+                total -= model.project(step.outputs).log_softmax(-1)[0, wanted].item()
+                tokens += 1
+    assert figures["valid_loss"] == pytest.approx(total / tokens, rel=1e-5)
+    assert figures["valid_perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
+
+
+# ------------------------------------------------------------------------------- one update's parts
+
+
+def prepared(corpus: Path, *overrides: str, run: str = "run") -> Run:
+    plain = ["model.dropout=0", "training.clip_norm=1e9", "training.label_smoothing=0"]
+    config = configured(corpus, *plain, *overrides, run=run)
+    return prepare(config, CPU, resume=False)[0]
+
+
+def some_batch(run: Run, rows: range) -> Batch:
+    return make_batch([run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows])
+
+
+def gradients(run: Run) -> dict[str, Tensor]:
+    return {
+        name: weight.grad.clone()
+        for name, weight in run.model.named_parameters()
+        if weight.grad is not None
+    }
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_gradient_of_two_batches_is_that_of_one_double_batch(
+    small_corpus: Path, smoothing: float
+) -> None:
+    parts, whole = (
+        prepared(small_corpus, f"training.label_smoothing={smoothing}", run=name)
+        for name in ("parts", "whole")
+    )
+    loss_of_parts = train_step(
+        parts, [some_batch(parts, range(5)), some_batch(parts, range(5, 18))], 1e-3
+    )
+    loss_of_whole = train_step(whole, [some_batch(whole, range(18))], 1e-3)
+    assert loss_of_parts[1] == loss_of_whole[1]
+    torch.testing.assert_close(loss_of_parts[0], loss_of_whole[0])
+    wanted = gradients(whole)
+    assert len(wanted) == len(own_weights(whole.model))
+    for name, gradient in gradients(parts).items():
+        torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-6)
+
+
+def test_accumulated_batches_are_an_update(small_corpus: Path) -> None:
+    single = trained(small_corpus, "training.max_epochs=1", run="single")
+    double = trained(small_corpus, "training.max_epochs=1", "training.accumulate=2", run="double")
+    one, two = (state_of(run / LAST)[0]["progress"] for run in (single, double))
+    assert two["step"] == -(-one["step"] // 2)
+    assert two["tokens"] == one["tokens"]
+
+
+@pytest.mark.parametrize("limit", [0.01, 0.1])
+def test_the_gradient_is_no_longer_than_clip_norm(small_corpus: Path, limit: float) -> None:
+    free, clipped = (
+        prepared(small_corpus, f"training.clip_norm={norm}", run=str(norm)) for norm in (1e9, limit)
+    )
+    for run in (free, clipped):
+        train_step(run, [some_batch(run, range(9))], 1e-3)
+    whole = math.sqrt(sum(float(each.square().sum()) for each in gradients(free).values()))
+    assert whole > 0.2
+    for name, gradient in gradients(clipped).items():
+        torch.testing.assert_close(gradient, gradients(free)[name] * limit / whole)
+
+
+def test_label_smoothing_adds_the_mean_loss_of_all_pieces(small_corpus: Path) -> None:
+    run = prepared(small_corpus)
+    batch = some_batch(run, range(7))
+    with torch.no_grad():
+        log_probs = run.model.project(run.model(*batch[:3])).log_softmax(-1).flatten(0, 1)
+    log_probs = log_probs[batch.tgt_positions]
+    plain = -log_probs.gather(1, batch.tgt_out[:, None]).sum()
+    even = -log_probs.mean(dim=1).sum()
+    for share in (0.0, 0.3):
+        wanted = (1 - share) * plain + share * even
+        torch.testing.assert_close(batch_loss(run.model, batch, share).detach(), wanted)
+
+
+def test_the_average_follows_the_weights(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: dict[str, Tensor] = {}
+
+    def step(run: Run, batches: Sequence[Batch], rate: float) -> tuple[Tensor, int]:
+        if not followed:
+            followed.update({n: w.double() for n, w in own_weights(run.model).items()})
+        result = train_step(run, batches, rate)
+        decay = min(0.6, (1 + run.progress.step) / (10 + run.progress.step))
+        for name, weight in own_weights(run.model).items():
+            followed[name] = decay * followed[name] + (1 - decay) * weight.double()
+        return result
+
+    monkeypatch.setattr(training, "train_step", step)
+    limits = ("training.max_steps=15", "training.validate_every=15")
+    run = trained(small_corpus, "training.average=0.6", *limits)
+    _, last = state_of(run / LAST)
+    _, best = state_of(run / BEST)
+    for name, average in followed.items():
+        torch.testing.assert_close(last[f"averages.{name}"].double(), average, rtol=1e-4, atol=1e-6)
+        assert torch.equal(best[name], last[f"averages.{name}"])  # translation uses the averages
+    assert not all(torch.equal(last[f"weights.{name}"], best[name]) for name in best)
+
+
+# ----------------------------------------------------------------------------------------- the seed
+
+
+def test_the_seed_decides_all_metrics_and_weights(small_corpus: Path) -> None:
+    overrides = ("vocabulary.sampling=0.3", "training.max_steps=6", "training.validate_every=3")
+    first = trained(small_corpus, *overrides, run="first")
+    again = trained(small_corpus, *overrides, run="again")
+    other = trained(small_corpus, *overrides, "seed=2", run="other")
+    for name in (METRICS, BEST):
+        assert (first / name).read_bytes() == (again / name).read_bytes()
+        assert (first / name).read_bytes() != (other / name).read_bytes()
+
+
+def test_the_clock_has_a_file_of_its_own(small_corpus: Path) -> None:
+    run = trained(small_corpus)
+    names = [{name for line in lines_of(run / file) for name in line} for file in (METRICS, TIMING)]
+    assert names[0] == {
+        "step",
+        "train_loss",
+        "learning_rate",
+        "valid_loss",
+        "valid_perplexity",
+        "valid_bleu",
+    }
+    assert names[1] == {"step", "target_tokens_per_second", "seconds", "validation_seconds"}
+
+
+# ---------------------------------------------------------------------------- stopping and going on
+
+
+EVENTFUL = (
+    "vocabulary.sampling=0.3",
+    "model.decoder=luong",
+    "model.num_layers=2",
+    "training.accumulate=2",
+    "training.average=0.9",
+    "training.validate_every=4",
+    "training.patience=3",
+    "training.decay=cosine",
+    "training.warmup_steps=3",
+    "training.batch_tokens=220",
+    "training.max_epochs=2",
+)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A place for the run that all interrupted ones are compared with."""
+    return {"folder": tmp_path_factory.mktemp("uninterrupted")}
+
+
+@pytest.fixture
+def whole_run(small_corpus: Path, uninterrupted: dict[str, Any]) -> Path:
+    folder: Path = uninterrupted["folder"]
+    if not (folder / BEST).exists():
+        shutil.copytree(trained(small_corpus, *EVENTFUL, run="whole"), folder, dirs_exist_ok=True)
+    return folder
+
+
+def assert_same_run(run: Path, whole: Path) -> None:
+    """Bit for bit all that the seed determines."""
+    assert (run / METRICS).read_text() == (whole / METRICS).read_text()
+    assert (run / BEST).read_bytes() == (whole / BEST).read_bytes()
+    (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(whole / LAST)
+    assert counters["progress"] == wanted["progress"]
+    assert counters["limit"] == wanted["limit"]
+    assert tensors.keys() == wanted_tensors.keys()
+    for name, tensor in wanted_tensors.items():
+        assert torch.equal(tensors[name], tensor), name
+
+
+def steps_of(run: Path) -> int:
+    return int(state_of(run / LAST)[0]["progress"]["step"])
+
+
+@pytest.mark.parametrize("at", [1, 4, "end of an epoch", "last"])
+def test_a_resumed_run_ends_as_an_uninterrupted_one(
+    small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
+) -> None:
+    steps = steps_of(whole_run)
+    names = {"end of an epoch": steps // 2, "last": steps}
+    stop = at if isinstance(at, int) else names[at]
+    config = configured(small_corpus, *EVENTFUL)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "train_step", after_updates(stop, interrupt()))
+        with pytest.raises(Interrupted) as caught:
+            train(config, "cpu")
+    assert caught.value.exit_code == 143
+    assert steps_of(config.run_dir) == stop
+    assert f"Stopped at update {stop}, saved." in log_of(config.run_dir)
+    train(config, "cpu", resume=True)
+    assert f"resumed at update {stop}, epoch" in log_of(config.run_dir)
+    assert_same_run(config.run_dir, whole_run)
+
+
+def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
+    small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(small_corpus, *EVENTFUL)
+    for turn in range(4):
+        with monkeypatch.context() as patched:
+            patched.setattr(training, "train_step", after_updates(2, interrupt(signal.SIGINT)))
+            with pytest.raises(Interrupted) as caught:
+                train(config, "cpu", resume=turn > 0)
+        assert caught.value.exit_code == 130
+        assert steps_of(config.run_dir) == 2 * turn + 2
+    train(config, "cpu", resume=True)
+    assert_same_run(config.run_dir, whole_run)
+
+
+@pytest.mark.parametrize("at", [5, 7])
+def test_a_killed_run_goes_on_from_its_last_save(
+    small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    def power_cut() -> None:
+        raise MemoryError
+
+    config = configured(small_corpus, *EVENTFUL, "training.log_every=1")
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "train_step", after_updates(at, power_cut))
+        with pytest.raises(MemoryError):
+            train(config, "cpu")
+    assert steps_of(config.run_dir) == 4  # the last validation
+    assert lines_of(config.run_dir / METRICS)[-1]["step"] == at - 1
+    with (config.run_dir / METRICS).open("a", encoding="utf-8") as file:
+        file.write('{"step": 5, "train_lo')
+    train(config, "cpu", resume=True)
+    metrics = lines_of(config.run_dir / METRICS)
+    assert [line["step"] for line in metrics if "train_loss" in line] == list(
+        range(1, steps_of(whole_run) + 1)
+    )
+    assert validations(config.run_dir) == validations(whole_run)
+    assert (config.run_dir / BEST).read_bytes() == (whole_run / BEST).read_bytes()
+    (counters, tensors), (wanted, same) = (
+        state_of(run / LAST) for run in (config.run_dir, whole_run)
+    )
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in same.items())
+    assert counters["progress"]["tokens"] == wanted["progress"]["tokens"]
+
+
+def test_a_finished_run_may_be_made_longer(small_corpus: Path) -> None:
+    long = trained(small_corpus, "training.max_epochs=3", run="long")
+    short = trained(small_corpus, "training.max_epochs=2", run="short")
+    train(configured(small_corpus, "training.max_epochs=3", run="short"), "cpu", resume=True)
+    assert_same_run(short, long)
+
+
+def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
+    run = trained(small_corpus)
+    before = {name: (run / name).read_bytes() for name in (METRICS, BEST, CONFIG)}
+    tensors = state_of(run / LAST)[1]
+    train(configured(small_corpus), "cpu", resume=True)
+    assert {name: (run / name).read_bytes() for name in before} == before
+    assert all(torch.equal(tensors[name], each) for name, each in state_of(run / LAST)[1].items())
+
+
+def test_the_signal_handlers_are_put_back(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(training, "train_step", after_updates(1, interrupt()))
+    with pytest.raises(Interrupted):
+        trained(small_corpus)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_second_ctrl_c_does_not_wait(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice() -> None:
+        interrupt(signal.SIGINT)()
+        interrupt(signal.SIGINT)()
+
+    monkeypatch.setattr(training, "train_step", after_updates(2, twice))
+    with pytest.raises(KeyboardInterrupt):
+        trained(small_corpus)
+
+
+# ------------------------------------------------------------------------------------------- limits
+
+
+def done(run: Path) -> str:
+    (line,) = (line for line in log_of(run).splitlines() if "Done: " in line)
+    return line.partition("Done: ")[2]
+
+
+def test_max_steps_ends_training(small_corpus: Path) -> None:
+    run = trained(small_corpus, "training.max_steps=5", "training.max_epochs=9")
+    assert done(run) == "update 5 of training.max_steps 5."
+    assert steps_of(run) == 5
+    assert [line["step"] for line in validations(run)] == [5]  # there is always one validation
+
+
+def test_max_epochs_ends_training(small_corpus: Path) -> None:
+    run = trained(small_corpus, "training.max_epochs=2", "training.max_steps=1000")
+    assert done(run) == "epoch 2 of training.max_epochs 2."
+    assert [line["step"] for line in validations(run)] == [steps_of(run) // 2, steps_of(run)]
+
+
+def test_patience_ends_training(small_corpus: Path) -> None:
+    still = ("training.learning_rate=1e-12", "training.validate_every=2")  # BLEU stays as it is
+    run = trained(small_corpus, *still, "training.patience=3", "training.max_epochs=90")
+    assert done(run) == "no better BLEU in 3 validations (training.patience)."
+    assert [line["step"] for line in validations(run)] == [2, 4, 6, 8]
+    assert state_of(run / BEST)[0]["step"] == 2
+
+
+class FakeTime:
+    """A clock on which every update takes a quarter of a minute."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def step(self, run: Run, batches: Sequence[Batch], rate: float) -> tuple[Tensor, int]:
+        self.now += 15.0
+        return train_step(run, batches, rate)
+
+
+@pytest.fixture
+def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    clock = FakeTime()
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(training, "train_step", clock.step)
+    return clock
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) -> None:
+    limits = ("training.max_epochs=90", "training.validate_every=50")
+    run = trained(small_corpus, *limits, "training.max_minutes=1.5")
+    assert done(run) == "training.max_minutes 1.5 are over."
+    assert steps_of(run) == 6
+    assert state_of(run / LAST)[0]["seconds"] == 90
+    config = configured(small_corpus, *limits, "training.max_minutes=2")
+    train(config, "cpu", resume=True)
+    assert steps_of(run) == 8
+
+
+def test_a_loss_that_is_no_number_is_an_error_in_words(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(run: Run, batches: Sequence[Batch], rate: float) -> tuple[Tensor, int]:
+        loss, tokens = train_step(run, batches, rate)
+        return loss * torch.nan, tokens
+
+    monkeypatch.setattr(training, "train_step", broken)
+    with pytest.raises(RunError, match=r"the training loss is nan at update 3; lower training\."):
+        trained(small_corpus)
+
+
+# --------------------------------------------------------------------------------- every key counts
+
+
+ALTERNATIVES = {
+    "max_epochs": "1",
+    "max_steps": "3",
+    "max_minutes": "1e-7",
+    "optimizer": "sgd",
+    "learning_rate": "2e-3",
+    "weight_decay": "0.1",
+    "warmup_steps": "3",
+    "decay": "linear",
+    "clip_norm": "0.01",
+    "label_smoothing": "0.3",
+    "batch_tokens": "150",
+    "accumulate": "2",
+    "average": "0.5",
+    "max_length": "9",
+    "validate_every": "3",
+    "patience": "1",
+    "precision": "bf16",
+    "log_every": "2",
+}
+
+
+def fingerprint(run: Path) -> tuple[bytes, list[bytes]]:
+    """What training did: its figures and its last weights."""
+    tensors = state_of(run / LAST)[1]
+    weights = [tensor.numpy().tobytes() for name, tensor in tensors.items() if "weights." in name]
+    return (run / METRICS).read_bytes(), weights
+
+
+@pytest.fixture(scope="module")
+def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
+    return {}
+
+
+BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
+
+
+@pytest.mark.parametrize("key", TrainingConfig.model_fields)
+def test_every_key_has_an_effect(
+    small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
+) -> None:
+    base = list(BASE)
+    if key == "max_epochs":
+        base = ["training.max_epochs=2", "training.validate_every=5"]
+    if key == "patience":
+        base.append("training.learning_rate=1e-12")
+    name = " ".join(base)
+    if name not in base_prints:
+        base_prints[name] = fingerprint(trained(small_corpus, *base, run="base"))
+    changed = trained(small_corpus, *base, f"training.{key}={ALTERNATIVES[key]}", run="changed")
+    assert fingerprint(changed) != base_prints[name]
+
+
+# ------------------------------------------------------------------------- what is skipped, refused
+
+
+def edit_lines(path: Path, edits: dict[int, str]) -> None:
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for index, line in edits.items():
+        lines[index] = line
+    path.write_text("\n".join(lines), encoding="utf-8", newline="\n")
+
+
+def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -> None:
+    folder = small_corpus.parent
+    edit_lines(folder / "train.src", {3: "", 50: " \t ", 70: "bu " * 90})
+    edit_lines(folder / "train.tgt", {3: "", 20: "", 90: "do " * 81, 91: "ku " * 99})
+    edit_lines(folder / "valid.tgt", {2: "\u3000"})
+    run = trained(small_corpus, "training.max_steps=1", "training.max_length=80")
+    log = log_of(run)
+    assert "114 training pairs, 14 validation pairs" in log
+    assert "skipped in training: pairs with a blank side: 3" in log
+    assert "skipped in training: pairs of more than 80 pieces a side: 3" in log
+    assert "skipped in validation: pairs with a blank side: 1" in log
+
+
+def test_a_log_without_skipped_pairs_does_not_speak_of_them(small_corpus: Path) -> None:
+    assert "skipped in" not in log_of(
+        trained(small_corpus, "training.max_steps=1", "training.max_length=80")
+    )
+
+
+def refusal(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
+    with pytest.raises(UserError) as caught:
+        train(config, "cpu", resume=resume, overwrite=overwrite)
+    return str(caught.value)
+
+
+def test_a_folder_with_a_run_is_left_alone(small_corpus: Path) -> None:
+    run = trained(small_corpus, "training.max_steps=2")
+    before = contents(run)
+    message = refusal(configured(small_corpus))
+    assert str(run) in message
+    assert "--resume" in message
+    assert "--overwrite" in message
+    assert contents(run) == before
+
+
+def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) -> None:
+    run = trained(small_corpus, "vocabulary.joint=false", "training.max_steps=6")
+    (run / "notes.txt").write_text("mine", encoding="utf-8")
+    fresh = trained(small_corpus, "training.max_steps=3", run="fresh")
+    train(configured(small_corpus, "training.max_steps=3"), "cpu", overwrite=True)
+    assert (run / "notes.txt").read_text(encoding="utf-8") == "mine"
+    assert sorted(contents(run)) == sorted([*contents(fresh), "notes.txt"])
+    assert_same_run(run, fresh)
+    assert log_of(run).count("Done: ") == 1
+
+
+def test_overwrite_takes_an_empty_folder_too(small_corpus: Path) -> None:
+    (small_corpus.parent / "run").mkdir()
+    train(configured(small_corpus, "training.max_steps=1"), "cpu", overwrite=True)
+    trained(small_corpus, "training.max_steps=1", run="new")
+
+
+def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
+    run = trained(small_corpus, "training.max_steps=2")
+    before = contents(run)
+    changed = ("model.dropout=0.2", "seed=4", "training.max_steps=9", "training.log_every=1")
+    message = refusal(configured(small_corpus, *changed), resume=True)
+    assert "model.dropout: 0.25 -> 0.2" in message
+    assert "seed: 1 -> 4" in message
+    assert "max_steps" not in message  # may change
+    assert contents(run) == before
+
+
+def test_resume_needs_a_run(small_corpus: Path) -> None:
+    config = configured(small_corpus)
+    assert f"{config.run_dir}: no such run folder" in refusal(config, resume=True)
+    assert not config.run_dir.exists()
+    trained(small_corpus, "training.max_steps=1")
+    (config.run_dir / LAST).unlink()
+    assert f"it has no {LAST}" in refusal(
+        configured(small_corpus, "training.max_steps=1"), resume=True
+    )
+
+
+def test_resume_and_overwrite_exclude_each_other(small_corpus: Path) -> None:
+    assert "give one of them" in refusal(configured(small_corpus), resume=True, overwrite=True)
+
+
+def test_a_run_folder_that_is_a_file_is_refused(small_corpus: Path) -> None:
+    (small_corpus.parent / "run").write_text("a file", encoding="utf-8")
+    assert "is a file" in refusal(configured(small_corpus))
+
+
+def shorten(path: Path) -> None:
+    path.write_text("one line\n", encoding="utf-8")
+
+
+def blank_out(path: Path) -> None:
+    path.write_text("\n" * 120, encoding="utf-8")
+
+
+SPOILT: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "missing": ("train.src", Path.unlink, "train.src: no such file"),
+    "missing, to be used later": ("test.tgt", Path.unlink, "test.tgt: no such file"),
+    "empty": (
+        "valid.src",
+        lambda path: path.write_bytes(b"") and None,
+        "valid.src: the file is empty",
+    ),
+    "unequal": ("train.tgt", shorten, "train.tgt has 1"),
+    "unequal, to be used later": ("test.src", shorten, "test.src has 1 line"),
+    "not UTF-8": (
+        "valid.tgt",
+        lambda path: path.write_bytes(b"a\nb\xff\n") and None,
+        "valid.tgt:2:",
+    ),
+    "blank": ("train.tgt", blank_out, "none of the 120 pairs has text"),
+}
+
+
+@pytest.mark.parametrize(("name", "spoil", "reason"), SPOILT.values(), ids=SPOILT.keys())
+def test_refused_data_leave_no_trace(
+    small_corpus: Path, name: str, spoil: Callable[[Path], None], reason: str
+) -> None:
+    run = trained(small_corpus, "training.max_steps=1", run="older")
+    before = contents(run)
+    spoil(small_corpus.parent / name)
+    config = configured(small_corpus, run="new")
+    assert reason in refusal(config)
+    assert not config.run_dir.exists()
+    assert reason in refusal(configured(small_corpus, run="older"), overwrite=True)
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("vocabulary.size=20", "vocabulary.size: 20 is too small"),
+        ("vocabulary.size=9000", "vocabulary.size: 9000 is more than"),
+        ("training.max_length=1", "every training pair is longer than 1 pieces"),
+    ],
+)
+def test_a_config_that_the_data_refute_leaves_no_trace(
+    small_corpus: Path, override: str, reason: str
+) -> None:
+    config = configured(small_corpus, override)
+    assert reason in refusal(config)
+    assert not config.run_dir.exists()
+
+
+def test_a_device_that_is_not_there_is_refused_before_any_work(small_corpus: Path) -> None:
+    config = configured(small_corpus)
+    with pytest.raises(UserError, match="--device tpu"):
+        train(config, "tpu")
+    assert not config.run_dir.exists()

@@ -1,0 +1,341 @@
+"""Text to text: a line for a line, whatever the line, its company and the run's place."""
+
+import random
+import re
+import shutil
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import DECODERS, tiny_config, toy_pairs, toy_words
+
+from seq2seq.checkpoint import LengthLimit, create_run
+from seq2seq.errors import UserError
+from seq2seq.search import Hypothesis
+from seq2seq.translator import Translation, Translator
+from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
+
+LINES, _ = toy_pairs(24, seed=21)
+LONGEST = 40  # training.max_length of the tiny runs
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def translator(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Translator:
+    return Translator.load(tiny_runs[request.param], device="cpu")
+
+
+def load(run: Path) -> Translator:
+    return Translator.load(run, device="cpu")
+
+
+# -------------------------------------------------------------------------------- a line for a line
+
+
+AWKWARD = [
+    "👩\u200d🚀 🏳️\u200d🌈",
+    "日本語",
+    "العربية ᠮᠣᠩ",
+    "ba\rka",
+    "ba\r",
+    "ba\u2028ka\u2029ke\x85ki\vko\fku\x1ck\x1dk\x1ek",
+    "ba\x00ka",
+    "\u0301\u0302\u0303",
+    "▁",
+    "▁▁ba▁",
+    "<s>",
+    "</s>",
+    "<pad> <unk>",
+    "<0x41>",
+    "<0x0A>",
+    "\ufeffba\u200b",
+    "\U0010ffff",
+]
+BLANK = ["", " ", "\t \t", "\u00a0\u3000", "\u2028", "\r", "\x85"]
+
+
+def check_shape(translator: Translator, line: str, translation: Translation) -> None:
+    """What holds of every translation of a line that is not blank."""
+    assert len(translation.text.splitlines()) <= 1
+    assert translation.text == translation.text.strip()
+    assert translation.nbest[0] == (translation.text, translation.score)
+    assert translation.score < 0
+    assert translation.src_pieces[-1] == translation.tgt_pieces[-1] == "</s>"
+    assert translation.src_pieces.count("</s>") == translation.parts
+    assert translation.tgt_pieces.count("</s>") == translation.parts
+    assert spelled(translation.src_pieces) == without_spaces(line)
+    weights = translation.attention_weights
+    assert (weights is not None) == translator.attends
+    if weights is not None:
+        assert len(weights) == len(translation.tgt_pieces)
+        assert {len(row) for row in weights} == {len(translation.src_pieces)}
+        assert [sum(row) for row in weights] == pytest.approx([1.0] * len(weights), rel=1e-4)
+
+
+def spelled(pieces: list[str]) -> str:
+    """The text of the pieces, their bytes decoded, without spaces and END."""
+    content = b"".join(
+        bytes([int(byte[1], 16)]) if (byte := re.fullmatch("<0x(..)>", piece)) else piece.encode()
+        for piece in pieces
+        if piece != "</s>"
+    )
+    return without_spaces(content.decode())
+
+
+def without_spaces(text: str) -> str:
+    return unicodedata.normalize("NFC", "".join(text.replace("▁", " ").split()))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_awkward_lines_have_one_translation_each(translator: Translator, beam_size: int) -> None:
+    for line, translation in zip(
+        AWKWARD, translator.translate(AWKWARD, beam_size=beam_size), strict=True
+    ):
+        if line == "▁":  # a space, to a vocabulary
+            assert translation == Translation(nbest=[("", 0.0)])
+        else:
+            check_shape(translator, line, translation)
+
+
+def test_blank_lines_stay_blank_and_lines_stay_in_order(translator: Translator) -> None:
+    lines = [line for pair in zip(LINES, BLANK * 4, strict=False) for line in pair]
+    translations = translator.translate(lines)
+    assert len(translations) == len(lines)
+    assert translations[::2] == translator.translate(LINES)
+    for translation in translations[1::2]:
+        assert translation == Translation(nbest=[("", 0.0)])
+    assert translator.translate(BLANK) == translations[1 : 2 * len(BLANK) : 2]
+    assert translator.translate([]) == []
+
+
+def test_translations_differ_and_hang_on_their_lines(translator: Translator) -> None:
+    """Or else the tests of order and company would prove little."""
+    assert len({translation.text for translation in translator.translate(LINES)}) > 5
+
+
+def test_company_changes_nothing(translator: Translator) -> None:
+    lines = [*LINES[:12], *AWKWARD, *BLANK, "ba ka. " * 20]
+    everything = translator.translate(lines, n_best=2)
+    generator = random.Random(1)
+    for size in (1, 9, 36):
+        rows = generator.choices(range(len(lines)), k=size)
+        translations = translator.translate([lines[i] for i in rows], n_best=2)
+        assert translations == [everything[i] for i in rows]
+
+
+def test_text_is_free_of_line_breaks(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a model emits: bytes can spell a line break."""
+    vocabulary = translator.vocabularies.tgt
+    ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(len(vocabulary))))}
+    breaks = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+    emitted = [ids[f"<0x{byte:02X}>"] for byte in f"a{breaks}b".encode()]
+
+    def always(*_: object) -> list[list[Hypothesis]]:
+        return [[Hypothesis([*emitted, EOS_ID], -1.0, None)]]
+
+    monkeypatch.setattr("seq2seq.translator.search", always)
+    (translation,) = translator.translate(["ba"], beam_size=1)
+    assert translation.text == f"a{' ' * len(breaks)}b"
+    assert translation.nbest == [(translation.text, -1.0)]
+
+
+# ----------------------------------------------------------------------------------- lines too long
+
+
+TOO_LONG = {
+    "many words": "ba ka velo " * 150,
+    "sentences": "ba ka velo. zu ti! ke? " * 20,
+    "no spaces": "ba" * 400,
+    "no spaces, unseen": "日本語" * 70,
+    "joined emoji": "👩\u200d🚀" * 30,
+    "letters in two parts": "e\u0301" * 200,
+    "marks alone": "\u0301" * 150,
+    "full stops": "." * 200,
+    "one word between": f"ba {'ka' * 100} ke. {LINES[0]}",
+}
+
+
+@pytest.mark.parametrize("line", TOO_LONG.values(), ids=list(TOO_LONG))
+def test_a_line_too_long_is_cut_into_parts_that_fit(translator: Translator, line: str) -> None:
+    before, translation, after = translator.translate([LINES[0], line, LINES[1]])
+    assert [before, after] == translator.translate(LINES[:2])
+    assert translation.parts > 1
+    check_shape(translator, line, translation)
+    blocks = list(zip(ends(translation.tgt_pieces), ends(translation.src_pieces), strict=True))
+    tgt_start = src_start = 0
+    for tgt_end, src_end in blocks:
+        assert 1 < src_end - src_start <= LONGEST + 1
+        for row in (translation.attention_weights or [])[tgt_start:tgt_end]:
+            assert sum(row[src_start:src_end]) == pytest.approx(1, rel=1e-4)
+        tgt_start, src_start = tgt_end, src_end
+
+
+def ends(pieces: list[str]) -> list[int]:
+    return [n for n, piece in enumerate(pieces, start=1) if piece == "</s>"]
+
+
+def test_a_line_is_cut_only_where_it_is_too_long(translator: Translator) -> None:
+    src = translator.vocabularies.src
+    word = next(word for word in toy_words(90) if len(src.encode([word])[0]) == 1)
+    just = " ".join([word] * LONGEST)
+    assert len(src.encode([just])[0]) == LONGEST
+    assert translator.translate([just])[0].parts == 1
+    assert translator.translate([f"{just} {word}"])[0].parts == 2
+
+
+def test_parts_are_whole_sentences_where_these_fit(translator: Translator) -> None:
+    sentences = [*LINES[:6], "ba ka ve!", "zu ti?"]
+    (whole,) = translator.translate([" ".join(sentences)])
+    alone = translator.translate(sentences)
+    assert whole.parts == len(sentences)
+    assert whole.text.split() == [word for each in alone for word in each.text.split()]
+    assert whole.src_pieces == [piece for each in alone for piece in each.src_pieces]
+    assert whole.tgt_pieces == [piece for each in alone for piece in each.tgt_pieces]
+    pieces = sum(len(each.tgt_pieces) for each in alone)
+    total = sum(each.score * len(each.tgt_pieces) for each in alone)
+    assert whole.score == pytest.approx(total / pieces)
+
+
+def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> None:
+    line = " ".join(LINES[:10]).replace(".", "")
+    (whole,) = translator.translate([line])
+    parts: list[list[str]] = [[]]
+    for piece in whole.src_pieces:
+        if piece == "</s>":
+            parts.append([])
+        else:
+            parts[-1].append(piece)
+    texts = ["".join(pieces).replace("▁", " ").strip() for pieces in parts[:-1]]
+    assert " ".join(texts) == line
+    alone = translator.translate(texts)
+    assert whole.text.split() == [word for each in alone for word in each.text.split()]
+
+
+@pytest.mark.parametrize(
+    "line", ["ba ka velo zu " * 1250, "xq" * 10_000], ids=["5,000 words", "20,000 letters"]
+)
+def test_a_very_long_line_takes_neither_the_time_nor_the_memory(
+    tiny_runs: dict[str, Path], line: str
+) -> None:
+    translator = load(tiny_runs["none"])
+    (translation,) = translator.translate([line], beam_size=1)
+    assert translation.parts > 100
+    check_shape(translator, line, translation)
+
+
+# ------------------------------------------------------------------------------------------- n-best
+
+
+@pytest.mark.parametrize("n_best", [1, 2, 3])
+def test_there_are_n_best_whatever_the_line(translator: Translator, n_best: int) -> None:
+    lines = [*LINES[:9], *AWKWARD[:5], "", TOO_LONG["sentences"]]
+    for translation in translator.translate(lines, n_best=n_best):
+        assert len(translation.nbest) == n_best
+        scores = [score for _, score in translation.nbest]
+        assert scores == sorted(scores, reverse=True)
+        assert all(len(text.splitlines()) <= 1 for text, _ in translation.nbest)
+        assert translation.nbest[0] == (translation.text, translation.score)
+
+
+def test_the_best_do_not_depend_on_how_many_are_shown(translator: Translator) -> None:
+    for one, three in zip(
+        translator.translate(LINES), translator.translate(LINES, n_best=3), strict=True
+    ):
+        assert replace(three, nbest=three.nbest[:1]) == one
+
+
+def test_n_best_beyond_the_beam_is_refused(translator: Translator) -> None:
+    assert len(translator.translate(["ba"], beam_size=7, n_best=7)[0].nbest) == 7
+    for beam_size, n_best in ((None, 4), (2, 3), (1, 2)):
+        with pytest.raises(UserError, match=f"{n_best}.*beam of {beam_size or 3}"):
+            translator.translate(LINES, beam_size=beam_size, n_best=n_best)
+
+
+def test_n_best_beyond_what_there_is_repeats_the_last(tiny_runs: dict[str, Path]) -> None:
+    translator = load(tiny_runs["luong"])
+    translator.limit = LengthLimit(0.0, 1)  # one piece: as many hypotheses as pieces
+    size = len(translator.vocabularies.tgt)
+    (translation,) = translator.translate(["ba"], beam_size=size, n_best=size)
+    assert len(translation.nbest) == size
+    assert translation.nbest[-1] == translation.nbest[-2]
+
+
+# ------------------------------------------------------------------------------ limits and settings
+
+
+def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
+    translator = load(tiny_runs["bahdanau"])
+    for each in translator.translate(LINES):
+        assert len(each.tgt_pieces) <= translator.limit(len(each.src_pieces) - 1) + 1
+    translator.decoding = translator.decoding.model_copy(update={"max_length": 2})
+    lengths = {len(each.tgt_pieces) for each in translator.translate(LINES)}
+    assert lengths <= {2, 3}
+    assert 3 in lengths
+
+
+def test_the_beam_is_the_configs_unless_asked(tiny_runs: dict[str, Path]) -> None:
+    translator = load(tiny_runs["luong"])
+    assert translator.translate(LINES) == translator.translate(LINES, beam_size=3)
+    assert translator.translate(LINES) != translator.translate(LINES, beam_size=1)
+
+
+def test_only_attention_attends(tiny_runs: dict[str, Path]) -> None:
+    attends = {decoder: load(run).attends for decoder, run in tiny_runs.items()}
+    assert attends == {"bahdanau": True, "luong": True, "none": False}
+
+
+# --------------------------------------------------------------------------- run folders, ensembles
+
+
+def test_a_copied_run_translates_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path
+) -> None:
+    expected = load(tiny_run).translate(LINES, n_best=3)
+    copied = tmp_path / "elsewhere" / "a copy"
+    shutil.copytree(tiny_run, copied)
+    monkeypatch.chdir(copied.parent)
+    assert load(Path("a copy")).translate(LINES, n_best=3) == expected
+    assert Translator.load("a copy", device="cpu").translate(LINES, n_best=3) == expected
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(tiny_run: Path) -> None:
+    one = load(tiny_run).translate(LINES)
+    for alone, twice in zip(
+        one, Translator.load(tiny_run, tiny_run, device="cpu").translate(LINES), strict=True
+    ):
+        assert twice.text == alone.text
+        assert twice.score == pytest.approx(alone.score, rel=1e-4)
+
+
+def test_an_ensemble_of_different_decoders_translates(tiny_runs: dict[str, Path]) -> None:
+    ensemble = Translator.load(*tiny_runs.values(), device="cpu")
+    assert ensemble.attends
+    translations = ensemble.translate(LINES, beam_size=2)
+    for line, translation in zip(LINES, translations, strict=True):
+        check_shape(ensemble, line, translation)
+    for run in tiny_runs.values():
+        alone = load(run).translate(LINES, beam_size=1)
+        assert [each.text for each in translations] != [each.text for each in alone]
+
+
+def test_runs_of_different_vocabularies_are_refused_together(
+    tmp_path: Path, tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tiny_runs["luong"], other)
+    config = tiny_config(other, "luong")
+    swapped = train_vocabularies(config.vocabulary, *reversed(toy_pairs(300, seed=2)))
+    assert len(swapped.src) == len(tiny_vocabularies.src)
+    create_run(other, config, swapped)
+    assert load(other).translate(["ba"])  # by itself it works
+    with pytest.raises(UserError) as caught:
+        Translator.load(tiny_runs["luong"], other, device="cpu")
+    assert str(caught.value).startswith(f"{other}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_refused(tiny_runs: dict[str, Path]) -> None:
+    with pytest.raises(UserError, match="--device"):
+        Translator.load(tiny_runs["none"], device="cuda:99")

@@ -1,0 +1,366 @@
+"""Text to ids and back: what survives, what is drawn, what is saved, and what is refused."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from conftest import toy_pairs
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import VocabularyConfig
+from seq2seq.errors import UserError
+from seq2seq.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Vocabularies,
+    Vocabulary,
+    load_vocabularies,
+    save_vocabularies,
+    train_vocabularies,
+)
+
+Kind = Literal["unigram", "bpe", "word", "char"]
+KINDS: tuple[Kind, ...] = ("unigram", "bpe", "word", "char")
+OPEN_KINDS: tuple[Kind, ...] = ("unigram", "bpe", "char")  # those that spell the unknown in bytes
+SIZES = {"unigram": 380, "bpe": 390, "word": 75, "char": 300}
+SRC, TGT = toy_pairs(200, seed=4)
+
+
+def train(
+    kind: Kind, size: int | None = None, joint: bool = True, sampling: float = 0.0
+) -> Vocabularies:
+    config = VocabularyConfig(type=kind, size=size or SIZES[kind], joint=joint, sampling=sampling)
+    return train_vocabularies(config, SRC, TGT)
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Vocabulary]:
+    return {kind: train(kind).src for kind in KINDS}
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def sampler(request: pytest.FixtureRequest) -> Vocabulary:
+    return train(request.param, sampling=0.3).src
+
+
+def as_printed(text: str) -> str:
+    """NFC, spaces at the ends and double ones left out: all that a vocabulary may change."""
+    return " ".join(word for word in unicodedata.normalize("NFC", text).split(" ") if word)
+
+
+def one_line(caught: pytest.ExceptionInfo[UserError]) -> str:
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "INTERNAL" not in message
+    return message
+
+
+# ----------------------------------------------------------------------------------- there and back
+
+
+AWKWARD = [
+    "",
+    " ",
+    "e\u0301te\u0301 \u1e0b\u0323",  # composes
+    "क\u094d\u200dष न\u094d\u200cन",  # joiners that Marathi needs
+    "👩\u200d🚀 🏳️\u200d🌈 🇮🇳",
+    "日本語 العربية עברית ΑΩ",
+    "a\tb\u00a0c\u3000d\u2009e\u200bf",
+    "½ ﬁ ² Å K",  # compatibility folding would change these
+    "\x00 \x07 \r \v \f \x1c \x85 \u2028 \u2029 \ufeff \ufffd",
+    "<s> </s> <pad> <unk> <0x41> ⁇",
+    "\u0301\u0302\u0303",
+    "  ba   ka  ",
+]
+
+
+@pytest.mark.parametrize("kind", OPEN_KINDS)
+@pytest.mark.parametrize("text", AWKWARD, ids=ascii)
+def test_awkward_text_survives(trained: dict[str, Vocabulary], kind: Kind, text: str) -> None:
+    vocabulary = trained[kind]
+    (ids,) = vocabulary.encode([text])
+    assert vocabulary.decode(ids) == as_printed(text)
+    assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID}.intersection(ids)
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="▁"), max_size=30))
+@example("\U0010ffff\u0344")
+def test_any_text_survives(trained: dict[str, Vocabulary], text: str) -> None:
+    for kind in OPEN_KINDS:
+        (ids,) = trained[kind].encode([text])
+        assert trained[kind].decode(ids) == as_printed(text)
+        assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID}.intersection(ids)
+
+
+@pytest.mark.parametrize("kind", OPEN_KINDS)
+@pytest.mark.parametrize("text", ["▁", "▁▁", "▁ba▁▁ka", "ba▁", " ▁ ba"])
+def test_the_mark_of_a_space_becomes_one(
+    trained: dict[str, Vocabulary], kind: Kind, text: str
+) -> None:
+    (ids,) = trained[kind].encode([text])
+    assert trained[kind].decode(ids).split() == text.replace("▁", " ").split()
+
+
+@pytest.mark.parametrize("kind", OPEN_KINDS)
+def test_bytes_that_spell_the_mark_of_a_space_show_none(
+    trained: dict[str, Vocabulary], kind: Kind
+) -> None:
+    """A model may choose any bytes, one by one."""
+    vocabulary = trained[kind]
+    ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(len(vocabulary))))}
+    spelled = [ids[f"<0x{byte:02X}>"] for byte in "a▁b".encode()]
+    assert vocabulary.decode(spelled) == "a b"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_text_survives(trained: dict[str, Vocabulary], kind: Kind) -> None:
+    vocabulary = trained[kind]
+    seen = [text for text in SRC + TGT if UNK_ID not in vocabulary.encode([text])[0]]
+    assert len(seen) == (len(SRC + TGT) if kind in OPEN_KINDS else 1)
+    assert [vocabulary.decode(ids) for ids in vocabulary.encode(seen)] == seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_forms_of_a_letter_have_one_spelling(
+    trained: dict[str, Vocabulary], kind: Kind
+) -> None:
+    apart, joined = "ba e\u0301 ka", "ba \u00e9 ka"
+    assert trained[kind].encode([apart]) == trained[kind].encode([joined])
+
+
+def test_a_word_never_seen_is_unknown_to_words(trained: dict[str, Vocabulary]) -> None:
+    words = trained["word"]
+    known = words.pieces([UNK_ID + 5])[0].removeprefix("▁")
+    (ids,) = words.encode([f"{known} zyxwv {known}"])
+    assert [i == UNK_ID for i in ids] == [False, True, False]
+    assert "▁" not in words.decode(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_do_not_depend_on_company(trained: dict[str, Vocabulary], kind: Kind) -> None:
+    vocabulary = trained[kind]
+    together = vocabulary.encode(AWKWARD + SRC[:20])
+    assert together == [vocabulary.encode([text])[0] for text in AWKWARD + SRC[:20]]
+    assert vocabulary.encode([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_pieces(trained: dict[str, Vocabulary], kind: Kind) -> None:
+    vocabulary = trained[kind]
+    assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
+    assert vocabulary.pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    (ids,) = vocabulary.encode(SRC[:1])
+    assert max(ids) < len(vocabulary)
+    framed = [BOS_ID, *ids[:2], PAD_ID, *ids[2:], EOS_ID, PAD_ID, PAD_ID]
+    assert vocabulary.decode(framed) == vocabulary.decode(ids)
+    assert vocabulary.decode([BOS_ID, EOS_ID, PAD_ID]) == ""
+    assert vocabulary.decode([]) == ""
+
+
+def test_pieces_spell_the_text(trained: dict[str, Vocabulary]) -> None:
+    vocabulary = trained["unigram"]
+    (ids,) = vocabulary.encode(SRC[:1])
+    assert len(vocabulary.pieces(ids)) == len(ids)
+    assert "".join(vocabulary.pieces(ids)).replace("▁", " ") == f" {SRC[0]}"
+
+
+# --------------------------------------------------------------------------------- drawing segments
+
+
+def test_drawn_ids_spell_the_same_text(sampler: Vocabulary) -> None:
+    texts = [*AWKWARD, *SRC]
+    usual = sampler.encode(texts)
+    for seed in (0, 1, 2**63 + 5):
+        drawn = sampler.sample(texts, seed)
+        assert [sampler.decode(ids) for ids in drawn] == [as_printed(text) for text in texts]
+        assert drawn != usual
+        assert {type(i) for ids in drawn for i in ids} == {int}
+
+
+def test_seeds_draw_apart(sampler: Vocabulary) -> None:
+    draws = [sampler.sample(SRC, seed) for seed in range(8)]
+    assert all(left != right for n, left in enumerate(draws) for right in draws[:n])
+
+
+def test_more_sampling_strays_further() -> None:
+    """BPE leaves out more merges, so that more pieces are needed."""
+    counts = [
+        sum(map(len, train("bpe", sampling=share).src.sample(SRC, 1))) for share in (0.1, 0.6)
+    ]
+    assert counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**64 + 7])
+def test_a_draw_depends_on_texts_and_seed_alone(sampler: Vocabulary, seed: int) -> None:
+    first = sampler.sample(SRC[:25], seed)
+    sampler.sample(TGT[:3], seed + 1)  # other calls between
+    train("bpe", sampling=0.5).src.sample(SRC[:2], 99)
+    assert sampler.sample(SRC[:25], seed) == first
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(sampler.sample, SRC[:25], seed).result() == first
+    assert Vocabulary(sampler.model, sampler.sampling).sample(SRC[:25], seed) == first
+
+
+def test_draws_at_the_same_time_do_not_disturb_each_other(sampler: Vocabulary) -> None:
+    alone = [sampler.sample(SRC, seed) for seed in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(5):
+            together = list(pool.map(lambda seed: sampler.sample(SRC, seed), range(6)))
+            assert together == alone
+
+
+PROCESS = """
+import hashlib, sys
+from pathlib import Path
+from conftest import toy_pairs
+from seq2seq.config import VocabularyConfig
+from seq2seq.vocabulary import train_vocabularies
+src, tgt = toy_pairs(200, seed=4)
+config = VocabularyConfig(type=sys.argv[1], size=int(sys.argv[2]), sampling=0.3)
+vocabulary = train_vocabularies(config, src, tgt).src
+for each in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
+    print(hashlib.sha256(each).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_another_process_learns_and_draws_the_same(kind: Kind) -> None:
+    here = Path(__file__).parent
+    settled = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here)])}
+    command = [sys.executable, "-c", PROCESS, kind, str(SIZES[kind])]
+    done = subprocess.run(command, env=settled, capture_output=True, check=True, text=True)
+    vocabulary = train(kind, sampling=0.3).src
+    learnt, drawn = vocabulary.model, repr(vocabulary.sample(SRC, 11)).encode()
+    assert done.stdout.split() == [hashlib.sha256(each).hexdigest() for each in (learnt, drawn)]
+
+
+# -------------------------------------------------------------------------- training and the folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_twice_gives_the_same_bytes(trained: dict[str, Vocabulary], kind: Kind) -> None:
+    assert train(kind).src.model == trained[kind].model
+
+
+def test_joint_is_one_object_and_separate_are_two() -> None:
+    joint, separate = train("unigram"), train("unigram", size=340, joint=False)
+    assert joint.joint
+    assert joint.src is joint.tgt
+    assert not separate.joint
+    assert separate.src.model != separate.tgt.model
+
+
+def test_separate_vocabularies_learn_from_their_own_side() -> None:
+    config = VocabularyConfig(type="char", size=300, joint=False)
+    src, tgt = train_vocabularies(config, ["aλ bλ aβ"] * 5, ["aж bж aц"] * 5)
+    assert len(src.encode(["λ"])[0]) == len(tgt.encode(["ж"])[0]) == 2  # ▁ and the letter
+    assert len(src.encode(["ж"])[0]) == len(tgt.encode(["λ"])[0]) == 3  # ▁ and two bytes
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_are_the_same(tmp_path: Path, kind: Kind, joint: bool) -> None:
+    sampling = 0.3 if kind in ("unigram", "bpe") else 0.0
+    saved = train(kind, size=335 if kind != "word" else None, joint=joint, sampling=sampling)
+    folder = tmp_path / "run" / "vocabulary"
+    save_vocabularies(saved, folder)
+    names = ["joint.model"] if joint else ["src.model", "tgt.model"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    loaded = load_vocabularies(folder, sampling)
+    assert loaded.joint == joint
+    for before, after, texts in zip(saved, loaded, (SRC, TGT), strict=True):
+        assert after.model == before.model
+        assert len(after) == len(before)
+        assert after.encode(texts) == before.encode(texts)
+        if sampling:
+            assert after.sample(texts, 3) == before.sample(texts, 3)
+
+
+# ---------------------------------------------------------------------------------- what is refused
+
+
+@contextmanager
+def refused_size(size: int) -> Iterator[list[int]]:
+    """A UserError about vocabulary.size; gives, afterwards, the number it says to use."""
+    numbers: list[int] = []
+    with pytest.raises(UserError) as caught:
+        yield numbers
+    message = one_line(caught)
+    assert message.startswith(f"vocabulary.size: {size} ")
+    numbers += [int(number) for number in re.findall(r"at (?:most|least) (\d+)", message)]
+    assert len(numbers) == 1, message
+
+
+@pytest.mark.parametrize(("kind", "size"), [("unigram", 30000), ("bpe", 30000)])
+def test_a_size_too_large_is_refused_with_the_largest(kind: Kind, size: int) -> None:
+    with refused_size(size) as numbers:
+        train(kind, size)
+    (largest,) = numbers
+    assert len(train(kind, largest).src) == largest
+    with refused_size(largest + 1):
+        train(kind, largest + 1)
+
+
+@pytest.mark.parametrize("kind", OPEN_KINDS)
+def test_a_size_too_small_is_refused_with_the_smallest(kind: Kind) -> None:
+    with refused_size(16) as numbers:
+        train(kind, 16)
+    (smallest,) = numbers
+    assert len(train(kind, smallest).src) == smallest
+    with refused_size(smallest - 1):
+        train(kind, smallest - 1)
+
+
+@pytest.mark.parametrize("kind", ["word", "char"])
+def test_words_and_characters_may_be_fewer_than_the_size(kind: Kind) -> None:
+    assert 20 < len(train(kind, 30000).src) < 1000
+
+
+@pytest.mark.parametrize("name", ["joint", "src", "tgt"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "text", "zeros", "longer"])
+def test_a_damaged_model_is_refused(
+    tmp_path: Path, trained: dict[str, Vocabulary], name: str, damage: str
+) -> None:
+    joint = Vocabularies(trained["unigram"], trained["unigram"])
+    save_vocabularies(
+        joint if name == "joint" else Vocabularies(trained["unigram"], trained["bpe"]), tmp_path
+    )
+    path = tmp_path / f"{name}.model"
+    whole = path.read_bytes()
+    contents = {
+        "empty": b"",
+        "cut": whole[:-7],
+        "text": b"no model at all\n",
+        "zeros": bytes(len(whole)),
+        "longer": whole + b"more",
+    }
+    path.write_bytes(contents[damage])
+    with pytest.raises(UserError) as caught:
+        load_vocabularies(tmp_path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("present", [None, "src", "tgt"])
+def test_a_missing_model_is_refused(
+    tmp_path: Path, trained: dict[str, Vocabulary], present: str | None
+) -> None:
+    if present is not None:
+        (tmp_path / f"{present}.model").write_bytes(trained["bpe"].model)
+    with pytest.raises(UserError) as caught:
+        load_vocabularies(tmp_path)
+    missing = "tgt" if present == "src" else "src"
+    assert one_line(caught).startswith(f"{tmp_path / missing}.model: ")
