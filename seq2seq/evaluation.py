@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
@@ -221,25 +221,33 @@ def _metrics(
     check_tokenizer(tokenize)
     with _quiet_sacrebleu():
         return (
-            _Bleu(lowercase=lowercase, tokenize=tokenize, references=references),
+            BLEU(lowercase=lowercase, tokenize=tokenize, references=references),
             CHRF(lowercase=lowercase, references=references),
             TER(case_sensitive=not lowercase, references=references),
         )
 
 
-class _Bleu(BLEU):
-    """sacrebleu's BLEU; its bootstrap fails where resamples without any match score an int 0."""
+def _score(metric: Metric, hypotheses: Sequence[str], bootstrap: int) -> Score:
+    try:
+        result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
+    except TypeError:
+        # Resamples without any match score Python's floats, the others NumPy's: sacrebleu cannot
+        # take the mean of both.
+        _score_plain_floats(metric)
+        result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
+    ci = _bounds(result._mean, result._ci) if bootstrap > 1 else None
+    return Score(float(result.score), ci, str(metric.get_signature()))
 
-    def _compute_score_from_stats(self, stats: list[int]) -> BLEUScore:
-        result = super()._compute_score_from_stats(stats)
+
+def _score_plain_floats(metric: Metric) -> None:
+    compute = metric._compute_score_from_stats
+
+    def plain(stats: list[int]) -> Any:
+        result = compute(stats)
         result.score = float(result.score)
         return result
 
-
-def _score(metric: Metric, hypotheses: Sequence[str], bootstrap: int) -> Score:
-    result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
-    ci = _bounds(result._mean, result._ci) if bootstrap > 1 else None
-    return Score(float(result.score), ci, str(metric.get_signature()))
+    metric._compute_score_from_stats = plain  # type: ignore[method-assign]
 
 
 def _paired(results: Sequence[str | Result], signature: str) -> Paired:

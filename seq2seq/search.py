@@ -185,9 +185,8 @@ def beam(
         best, flat = totals.topk(2 * size, dim=-1)
         parents, candidates = flat // log_probs.shape[-1], flat % log_probs.shape[-1]
         ended = candidates == EOS_ID
-        pool = pool.add(
-            best.masked_fill(~ended, -torch.inf) / (t + 1) ** length_penalty, parents, t
-        )
+        ends = best.masked_fill(~ended, -torch.inf)[:, :size]  # ends among the likeliest K count
+        pool = pool.add(ends / (t + 1) ** length_penalty, parents[:, :size], t)
         scores, kept = best.masked_fill(ended, -torch.inf).topk(size, dim=-1)
         parents, ids = parents.gather(1, kept), candidates.gather(1, kept).flatten()
         trail.append(_Trail(ids.view(sentences, size), parents, step.attention_weights))
@@ -235,7 +234,7 @@ class _Pool(NamedTuple):
         )
 
     def add(self, scores: Tensor, parents: Tensor, t: int) -> "_Pool":
-        """Take in candidates [B, 2K] that end at step t, save of sentences that are done."""
+        """Take in candidates [B, K] that end at step t, save of sentences that are done."""
         scores = scores.masked_fill(self.done[:, None], -torch.inf)
         best, kept = torch.cat([self.scores, scores], 1).topk(self.scores.shape[1], dim=-1)
         parents = torch.cat([self.parents, parents], 1).gather(1, kept)

@@ -17,6 +17,7 @@ from seq2seq.model.ensemble import Ensemble
 from seq2seq.search import Hypothesis, Model, search
 from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
 
+MOST_WEIGHTS = 1_000_000  # attention weights of one line
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SENTENCE_END = re.compile(r"(?<=[.!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4])\s+")
 
@@ -178,33 +179,39 @@ def _join(parts: list[Translation], n_best: int) -> Translation:
         return Translation(nbest=[("", 0.0)] * n_best)
     if len(parts) == 1:
         return _padded(parts[0], n_best)
-    src_pieces = [piece for part in parts for piece in part.src_pieces]
-    weights: list[list[float]] | None = []
-    before = 0
-    for part in parts:
-        if part.attention_weights is None or weights is None:
-            weights = None
-            break
-        after = len(src_pieces) - before - len(part.src_pieces)
-        weights += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
-        before += len(part.src_pieces)
     lengths = [len(part.tgt_pieces) for part in parts]
     ranks = [_padded(part, n_best).nbest for part in parts]
     nbest = [
         (
-            " ".join(text for text, _ in rank),
+            " ".join(text for text, _ in rank if text),
             sum(n * score for n, (_, score) in zip(lengths, rank, strict=True)) / sum(lengths),
         )
         for rank in zip(*ranks, strict=True)
     ]
     return Translation(
         *nbest[0],
-        src_pieces,
+        [piece for part in parts for piece in part.src_pieces],
         [piece for part in parts for piece in part.tgt_pieces],
-        weights,
+        _joined_weights(parts),
         nbest,
         len(parts),
     )
+
+
+def _joined_weights(parts: list[Translation]) -> list[list[float]] | None:
+    """The parts' attention weights as blocks of one matrix; None where it would be huge."""
+    columns = sum(len(part.src_pieces) for part in parts)
+    if columns * sum(len(part.tgt_pieces) for part in parts) > MOST_WEIGHTS:
+        return None
+    joined: list[list[float]] = []
+    before = 0
+    for part in parts:
+        if part.attention_weights is None:
+            return None
+        after = columns - before - len(part.src_pieces)
+        joined += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
+        before += len(part.src_pieces)
+    return joined
 
 
 def _padded(part: Translation, n_best: int) -> Translation:

@@ -2,7 +2,6 @@
 
 import io
 import re
-import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,9 +11,11 @@ import sentencepiece
 
 from seq2seq.config import VocabularyConfig
 from seq2seq.errors import UserError
+from seq2seq.segmentation import SPACE, Sampler
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
-_SEGMENTATIONS = -1  # sample from all segmentations, not from the n best
+_SURROGATE = re.compile("[\ud800-\udfff]")
+LEAST = 4 + 256  # special pieces and bytes
 
 
 class Vocabulary:
@@ -23,7 +24,9 @@ class Vocabulary:
     def __init__(self, model: bytes, sampling: float = 0.0) -> None:
         self.model = model
         self.sampling = sampling
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = sentencepiece.SentencePieceProcessor()
+        self._processor.LoadFromSerializedProto(model)
+        self._sampler = Sampler(self._processor, sampling)
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
@@ -37,32 +40,13 @@ class Vocabulary:
         """Each text's ids under one random segmentation, a pure function of (texts, seed).
 
         That is subword regularization (Kudo 2018) or BPE-dropout (Provilkov et al. 2020).
-        SentencePiece seeds one generator a thread, when the thread first draws: so a thread of its
-        own draws here.
         """
-        drawn: list[list[list[int]]] = []
-
-        def draw() -> None:
-            drawn.append(
-                self._processor.encode(
-                    [_normalize(text) for text in texts],
-                    enable_sampling=True,
-                    alpha=self.sampling,
-                    nbest_size=_SEGMENTATIONS,
-                    num_threads=1,
-                )
-            )
-
-        sentencepiece.set_random_generator_seed(seed % 2**32)
-        thread = threading.Thread(target=draw)
-        thread.start()
-        thread.join()
-        return drawn[0]
+        return self._sampler.sample([_normalize(text) for text in texts], seed)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special ones left out."""
         text: str = self._processor.decode([i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)])
-        return text
+        return text.replace(SPACE, " ")  # bytes can spell it
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece that stands for each id; END is `</s>`."""
@@ -158,8 +142,11 @@ def _size_mistake(size: int, error: str) -> str:
         return f"{mistake} is more than this text has pieces; at most {most[1]}"
     if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return f"{mistake} is too small for the characters of this text; at least {least[1]}"
+    if "char_model_trainer" in error:
+        return f"{mistake} is too small for bytes and special pieces; at least {LEAST}"
     return f"{mistake} does not fit this text; SentencePiece says: {error}"
 
 
 def _normalize(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
+    """NFC; a lone surrogate, which no file can hold but a Python string can, becomes U+FFFD."""
+    return unicodedata.normalize("NFC", _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))

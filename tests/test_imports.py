@@ -18,6 +18,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.config_values", "seq2seq.config_mistakes"),
     ("seq2seq.config_file",),
     ("seq2seq.config", "seq2seq.corpus", "seq2seq.device"),
+    ("seq2seq.segmentation",),
     ("seq2seq.vocabulary",),
     ("seq2seq.batches",),
     ("seq2seq.model", "seq2seq.model.attention", "seq2seq.model.embedding", "seq2seq.model.lstm"),

@@ -177,7 +177,9 @@ def listed_beam(
         ]
         candidates = best_of(candidates, 2 * beam_size)
         ended += [
-            (ids, total / length**length_penalty) for ids, total in candidates if ids[-1] == EOS_ID
+            (ids, total / length**length_penalty)
+            for ids, total in candidates[:beam_size]
+            if ids[-1] == EOS_ID
         ]
         ended = best_of(ended, beam_size)
         living = best_of([each for each in candidates if each[0][-1] != EOS_ID], beam_size)
@@ -350,6 +352,7 @@ def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 5])
 def test_company_changes_nothing(model: Any, beam_size: int) -> None:
     """Any subset, order, repetition or split of the sources gives the same bits."""

@@ -213,6 +213,7 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
     assert whole.text.split() == [word for each in alone for word in each.text.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", ["ba ka velo zu " * 1250, "xq" * 10_000], ids=["5,000 words", "20,000 letters"]
 )
