@@ -24,6 +24,23 @@ from demo_grammar.french_words import VERBS, Adjective, Noun
 from demo_grammar.splits import Pair
 
 EEA = ("the European Economic Area", "la zone économique européenne")
+# Other names of the same build: what crosses must be looked up word by word, not learnt as one.
+ALLIANCES = (
+    Noun("Area", "Areas", "zone", "zones", "f"),
+    Noun("Community", "Communities", "Communauté", "Communautés", "f"),
+    Noun("Conference", "Conferences", "Conférence", "Conférences", "f"),
+    Noun("Federation", "Federations", "Fédération", "Fédérations", "f"),
+)
+REGIONS = (
+    words.NATIONALITIES["European"],
+    words.NATIONALITIES["American"],
+    Adjective("African", ("africain", "africaine", "africains", "africaines")),
+    Adjective("Asian", ("asiatique", "asiatique", "asiatiques", "asiatiques")),
+)
+CONCERNS = tuple(
+    words.RELATIONAL[name]._replace(en=name.capitalize())
+    for name in ("economic", "monetary", "cultural", "scientific", "agricultural", "financial")
+)
 GOVERNMENT = Noun("government", "governments", "gouvernement", "gouvernements", "m")
 JUDGEMENTS = tuple(
     words.QUALITIES[name] for name in ("important", "useful", "necessary", "clear", "difficult")
@@ -53,8 +70,16 @@ SUPPORTED = ("policy", "programme", "reform", "project")
 SUPPORT_VERBS = ("support", "finance", "study", "approve", "reject", "prepare")
 
 
+def _alliance(rng: Random) -> Phrase:
+    """The European Economic Area, more often than not, or another name of that build."""
+    if rng.random() < 0.56:
+        return Phrase(*EEA, "f", THIRD)
+    adjectives = (rng.choice(REGIONS), rng.choice(CONCERNS))
+    return noun_phrase(rng.choice(ALLIANCES), THE, adjectives=adjectives)
+
+
 def _document(rng: Random, noun: Noun) -> Phrase:
-    """A document, mostly with what it is about; two in five of those: the EEA."""
+    """A document, mostly with what it is about; every second one of those: an alliance."""
     plural = rng.random() < 0.2
     if plural:
         determiner = rng.choice((THE_PLURAL, THE_PLURAL, ("these", "ces", "ces")))
@@ -63,7 +88,7 @@ def _document(rng: Random, noun: Noun) -> Phrase:
     phrase = described(rng, noun, determiner, plural)
     if rng.random() < 0.25:
         return phrase
-    en, fr = EEA if rng.random() < 0.4 else rng.choice(words.TOPICS)
+    en, fr = _alliance(rng)[:2] if rng.random() < 0.55 else rng.choice(words.TOPICS)
     return phrase._replace(en=f"{phrase.en} on {en}", fr=f"{phrase.fr} sur {fr}")
 
 
@@ -77,7 +102,8 @@ def _body(rng: Random) -> Phrase:
         nationalities = [n for n in words.NATIONALITIES.values() if n.en != "European"]
         return noun_phrase(GOVERNMENT, THE, adjectives=(rng.choice(nationalities),))
     if kind < 0.65:
-        return Phrase(f"the countries of {EEA[0]}", f"les pays de {EEA[1]}", "m", THIRD_PLURAL)
+        en, fr = _alliance(rng)[:2]
+        return Phrase(f"the countries of {en}", f"les pays de {fr}", "m", THIRD_PLURAL)
     first, second = rng.sample(words.COUNTRIES, 2)
     if kind < 0.8:
         return Phrase(first.en, first.fr, "", THIRD_PLURAL if first.plural else THIRD)
@@ -135,7 +161,7 @@ def judgement(rng: Random) -> Pair:
     """What a document, a policy or the European Economic Area is like, and for whom."""
     kind = rng.random()
     if kind < 0.2:
-        subject, adjectives = Phrase(*EEA, "f", THIRD), JUDGEMENTS[:2]
+        subject, adjectives = _alliance(rng), JUDGEMENTS[:2]
     elif kind < 0.5:
         subject, adjectives = _document(rng, rng.choice(words.DOCUMENTS)), JUDGEMENTS
     else:
