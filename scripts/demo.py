@@ -1,11 +1,16 @@
 """`make demo`: the main job end to end, each step shown as the command a user would type."""
 
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 from seq2seq.cli import main
+
+# A model this small gains little from a second thread, and where other programs keep a core busy
+# the threads would mostly wait for one another. Read when torch is loaded, which is later.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 RUN = Path("runs/demo")
 SENTENCES = (
