@@ -15,9 +15,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 RUN = Path("runs/demo")
 SENTENCES = (
     "The small cat is black.",
-    "The actresses are not tired.",
+    "The actors are opening a window.",
     "Our uncle bought a new house in August 1992.",
-    "She does not have a car.",
+    "She did not write my beautiful poem.",
     "The agreement on the European Economic Area was signed in August 1992.",
 )
 
