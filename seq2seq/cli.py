@@ -161,10 +161,7 @@ def _load(options: argparse.Namespace) -> "Translator":
     from seq2seq.translator import Translator
 
     translator = Translator.load(*options.model, device=options.device)
-    size = options.beam or translator.decoding.beam_size
-    wanted = getattr(options, "n_best", None) or 1
-    if wanted > size:
-        raise UserError(f"--n-best {wanted}: a beam of {size} holds no more than {size}; raise -b")
+    translator.beam_size(options.beam, getattr(options, "n_best", None) or 1)  # refuses early
     return translator
 
 

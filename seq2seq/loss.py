@@ -64,7 +64,6 @@ class _FusedLoss(torch.autograd.Function):
             )
             total += loss
             if grad_outputs is not None:
-                logits[count:] = 0
                 product_grad = logits.to(outputs.dtype)
                 grad_outputs[start : start + CHUNK] = (product_grad @ product_weight)[:count]
                 grad_weight += product_grad.t() @ chunk

@@ -8,7 +8,7 @@ from typing import Self
 
 import torch
 
-from seq2seq.batches import pad_sources
+from seq2seq.batches import Ids, pad_sources
 from seq2seq.checkpoint import LengthLimit, load_best
 from seq2seq.config import DecodingConfig
 from seq2seq.device import choose_device
@@ -82,6 +82,15 @@ class Translator:
         bos = torch.tensor([BOS_ID], device=self.device)
         return self.model.step(bos, state, memory).attention_weights is not None
 
+    def beam_size(self, wanted: int | None, n_best: int) -> int:
+        """The beam size wanted, or else the config's; UserError if it holds fewer than n_best."""
+        size = self.decoding.beam_size if wanted is None else wanted
+        if n_best > size:
+            raise UserError(
+                f"--n-best {n_best}: a beam of {size} holds no more than {size}; raise -b"
+            )
+        return size
+
     def translate(
         self, lines: Sequence[str], beam_size: int | None = None, n_best: int = 1
     ) -> list[Translation]:
@@ -91,13 +100,10 @@ class Translator:
         words, and the parts' translations are joined. Raises UserError where n_best is more than
         the beam holds.
         """
-        size = self.decoding.beam_size if beam_size is None else beam_size
-        if n_best > size:
-            raise UserError(
-                f"--n-best {n_best}: a beam of {size} holds no more than {size}; raise --beam"
-            )
-        parts = [list(self._parts(line)) for line in lines]
-        sources = self.vocabularies.src.encode([part for line in parts for part in line])
+        size = self.beam_size(beam_size, n_best)
+        src = self.vocabularies.src
+        parts = [self._parts(*each) for each in zip(lines, src.encode(lines), strict=True)]
+        sources = [ids for line in parts for ids in line]
         limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources]
         found = search(self.model, sources, limits, size, self.decoding.length_penalty, self.device)
         pairs = iter(zip(sources, found, strict=True))
@@ -105,17 +111,15 @@ class Translator:
             _join([self._translation(*next(pairs), n_best) for _ in line], n_best) for line in parts
         ]
 
-    def _parts(self, line: str) -> Iterator[str]:
-        """The line itself, nothing if it is blank, or the parts of one that is too long."""
-        src = self.vocabularies.src
-        (ids,) = src.encode([line])
+    def _parts(self, line: str, ids: Ids) -> list[Ids]:
+        """A line's ids as they are; none if it is blank; those of its parts if it is too long."""
         if not line.strip() or not ids:
-            return
+            return []
         if len(ids) <= self.longest:
-            yield line
-            return
-        for sentence in _SENTENCE_END.split(line):
-            yield from _cut(sentence, src, self.longest)
+            return [ids]
+        src = self.vocabularies.src
+        cut = (_cut(sentence, src, self.longest) for sentence in _SENTENCE_END.split(line))
+        return src.encode([part for sentence in cut for part in sentence])
 
     def _translation(
         self, src_ids: list[int], hypotheses: list[Hypothesis], n_best: int
