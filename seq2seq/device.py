@@ -1,12 +1,17 @@
 """Where the arithmetic runs, and how exact its float32 products are."""
 
+import ctypes
+import os
 import re
+import sys
 
 import torch
 
 from seq2seq.errors import UserError
 
 _TOLERANCE = 1e-5  # relative error that a float32 product may have
+_MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # of mallopt(3)
+_GIB = 1 << 30
 
 
 def choose_device(name: str) -> torch.device:
@@ -18,6 +23,7 @@ def choose_device(name: str) -> torch.device:
     """
     device = _named(name)
     if device.type == "cpu":
+        _keep_memory()
         torch.set_float32_matmul_precision("medium" if _medium_is_exact() else "highest")
     return device
 
@@ -33,6 +39,25 @@ def _named(name: str) -> torch.device:
         found = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
         raise UserError(f"--device {name}: this machine has {found}; use --device cpu or auto")
     return torch.device(name)
+
+
+def _keep_memory() -> None:
+    """Let the process keep the memory that it frees, in huge pages where the system has them.
+
+    By default glibc hands every large block back and asks for it anew, page by page: a tenth of
+    the training time.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own; read at the first large block
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library
+    if mallopt is not None:
+        for option, value in (
+            (_MMAP_THRESHOLD, _GIB),
+            (_TRIM_THRESHOLD, _GIB),
+            (_TOP_PAD, _GIB >> 4),
+        ):
+            mallopt(option, value)
 
 
 def _medium_is_exact() -> bool:

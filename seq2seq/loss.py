@@ -51,20 +51,22 @@ class _FusedLoss(torch.autograd.Function):
         label_smoothing: float,
         wanted: bool,
     ) -> Tensor:
-        product_weight = weight.to(outputs.dtype)
+        product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
+        mean_weight, mean_bias = weight.mean(0), bias.mean()
         total = weight.new_zeros(())
         grad_outputs = torch.empty_like(outputs) if wanted else None
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         for start in range(0, len(tgt), CHUNK):
             count = min(CHUNK, len(tgt) - start)
             chunk = _filled(outputs[start : start + CHUNK])
-            logits = (chunk @ product_weight.t()).to(weight.dtype).add_(bias)
+            logits = torch.addmm(product_bias, chunk, product_weight.t()).to(weight.dtype)
+            means = chunk[:count].to(weight.dtype) @ mean_weight + mean_bias
             loss, grad_logits = _smoothed(
-                logits[:count], tgt[start : start + CHUNK], label_smoothing, wanted
+                logits[:count], means, tgt[start : start + CHUNK], label_smoothing
             )
             total += loss
             if grad_outputs is not None:
-                product_grad = logits.to(outputs.dtype)
+                product_grad = _filled(grad_logits.to(outputs.dtype))
                 grad_outputs[start : start + CHUNK] = (product_grad @ product_weight)[:count]
                 grad_weight += product_grad.t() @ chunk
                 grad_bias += grad_logits.sum(0)
@@ -84,12 +86,19 @@ def _filled(rows: Tensor) -> Tensor:
     return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
 
 
-def _smoothed(logits: Tensor, tgt: Tensor, smoothing: float, wanted: bool) -> tuple[Tensor, Tensor]:
-    """The summed loss of a chunk, and (in the place of the logits [M, V]) its gradient by them."""
-    normalizer = logits.logsumexp(dim=-1)
-    aimed = logits.gather(1, tgt[:, None]).squeeze(1)
-    loss = (normalizer - (1 - smoothing) * aimed - smoothing * logits.mean(dim=-1)).sum()
-    if wanted:
-        logits.sub_(normalizer[:, None]).exp_().sub_(smoothing / logits.shape[-1])
-        logits.scatter_add_(1, tgt[:, None], logits.new_full((len(tgt), 1), smoothing - 1))
-    return loss, logits
+def _smoothed(
+    logits: Tensor, means: Tensor, tgt: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The summed loss of a chunk, and its gradient by the logits [M, V] (of which `means` [M]).
+
+    With p the softmax, `logsumexp - z_y` is `-log p_y`: one pass yields both.
+    """
+    rows = torch.arange(len(tgt), device=tgt.device)
+    aimed = logits[rows, tgt]
+    grad = logits.softmax(dim=-1)
+    likelihood = grad[rows, tgt]
+    least = torch.finfo(likelihood.dtype).tiny
+    loss = (smoothing * (aimed - means) - likelihood.clamp(min=least).log()).sum()
+    grad.sub_(smoothing / logits.shape[-1])
+    grad[rows, tgt] = likelihood - (1 - smoothing) - smoothing / logits.shape[-1]
+    return loss, grad

@@ -108,7 +108,8 @@ def test_attention_size_is_the_configs(score: str) -> None:
 
 def test_dropout_reaches_every_part() -> None:
     model = make_model(decoder="bahdanau", dropout=0.25)
-    assert [model.dropout, model.encoder.dropout, model.decoder.dropout] == [0.25] * 3
+    parts = (model.dropout, model.encoder.dropout, model.decoder.dropout)
+    assert [part.p for part in parts] == [0.25] * 3
 
 
 # ----------------------------------------------------------------------------- counted by hand

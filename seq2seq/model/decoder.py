@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq.model.attention import Score, attend
+from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
@@ -84,7 +84,7 @@ class BahdanauDecoder(nn.Module):
         super().__init__()
         self.score = score
         self.direction_size = direction_size
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.first_hidden = nn.Linear(direction_size, hidden_size)
         self.layers = _layers(embedding_size, hidden_size, num_layers)
         self.context_gates = nn.Linear(score.context_size, 4 * hidden_size, bias=False)
@@ -121,7 +121,7 @@ class BahdanauDecoder(nn.Module):
     def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """`tanh(W [s_t; c_t; y_{t-1}])`: [..., R]."""
         inputs = torch.cat([hidden, context.to(hidden.dtype), embedded], dim=-1)
-        return F.dropout(torch.tanh(self.readout(inputs)), self.dropout, self.training)
+        return self.dropout(torch.tanh(self.readout(inputs)))
 
 
 class LuongDecoder(nn.Module):
@@ -143,7 +143,7 @@ class LuongDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.score = score
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.feed_size = readout_size if input_feeding else 0
         self.layers = _layers(embedding_size, hidden_size, num_layers)
         self.feed_gates = (
@@ -164,7 +164,7 @@ class LuongDecoder(nn.Module):
         context, weights = _look(self.score, hidden[:, -1], memory)
         vector = self.attentional_vector(context, hidden[:, -1])
         feed = state.feed if self.feed_gates is None else vector
-        outputs = F.dropout(vector, self.dropout, self.training)
+        outputs = self.dropout(vector)
         return Step(outputs, DecoderState(hidden, cell, feed), weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
@@ -172,7 +172,7 @@ class LuongDecoder(nn.Module):
             return self._forward_feeding(self.feed_gates.weight, embedded, state, memory)
         hidden = _run_layers(self.layers, embedded, state, self.dropout)
         context, _ = attend(self.score(hidden, memory.keys), memory.values, memory.pad_mask)
-        return F.dropout(self.attentional_vector(context, hidden), self.dropout, self.training)
+        return self.dropout(self.attentional_vector(context, hidden))
 
     def _forward_feeding(
         self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
@@ -190,7 +190,7 @@ class LuongDecoder(nn.Module):
             state.hidden[:, 0],
             state.cell[:, 0],
         )
-        return F.dropout(vectors.transpose(0, 1), self.dropout, self.training)
+        return self.dropout(vectors.transpose(0, 1))
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
         """`h~ = tanh(W_c [c; h])`: [..., R]."""
@@ -213,7 +213,7 @@ class PlainDecoder(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.layers = _layers(embedding_size, hidden_size, num_layers)
         self.readout = nn.Linear(hidden_size, readout_size)
 
@@ -232,7 +232,7 @@ class PlainDecoder(nn.Module):
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """`tanh(W h)`: [..., R]."""
-        return F.dropout(torch.tanh(self.readout(hidden)), self.dropout, self.training)
+        return self.dropout(torch.tanh(self.readout(hidden)))
 
 
 def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:
@@ -252,26 +252,28 @@ def _look(score: Score, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
 
 
 def _climb(
-    layers: LSTMStack, gates: Tensor, state: DecoderState, dropout: float
+    layers: LSTMStack, gates: Tensor, state: DecoderState, dropout: Dropout
 ) -> tuple[Tensor, Tensor]:
     """One step through all layers from the lowest one's gates [N, 4H] -> hidden, cell [N, L, H]."""
     hiddens: list[Tensor] = []
     cells: list[Tensor] = []
     for level, layer in enumerate(layers):
         if level:
-            gates = layer.gates(F.dropout(hiddens[-1], dropout, layer.training))
+            gates = layer.gates(dropout(hiddens[-1]))
         hidden, cell = layer.step(gates, state.hidden[:, level], state.cell[:, level])
         hiddens.append(hidden)
         cells.append(cell)
     return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
 
 
-def _run_layers(layers: LSTMStack, embedded: Tensor, state: DecoderState, dropout: float) -> Tensor:
+def _run_layers(
+    layers: LSTMStack, embedded: Tensor, state: DecoderState, dropout: Dropout
+) -> Tensor:
     """All layers over a target that no step feeds back into: the top one's hidden [B, T, H]."""
     hidden = embedded
     for level, layer in enumerate(layers):
         if level:
-            hidden = F.dropout(hidden, dropout, layer.training)
+            hidden = dropout(hidden)
         hidden, _ = layer(hidden, state.hidden[:, level], state.cell[:, level])
     return hidden
 

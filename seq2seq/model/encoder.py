@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from seq2seq.model.dropout import Dropout
 from seq2seq.model.lstm import LSTMLayer, LSTMStack
 
 
@@ -40,7 +40,7 @@ class Encoder(nn.Module):
         if hidden_size % directions:
             raise ValueError(f"hidden_size {hidden_size} must be even for two directions")
         self.embedding = embedding
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
         self.forward_layers = LSTMStack(sizes, self.direction_size)
@@ -52,7 +52,7 @@ class Encoder(nn.Module):
         pad_mask = positions >= src_lengths[:, None]
         # Its own inverse.
         reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)
-        outputs = F.dropout(self.embedding(src), self.dropout, self.training)  # [B, S, E]
+        outputs = self.dropout(self.embedding(src))  # [B, S, E]
         states = []
         for forward_layer, backward_layer in zip_longest(self.forward_layers, self.backward_layers):
             ends = [_read(forward_layer, outputs, src_lengths)]
@@ -61,7 +61,7 @@ class Encoder(nn.Module):
                 hiddens, hidden, cell = _read(backward_layer, reordered, src_lengths)
                 ends.append((_reorder(hiddens, reversal), hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
-            outputs = F.dropout(outputs, self.dropout, self.training)
+            outputs = self.dropout(outputs)
             states.append((hidden, cell))
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         return EncoderOutput(outputs.masked_fill(pad_mask[:, :, None], 0), hidden, cell, pad_mask)

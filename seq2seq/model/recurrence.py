@@ -99,35 +99,40 @@ class _AttentionGradient:
 
     def __init__(self, attention: _Attention, context_size: int) -> None:
         self.attention = attention
-        self.keys = torch.zeros_like(attention.keys)
         self.queries = torch.empty_like(attention.queries)
+        self.scores = torch.empty_like(attention.weights)
         steps, batch, _ = attention.weights.shape
         self.contexts = attention.keys.new_empty(steps, batch, context_size)
         energy = attention.energy
-        self.energy = None if energy is None else attention.keys.new_zeros(batch, 1, len(energy))
+        if energy is None:
+            self.keys = self.energy = None
+        else:
+            self.keys = torch.zeros_like(attention.keys)
+            self.energy = attention.keys.new_zeros(batch, 1, len(energy))
+            self.negative_energy = -energy
 
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
         """From the gradient of step t's context [B, C] to its query's [B, Q], in product dtype."""
         attention = self.attention
         self.contexts[t] = grad_context
         weights = attention.weights[t]
-        grad_scores = torch.bmm(attention.values, grad_context[:, :, None]).squeeze(2)
+        grad_scores = self.scores[t]
+        torch.bmm(attention.values, grad_context[:, :, None], out=grad_scores[:, :, None])
         grad_scores -= (grad_scores * weights).sum(1, keepdim=True)
         grad_scores *= weights
         projected = attention.queries[t]
-        if attention.energy is None or self.energy is None:
+        if self.energy is None or self.keys is None:
             torch.bmm(grad_scores[:, None], attention.keys, out=self.queries[t][:, None])
-            self.keys.addcmul_(grad_scores[:, :, None], projected[:, None])
         else:
+            # tanh' = 1 - tanh^2; the gradients of a softmax's inputs sum to zero, so for the query
+            # the 1 drops out, and for the keys `finish` adds it.
             tanh = (attention.keys + projected[:, None]).tanh_()
             self.energy.baddbmm_(grad_scores[:, None], tanh)
-            slope = torch.mul(tanh, tanh, out=tanh).neg_().add_(1)
-            self.keys.addcmul_(grad_scores[:, :, None], slope)
-            torch.mul(
-                torch.bmm(grad_scores[:, None], slope).squeeze(1),
-                attention.energy,
-                out=self.queries[t],
-            )
+            square = tanh.mul_(tanh)
+            self.keys.addcmul_(grad_scores[:, :, None], square, value=-1)
+            query = self.queries[t]
+            torch.bmm(grad_scores[:, None], square, out=query[:, None])
+            query.mul_(self.negative_energy)
         if attention.query_weight is None:
             return self.queries[t]
         return self.queries[t].to(attention.query_weight.dtype) @ attention.query_weight
@@ -143,10 +148,12 @@ class _AttentionGradient:
             grad_query = product.to(queries.dtype)
         if attention.bias is not None:
             grad_bias = queries.sum(0)
-        if attention.energy is not None and self.energy is not None:
+        if attention.energy is None or self.energy is None or self.keys is None:
+            grad_keys = torch.bmm(self.scores.permute(1, 2, 0), attention.queries.transpose(0, 1))
+        else:
+            grad_keys = self.keys.add_(self.scores.sum(0)[:, :, None]).mul_(attention.energy)
             grad_energy = self.energy.sum((0, 1))
-            self.keys *= attention.energy
-        return self.keys, grad_values, ScoreWeights(grad_query, grad_bias, grad_energy)
+        return grad_keys, grad_values, ScoreWeights(grad_query, grad_bias, grad_energy)
 
 
 class _Bahdanau(torch.autograd.Function):

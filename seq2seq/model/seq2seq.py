@@ -1,9 +1,9 @@
 """The whole network: encoder, decoder, embeddings and the projection to the vocabulary."""
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, Step
+from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
 
 
@@ -23,7 +23,7 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.tgt_embedding = tgt_embedding
         self.projection = projection
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Source ids [B, S], their lengths [B] (END counted) -> EncoderOutput."""
@@ -50,4 +50,4 @@ class Seq2Seq(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Target ids [...] -> embeddings [..., E], with dropout in training."""
-        return F.dropout(self.tgt_embedding(ids), self.dropout, self.training)
+        return self.dropout(self.tgt_embedding(ids))
