@@ -4,11 +4,12 @@ import gzip
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
+from seq2seq.whole_file import written_aside
 
 if TYPE_CHECKING:
     from seq2seq.translator import Translation
@@ -54,6 +55,33 @@ def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[byte
             number, batch = number + size, []
     if batch:
         yield number, batch
+
+
+class Output:
+    """Text on its way to a file or to stdout; RunError where that fails, as on a full disk."""
+
+    def __init__(self, file: IO[str], name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def write(self, text: str) -> None:
+        """Write text, perhaps later."""
+        with self._telling():
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Write now what is yet to be written."""
+        with self._telling():
+            self._file.flush()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:  # no failure: the reader had enough
+            raise
+        except OSError as error:
+            raise RunError(f"{self._name}: cannot be written ({error.strerror or error})") from None
 
 
 class InputReport:
@@ -108,24 +136,32 @@ def check_output(path: Path | None) -> None:
 
 
 @contextmanager
-def open_output(path: Path | None) -> Iterator[IO[str]]:
+def open_output(path: Path | None) -> Iterator[Output]:
     """stdout, or a file that appears whole once all is written."""
     check_output(path)
     if path is None or str(path) == "-":
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield sys.stdout
+        yield Output(sys.stdout, "standard output")
         return
+    path = path.resolve()  # of a link the file behind it, as other programs write it
     if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
-        with path.open("w", encoding="utf-8", newline="\n") as file:
+        with _opened(path, "w") as file:
             yield file
         return
-    aside = path.with_name(path.name + ".part")
+    with written_aside(path) as aside, _opened(aside, "x") as file:
+        yield file
+
+
+@contextmanager
+def _opened(path: Path, mode: str) -> Iterator[Output]:
+    file = path.open(mode, encoding="utf-8", newline="\n")
     try:
-        with aside.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        aside.replace(path)
+        output = Output(file, str(path))
+        yield output
+        output.flush()
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # of several failures the first is told
+            file.close()
 
 
 def say(text: str) -> None:

@@ -1,6 +1,7 @@
 """Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
 
 import math
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,14 +12,15 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
-from seq2seq.checkpoint import BEST, own_weights, save_last
+from seq2seq.checkpoint import BEST, own_weights
 from seq2seq.config import Config
 from seq2seq.device import choose_device
 from seq2seq.errors import RunError
 from seq2seq.loss import batch_loss
 from seq2seq.optimization import learning_rate, update_average
-from seq2seq.preparation import Run, check_folder, prepare
+from seq2seq.preparation import Run, check_folder, prepare, save_run
 from seq2seq.reporting import Clock, Reporter, minutes
+from seq2seq.run_lock import locked
 from seq2seq.validation import validate
 
 
@@ -39,8 +41,14 @@ def train(
     the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
     """
     check_folder(config, resume, overwrite)
-    run, notes = prepare(config, choose_device(device), resume)
-    last_step = last_update(run)
+    with locked(config.run_dir):
+        return _train(config, choose_device(device), resume)
+
+
+def _train(config: Config, device: torch.device, resume: bool) -> Path:
+    """`train`, alone in the run folder."""
+    run, notes = prepare(config, device, resume)
+    last_step, began = last_update(run), run.progress.step
     with (
         Reporter(config.run_dir, run.progress.step, last_step) as reporter,
         stop_signals() as stops,
@@ -50,7 +58,8 @@ def train(
         clock = Clock(run.seconds)
         while (reason := why_stop(run, clock)) is None:
             train_epoch(run, reporter, clock, last_step, stops)
-        reporter.say(f"Done: {reason}.")
+        trained = run.progress.step > began
+        reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
         if run.progress.validated_step < run.progress.step:
             validate(run, reporter, clock)
         save(run, clock)
@@ -153,6 +162,17 @@ def why_stop(run: Run, clock: Clock) -> str | None:
     return None
 
 
+def nothing_left(config: Config, reason: str) -> str:
+    """What to say where a run that goes on has reached its end already, and how to move that."""
+    (key,) = re.findall(r"training\.\w+", reason)
+    falling = config.training.decay in ("linear", "cosine")
+    if falling and key in ("training.max_epochs", "training.max_steps"):
+        remedy = f"training.decay {config.training.decay} ends there: a longer one is a new run"
+    else:
+        remedy = f"to train on, give --resume and a larger {key}"
+    return f"Already at the end: {reason}. Nothing is left to train; {remedy}."
+
+
 def last_update(run: Run) -> int | None:
     """The update at which max_steps or max_epochs ends training; None where neither is set."""
     settings = run.config.training
@@ -195,16 +215,7 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
 
 def save(run: Run, clock: Clock) -> None:
     """Write all that training goes on from."""
-    run.progress.loss_sum, run.progress.loss_tokens = run.loss.item(), run.loss_tokens
-    save_last(
-        run.config.run_dir,
-        own_weights(run.model),
-        run.averages,
-        run.optimizer,
-        run.progress,
-        run.limit,
-        clock.seconds,
-    )
+    save_run(run, clock.seconds)
 
 
 @contextmanager

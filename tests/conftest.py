@@ -70,6 +70,7 @@ def tiny_runs(
         own_weights,
         save_best,
     )
+    from seq2seq.origin import origin_of
 
     runs = {}
     for seed, decoder in enumerate(DECODERS):
@@ -83,7 +84,8 @@ def tiny_runs(
                 for name, weight in own_weights(empty_model(config, tiny_vocabularies)).items()
             }
         weights["projection.bias"][EOS_ID] = 3
-        save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25))
+        origin = origin_of(config, tiny_vocabularies, shaping_only=True)
+        save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25), origin)
         runs[decoder] = run
     return runs
 
