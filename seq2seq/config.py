@@ -113,7 +113,7 @@ class ModelConfig(Section):
     bidirectional: Flag = True  # each direction of the encoder then has half of hidden_size
     hidden_size: Count = 512  # of the decoder and of the encoder's outputs
     attention_size: Count | None = None  # additive, concat, scaled_dot only; null: hidden_size // 2
-    num_layers: Count = 1  # of the encoder and of the decoder
+    num_layers: Annotated[Count, Field(le=100)] = 1  # of the encoder and of the decoder
     dropout: Share = 0.3  # probability
     tie_embeddings: Flag = True  # the target embedding is also the projection to the vocabulary
 

@@ -54,4 +54,4 @@ def recorded_vocabularies(
     try:
         return load_vocabularies(folder, sampling, checksums)
     except UserError as error:
-        raise UserError(f"{error}; `seq2seq train CONFIG --resume` learns it anew") from None
+        raise UserError(f"{error}; `seq2seq train CONFIG --resume` mends that") from None

@@ -162,7 +162,7 @@ def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabular
         vocabularies = train_vocabularies(config.vocabulary, text.src, text.tgt)
         if checksums_of(vocabularies) != header["vocabulary"]:
             raise UserError(
-                f"{error}, but the training text gives another now; "
+                f"{error}, but the training text does not give it either; "
                 "put back the text or the vocabulary that the run began with"
             ) from None
         update_vocabularies(config.run_dir, vocabularies)

@@ -37,6 +37,7 @@ from seq2seq.tensor_file import (
 )
 
 T = TypeVar("T")
+_GROUPS = ("weights.", "averages.", "optimizer.")
 
 
 def save_last(
@@ -106,6 +107,7 @@ def load_last(
             seconds = float(header["seconds"])
         compare(path, _group(shapes, "weights."), shapes_of(weights))
         compare(path, _group(shapes, "averages."), shapes_of(averages))
+        compare(path, _without_group(shapes), {})
         moments = _moments(path, _group(shapes, "optimizer."), shapes_of(weights))
         tensors = read_tensors(path)
     copy_into(_group(tensors, "weights."), weights, path)
@@ -119,6 +121,10 @@ def load_last(
 
 def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
+
+
+def _without_group(shapes: Shapes) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if not name.startswith(_GROUPS)}
 
 
 def _moments(path: Path, shapes: Shapes, weights: Shapes) -> dict[str, list[str]]:

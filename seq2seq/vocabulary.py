@@ -19,7 +19,7 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _SURROGATE = re.compile("[\ud800-\udfff]")
 LEAST = 4 + 256  # special pieces and bytes
 _JOINT, _SIDES = "joint", ("src", "tgt")
-_MOST_BYTES = 1 << 28  # of a model's file
+_MOST_BYTES = 1 << 26  # of a model's file
 
 
 class Vocabulary:
@@ -127,8 +127,8 @@ def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
         model = read_bounded(path, _MOST_BYTES)
         if checksum is not None and _checksum(model) != checksum:
             raise UserError(
-                f"{path}: damaged or of another run: its checksum is not the one that was written "
-                "down with the weights"
+                f"{path}: its checksum is not the one that the weights record; "
+                "it is damaged, or one of them is of another run"
             )
         return Vocabulary(model, sampling)
     except FileNotFoundError:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from conftest import copy_with_vocabularies
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -26,6 +27,7 @@ from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.errors import RunError
 from seq2seq.translator import Translator
+from seq2seq.vocabulary import Vocabularies, Vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -260,14 +262,13 @@ def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: 
 
 
 def test_runs_of_other_vocabularies_make_no_ensemble(
-    call: Call, luong: Path, tmp_path: Path
+    call: Call, luong: Path, tmp_path: Path, tiny_vocabularies: Vocabularies
 ) -> None:
     other = tmp_path / "other"
-    shutil.copytree(luong, other)
-    model = next((other / "vocabulary").iterdir())
-    model.write_bytes(model.read_bytes() + b"\x7a\x00")  # an unknown, empty protobuf field
+    same = Vocabulary(tiny_vocabularies.src.model + b"\x7a\x00")  # an unknown, empty protobuf field
+    copy_with_vocabularies(luong, other, Vocabularies(same, same))
     result = call("translate", "-m", luong, "-m", other, stdin=b"zu\n")
-    refused(result, other, "vocabulary")
+    refused(result, other, "its vocabulary is not that of", luong)
 
 
 @pytest.mark.slow
