@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,10 @@ class Progress:
     worse: int = 0  # validations since the best
     loss_sum: float = 0.0  # since the last line of metrics, nats
     loss_tokens: int = 0
+    reported_step: int = 0  # of the last line of metrics
+    untaken: list[int] = field(default_factory=list)  # updates since then that were not taken
+    untaken_in_a_row: int = 0  # up to then
+    rate_factor: float = 1.0  # halved each time that training had to go back
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:

@@ -183,6 +183,7 @@ class TrainingConfig(Section):
     patience: Count | None = None  # validations without a better BLEU until training ends
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Count = 50  # updates between two lines of the log
+    memory_gb: Positive | None = None  # most memory, GiB; a batch that needs more is done in pieces
 
     @field_validator("max_minutes")
     @classmethod
@@ -268,7 +269,7 @@ def changed_keys(old: Config, new: Config) -> list[str]:
     that falls linearly or as a cosine depends on max_epochs and max_steps from the first update.
     """
     free = {"run_dir", "data.test", "decoding", "training.max_minutes"}
-    free |= {"training.patience", "training.log_every"}
+    free |= {"training.patience", "training.log_every", "training.memory_gb"}
     if new.training.decay not in ("linear", "cosine"):
         free |= {"training.max_epochs", "training.max_steps"}
     before, after = dict(_leaves(old.model_dump())), dict(_leaves(new.model_dump()))

@@ -46,8 +46,9 @@ class Run:
     averages: dict[str, Tensor]  # empty without averaging
     optimizer: torch.optim.Optimizer
     limit: LengthLimit
-    loss: Tensor  # since the last report, nats, on the device
-    loss_tokens: int = 0
+    loss: Tensor  # since the last report, on the device: nats, and of how many tokens
+    untaken: Tensor  # [log_every], on the device: which updates since then were not taken
+    largest_piece: int | None = None  # target positions that memory has room for, if it ran out
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
 
@@ -107,10 +108,11 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         averages if config.training.average else {},
         make_optimizer(config.training, list(model.parameters())),
         learn_limit(pairs),
-        torch.zeros((), dtype=torch.float64, device=device),
+        torch.zeros(2, dtype=torch.float64, device=device),
+        torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
     )
     if resume:
-        _restore(run)
+        restore(run)
         update_config(config.run_dir, config)
     else:
         _clear(config.run_dir)
@@ -118,12 +120,15 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     return run, _notes(run, train_blank, valid_blank)
 
 
-def _restore(run: Run) -> None:
+def restore(run: Run) -> None:
+    """Put the run back where it was last saved; raises UserError where that cannot be read."""
     run.progress, run.limit, run.seconds = load_last(
         run.config.run_dir, run.model, run.averages, run.optimizer, run.device
     )
-    run.loss.fill_(run.progress.loss_sum)
-    run.loss_tokens = run.progress.loss_tokens
+    run.loss[0], run.loss[1] = run.progress.loss_sum, run.progress.loss_tokens
+    run.untaken.zero_()
+    for step in run.progress.untaken:
+        run.untaken[step % len(run.untaken)] = True
 
 
 def _read(files: ParallelFiles) -> ParallelText:

@@ -22,7 +22,8 @@ class Reporter:
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
         """Go on from `step`: later lines of metrics.jsonl, left by a killed run, are cut off."""
-        cut_back(folder / METRICS, step)
+        self._metrics = folder / METRICS
+        cut_back(self._metrics, step)
         self._files = {
             name: (folder / name).open("a", encoding="utf-8", newline="\n")
             for name in (METRICS, TIMING, LOG)
@@ -73,6 +74,12 @@ class Reporter:
             self.say(f"update {step}, {text}")
         else:
             self.bar.set_postfix_str(text, refresh=False)
+
+    def go_back(self, step: int) -> None:
+        """Take back what was told of the updates after `step`."""
+        cut_back(self._metrics, step)
+        self.bar.n = step
+        self.bar.refresh()
 
     def advance(self) -> None:
         """Move the bar by one update."""

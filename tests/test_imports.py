@@ -41,7 +41,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.attention_page", "seq2seq.attention_figure"),
     ("seq2seq.evaluation", "seq2seq.attention_plot", "seq2seq.reporting"),
     ("seq2seq.preparation",),
-    ("seq2seq.validation",),
+    ("seq2seq.update", "seq2seq.recovery", "seq2seq.validation"),
     ("seq2seq.training",),
     ("seq2seq.streams",),
     ("seq2seq.arguments",),
