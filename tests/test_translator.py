@@ -12,7 +12,7 @@ from conftest import DECODERS, tiny_config, toy_pairs, toy_words
 
 from seq2seq.checkpoint import LengthLimit, create_run
 from seq2seq.errors import UserError
-from seq2seq.search import Hypothesis
+from seq2seq.hypothesis import Hypothesis
 from seq2seq.translator import Translation, Translator
 from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
 
