@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from seq2seq.data_advice import Split
 from seq2seq.data_check import Lengths
-from seq2seq.doctor import Comparison, Report, expected_seconds, size
-from seq2seq.reporting import minutes
+from seq2seq.doctor import Comparison, Report, duration, expected_seconds, size
 
 Row = Sequence[str]
 
@@ -102,24 +101,25 @@ def _cost(report: Report) -> str:
             f"{size(cost.state_bytes)} of weights, gradients, averages and the optimizer's moments"
             " (counted)",
         ),
-        ("", f"{size(cost.peak_bytes)} at the peak ({_how_measured(cost.device)})")
+        ("", f"{size(cost.peak_bytes)} held at most ({_how_measured(cost.device)})")
         if cost.peak_bytes is not None
         else ("", "the peak is not known: this system does not tell it"),
         (
             "an epoch",
-            f"{cost.updates_per_epoch:,} updates, {minutes(cost.epoch_seconds)} minutes at "
+            f"{cost.updates_per_epoch:,} updates, {duration(cost.epoch_seconds)} at "
             f"{cost.tokens_per_second:,.0f} target tokens a second on {cost.device} "
             f"(from {cost.measured_updates} real updates; validation not counted)",
         ),
-        ("training", "until patience ends it" if whole is None else f"{minutes(whole)} minutes"),
+        ("training", "until patience ends it" if whole is None else duration(whole)),
     ]
     return "\n".join(f"{name:<11} {text}" for name, text in rows)
 
 
 def _how_measured(device: str) -> str:
+    rest = "the widest batch included; other batches and validation may add a half"
     if device.startswith("cuda"):
-        return "measured: what torch took on the device, the widest batch included"
-    return "measured: the most this check held, the widest batch included"
+        return f"measured, what torch took on the device; {rest}"
+    return f"measured, the whole process; {rest}"
 
 
 def _lengths(lengths: Lengths) -> Row:

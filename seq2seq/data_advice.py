@@ -116,7 +116,9 @@ def likeness_findings(split: Split, found: Resemblance) -> Iterator[Finding]:
     tgt_crosses = found.tgt_src > found.tgt_tgt + MARGIN
     where, looks = f"{split.name}", "by its letters"
     if src_crosses and tgt_crosses:
-        text = f"{where}: its sides look swapped, {looks}: exchange data.{split.name}'s src and tgt"
+        text = (
+            f"{where}: its sides look swapped, {looks}: exchange src and tgt in data.{split.name}"
+        )
     elif src_crosses:
         text = (
             f"{where}: {split.src_file} is the source, but looks like train's target, {looks}: "
@@ -139,9 +141,12 @@ def likeness_findings(split: Split, found: Resemblance) -> Iterator[Finding]:
 def listed(lines: Sequence[int]) -> str:
     """Line numbers in words, the first few of them."""
     shown = ", ".join(map(str, lines[:SHOWN]))
-    if len(lines) > SHOWN:
-        return f"{len(lines):,} lines, such as {shown}"
-    return f"line{'s' * (len(lines) > 1)} {shown}"
+    return f"line{'s' * (len(lines) > 1)} {shown}{', ...' * (len(lines) > SHOWN)}"
+
+
+def _all_listed(lines: Sequence[int]) -> str:
+    """As `listed`, and how many they are, where not all are shown."""
+    return f"{listed(lines)}{f' ({len(lines):,} in all)' * (len(lines) > SHOWN)}"
 
 
 def _blank(split: Split) -> Iterator[str]:
@@ -158,7 +163,7 @@ def _odd(split: Split) -> Iterator[str]:
         for kind, lines in side.odd.items():
             if kind != NOT_NFC:
                 what, advice = ODD_ADVICE[kind]
-                yield f"{file}: {what} in {listed(lines)}: {advice}"
+                yield f"{file}: {what} in {_all_listed(lines)}: {advice}"
     yield from _not_nfc(split, split.facts.tgt)
 
 
@@ -167,8 +172,8 @@ def _not_nfc(split: Split, side: SideFacts) -> Iterator[str]:
     if lines and split.name != "train":
         yield (
             f"{split.tgt_file}: text that is not in Unicode's NFC, as translations are, in "
-            f"{listed(lines)}: words that look equal count as different in the score; convert the "
-            "file (uconv -x nfc)"
+            f"{_all_listed(lines)}: words that look equal count as different in the "
+            "score; convert the file (uconv -x nfc)"
         )
 
 
@@ -195,8 +200,9 @@ def _unusual(split: Split) -> Iterator[str]:
     lines = split.facts.unusual
     if len(lines) > MANY_UNUSUAL * split.facts.lines:
         yield (
-            f"{split.name}: in {_pairs(lines)} one side is {UNUSUAL_RATIO} times as long as usual "
-            f"for the other ({listed(lines)}): read some, and delete what is no translation"
+            f"{split.name}: in {_pairs(lines)} one side is more than {UNUSUAL_RATIO} times as "
+            f"long as usual for the other ({listed(lines)}): read some, and delete what is no "
+            "translation"
         )
 
 
@@ -210,9 +216,9 @@ def _alignment(split: Split) -> Iterator[str]:
         )
     elif blocks:
         yield (
-            f"{split.name}: near {listed(blocks)} the lengths of the two sides have nothing in "
-            "common: a line may be missing on one side there; compare the files from a little "
-            "before"
+            f"{split.name}: from about {listed(blocks[:1])} on the lengths of the two sides have "
+            "nothing in common: a line may be missing on one side there; compare the files from a "
+            "little before"
         )
 
 

@@ -194,9 +194,12 @@ def _unrelated_blocks(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> lis
     A block that varies less than the whole, as in a file sorted by length, says nothing.
     """
     logs = np.stack([np.log1p(src), np.log1p(tgt)])
-    spread = 0.8 * logs.std(axis=1) if len(src) else logs
+    if not len(src):
+        return []
+    spread = 0.8 * logs.std(axis=1)
     found = []
-    for start in range(0, len(src) - BLOCK + 1, BLOCK):
+    starts = [*range(0, len(src) - BLOCK, BLOCK), max(0, len(src) - BLOCK)]
+    for start in starts:
         part = slice(start, start + BLOCK)
         correlation = _correlation(src[part], tgt[part])
         varied = bool((logs[:, part].std(axis=1) >= spread).all())

@@ -44,8 +44,8 @@ def _text_complaints(outcome: Outcome) -> Iterator[str]:
     if (share := _blank(hypotheses) - _blank(references)) > 0.2:
         yield (
             f"{_percent(share)} of the last validation's translations are empty: "
-            f"{early or 'the model ends at once'}; look for blank or misaligned targets (seq2seq check), else lower "
-            "training.learning_rate"
+            f"{early or 'the model ends at once'}; look for blank or misaligned targets "
+            "(seq2seq check), else lower training.learning_rate"
         )
     if (share := _unknown(hypotheses) - _unknown(references)) > 0.2:
         yield (

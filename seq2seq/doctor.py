@@ -17,11 +17,10 @@ from seq2seq.device import choose_device
 from seq2seq.forecast import Forecast, forecast
 from seq2seq.piece_check import examine_pieces
 from seq2seq.preparation import assemble, check_folder, read_texts, run_lives
-from seq2seq.reporting import minutes
 from seq2seq.vocabulary import train_vocabularies
 
 FEW_UPDATES = 500
-MUCH_MEMORY = 0.8  # of the machine's
+MUCH_MEMORY = 0.6  # of the machine's; a whole training takes up to half more than its beginning
 BUSY = 0.8  # of a core; with less, others took the time
 
 
@@ -152,8 +151,8 @@ def _time(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
         "time",
         True,
         f"at this speed training.max_minutes {settings.max_minutes:g} ends training after about "
-        f"{100 * share:.0f} % of its {cost.last_update:,} updates (all take {minutes(wanted)} "
-        "minutes, validations left out): raise it, or lower training.max_epochs or max_steps"
+        f"{100 * share:.0f} % of its {cost.last_update:,} updates (all take {duration(wanted)}, "
+        "validations left out): raise it, or lower training.max_epochs or max_steps"
         + (f", so that the {settings.decay} decay reaches its end" if falls else ""),
     )
 
@@ -171,6 +170,14 @@ def _load(cost: Forecast) -> Iterator[Finding]:
 def size(number: int) -> str:
     """Bytes in words."""
     return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _comparisons(texts: dict[str, ParallelText]) -> Iterator[Comparison]:

@@ -26,7 +26,7 @@ class Forecast(NamedTuple):
     device: str
     parameters: int
     state_bytes: int  # weights, gradients, averages, moments of the optimizer
-    peak_bytes: int | None  # most that was held so far; None where the system does not tell
+    peak_bytes: int | None  # the most held so far; None where the system does not tell
     machine_bytes: int | None  # that the machine has
     updates_per_epoch: int
     last_update: int | None  # where max_epochs or max_steps ends training
