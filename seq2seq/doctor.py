@@ -94,8 +94,10 @@ def as_json(report: Report) -> dict[str, Any]:
 def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
     """Whether the training fits into its time and into memory, and is long enough to learn."""
     yield _memory(cost)
+    if cost.core_share is not None and cost.core_share < BUSY:
+        busy, cost = cost, _idle(cost)
+        yield _load(busy, cost)
     yield from _time(settings, cost)
-    yield from _load(cost)
     updates = expected_updates(settings, cost)
     if updates is not None and updates < FEW_UPDATES:
         yield Finding(
@@ -150,21 +152,30 @@ def _time(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
     yield Finding(
         "time",
         True,
-        f"at this speed training.max_minutes {settings.max_minutes:g} ends training after about "
+        f"training.max_minutes {settings.max_minutes:g} ends training after about "
         f"{100 * share:.0f} % of its {cost.last_update:,} updates (all take {duration(wanted)}, "
         "validations left out): raise it, or lower training.max_epochs or max_steps"
         + (f", so that the {settings.decay} decay reaches its end" if falls else ""),
     )
 
 
-def _load(cost: Forecast) -> Iterator[Finding]:
-    if cost.core_share is not None and cost.core_share < BUSY:
-        yield Finding(
-            "load",
-            True,
-            f"the machine is busy: the measured updates got {100 * cost.core_share:.0f} % of a "
-            "core, and an idle one is faster; where others must run too, OMP_NUM_THREADS=1 helps",
-        )
+def _idle(cost: Forecast) -> Forecast:
+    """The same where the updates get a core of their own."""
+    share = cost.core_share or 1.0
+    return cost._replace(
+        tokens_per_second=cost.tokens_per_second / share,
+        epoch_seconds=cost.epoch_seconds * share,
+    )
+
+
+def _load(busy: Forecast, idle: Forecast) -> Finding:
+    return Finding(
+        "load",
+        True,
+        f"the machine is busy: the measured updates got {100 * (busy.core_share or 0):.0f} % of a "
+        f"core; with a whole one an epoch would take about {duration(idle.epoch_seconds)}, not "
+        f"{duration(busy.epoch_seconds)}: train when it is idle",
+    )
 
 
 def size(number: int) -> str:

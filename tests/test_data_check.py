@@ -341,8 +341,16 @@ def test_too_few_updates_memory_and_a_busy_machine_are_warned_of() -> None:
     assert "about 40 updates" in findings_of(COST._replace(last_update=40))["updates"]
     assert "batch_tokens" in findings_of(COST._replace(peak_bytes=2**34))["memory"]
     assert findings_of(COST._replace(peak_bytes=None)) == {}
-    assert "30 %" in findings_of(COST._replace(core_share=0.3))["load"]
+    load = findings_of(COST._replace(core_share=0.5))["load"]
+    assert "50 % of a core; with a whole one an epoch would take about 30.0 s, not 1 min" in load
     assert findings_of(COST._replace(core_share=None)) == {}
+
+
+def test_a_busy_machine_is_judged_as_if_it_were_idle() -> None:
+    busy = COST._replace(core_share=0.1)
+    assert "time" in findings_of(COST, max_minutes=15)
+    assert set(findings_of(busy, max_minutes=15)) == {"load"}
+    assert set(findings_of(busy, max_minutes=1)) == {"load", "time"}
 
 
 def test_the_length_of_training_is_the_nearest_limit() -> None:
