@@ -16,6 +16,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.streams import InputReport, batches, check_output, open_input, open_output, say
 
 if TYPE_CHECKING:
+    from seq2seq.config import Config
     from seq2seq.translator import Translation, Translator
 
 
@@ -24,7 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns 0 done, 2 refused before any work, 1 failed later, 130 or 143 interrupted.
     """
-    run = {"train": train, "translate": translate, "evaluate": evaluate, "attention": attention}
+    run = {
+        "check": check,
+        "train": train,
+        "translate": translate,
+        "evaluate": evaluate,
+        "attention": attention,
+    }
     try:
         options = parse(sys.argv[1:] if arguments is None else list(arguments))
         code = run[options.command](options)
@@ -43,13 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
 
 
+def check(options: argparse.Namespace) -> int:
+    """`seq2seq check`: what a config's data look like, and what its training would cost."""
+    check_output(options.json)
+    config = _config(options)
+    from seq2seq.check_table import as_text
+    from seq2seq.doctor import as_json
+    from seq2seq.doctor import check as examine
+
+    report = examine(config, options.device)
+    if options.json is not None:
+        with open_output(options.json) as output:
+            output.write(json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
+    if options.json is None or str(options.json) != "-":
+        with open_output(None) as output:
+            output.write(as_text(report) + "\n")
+    return 0
+
+
 def train(options: argparse.Namespace) -> int:
     """`seq2seq train`: a config to a run folder."""
-    from seq2seq.config import load_config
-
-    config, notes = load_config(options.config, options.overrides)
-    for note in notes:
-        say(f"note: {note}")
+    config = _config(options)
     from seq2seq.training import Interrupted
     from seq2seq.training import train as run_training
 
@@ -155,6 +176,15 @@ def attention(options: argparse.Namespace) -> int:
     for note in write_attention(maps, texts, options.output):
         say(f"note: {note}")
     return 0
+
+
+def _config(options: argparse.Namespace) -> "Config":
+    from seq2seq.config import load_config
+
+    config, notes = load_config(options.config, options.overrides)
+    for note in notes:
+        say(f"note: {note}")
+    return config
 
 
 def _load(options: argparse.Namespace) -> "Translator":

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from seq2seq.checkpoint import (
     read_config,
     update_config,
 )
-from seq2seq.config import Config, ParallelFiles, changed_keys
+from seq2seq.config import Config, DataConfig, ParallelFiles, changed_keys
 from seq2seq.corpus import ParallelText, read_pairs, usable
 from seq2seq.errors import UserError
 from seq2seq.model.seq2seq import Seq2Seq
@@ -51,6 +52,15 @@ class Run:
     largest_piece: int | None = None  # target positions that memory has room for, if it ran out
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
+    hypotheses: list[str] = field(default_factory=list)  # of the last validation
+
+
+class Texts(NamedTuple):
+    """The parallel texts of a config, blank lines included."""
+
+    train: ParallelText
+    valid: ParallelText
+    test: ParallelText | None
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
@@ -60,7 +70,6 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError("--resume and --overwrite: give one of them")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
-    lives = any((folder / name).exists() for name in (CONFIG, BEST, LAST))
     if resume:
         changes = changed_keys(read_config(folder), config)
         if changes:
@@ -68,26 +77,56 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
                 f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
                 + "\n  ".join(changes)
             )
-    elif lives and not overwrite:
+    elif run_lives(folder) and not overwrite:
         raise UserError(
             f"{folder}: a run lives here already; go on with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
 
 
+def run_lives(folder: Path) -> bool:
+    """Whether a run was begun in this folder."""
+    return any((folder / name).exists() for name in (CONFIG, BEST, LAST))
+
+
 def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
     """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
-    train_text, train_blank = usable(_read(config.data.train))
-    valid, valid_blank = usable(_read(config.data.valid))
-    if config.data.test is not None:
-        _read(config.data.test)
-    sampling = config.vocabulary.sampling
+    texts = read_texts(config.data)
+    train, train_blank = usable(texts.train)
+    valid, valid_blank = usable(texts.valid)
     if resume:
-        vocabularies = load_vocabularies(config.run_dir / VOCABULARY, sampling)
+        folder = config.run_dir / VOCABULARY
+        vocabularies = load_vocabularies(folder, config.vocabulary.sampling)
     else:
-        vocabularies = train_vocabularies(config.vocabulary, train_text.src, train_text.tgt)
+        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
+    run = assemble(config, device, vocabularies, train, valid)
+    if resume:
+        restore(run)
+        update_config(config.run_dir, config)
+    else:
+        _clear(config.run_dir)
+        create_run(config.run_dir, config, vocabularies)
+    return run, _notes(run, train_blank, valid_blank)
+
+
+def read_texts(data: DataConfig) -> Texts:
+    """The three splits as they are in their files; raises UserError as `read_pairs` does."""
+    return Texts(_read(data.train), _read(data.valid), _read(data.test) if data.test else None)
+
+
+def assemble(
+    config: Config,
+    device: torch.device,
+    vocabularies: Vocabularies,
+    train: ParallelText,
+    valid: ParallelText,
+) -> Run:
+    """A run in memory, before its first update; the texts have no blank side.
+
+    Raises UserError where no training pair is short enough.
+    """
     longest = config.training.max_length
-    pairs = encode_pairs(train_text.src, train_text.tgt, vocabularies, longest)
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
     if not len(pairs):
         raise UserError(
             f"training.max_length: every training pair is longer than {longest} pieces; raise it"
@@ -97,7 +136,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     model = empty_model(config, vocabularies).to(device)
     weights = own_weights(model)
     averages = {name: weight.clone() for name, weight in weights.items()}
-    run = Run(
+    return Run(
         config,
         device,
         vocabularies,
@@ -111,13 +150,6 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         torch.zeros(2, dtype=torch.float64, device=device),
         torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
     )
-    if resume:
-        restore(run)
-        update_config(config.run_dir, config)
-    else:
-        _clear(config.run_dir)
-        create_run(config.run_dir, config, vocabularies)
-    return run, _notes(run, train_blank, valid_blank)
 
 
 def restore(run: Run) -> None:

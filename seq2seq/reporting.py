@@ -133,6 +133,12 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The lines of a run's metrics.jsonl."""
+    text = (folder / METRICS).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def cut_back(path: Path, step: int) -> None:
     """Keep the lines of a JSON-lines file up to `step`, and nothing of one a crash cut short."""
     if not path.exists():

@@ -10,10 +10,11 @@ from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs,
 from seq2seq.checkpoint import BEST, own_weights, save_last
 from seq2seq.config import Config
 from seq2seq.device import choose_device, limit_memory
+from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
 from seq2seq.preparation import Run, check_folder, prepare
 from seq2seq.recovery import go_back, lost_its_way, name_untaken, untaken_updates
-from seq2seq.reporting import Clock, Reporter, minutes
+from seq2seq.reporting import Clock, Reporter, minutes, read_metrics
 from seq2seq.update import train_step
 from seq2seq.validation import validate
 
@@ -58,7 +59,15 @@ def train(
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
+        for complaint in complaints(run):
+            reporter.say(f"warning: {complaint}")
     return config.run_dir
+
+
+def complaints(run: Run) -> list[str]:
+    """What looks wrong with the run by its last validation and all its figures."""
+    metrics = read_metrics(run.config.run_dir)
+    return diagnose(Outcome(run.valid.src, run.valid.tgt, run.hypotheses, metrics))
 
 
 def train_epoch(
