@@ -1,5 +1,6 @@
 """A config made ready to train: data read and checked, folder, vocabulary, model and state."""
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from seq2seq.checkpoint import (
     update_config,
 )
 from seq2seq.config import Config, ParallelFiles, changed_keys
-from seq2seq.corpus import ParallelText, read_pairs, usable
+from seq2seq.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.errors import UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
@@ -59,6 +60,9 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError("--resume and --overwrite: give one of them")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
+    above = next(each for each in folder.absolute().parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
     lives = any((folder / name).exists() for name in (CONFIG, BEST, LAST))
     if resume:
         changes = changed_keys(read_config(folder), config)
@@ -78,8 +82,9 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
     train_text, train_blank = usable(_read(config.data.train))
     valid, valid_blank = usable(_read(config.data.valid))
+    check_direction(train_text, valid)
     if config.data.test is not None:
-        _read(config.data.test)
+        check_direction(train_text, _read(config.data.test))
     sampling = config.vocabulary.sampling
     if resume:
         vocabularies = load_vocabularies(config.run_dir / VOCABULARY, sampling)
@@ -115,7 +120,8 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     else:
         _clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
-    return run, _notes(run, train_blank, valid_blank)
+    same = filter(None, map(same_sides, (train_text, valid)))
+    return run, [*_notes(run, train_blank, valid_blank), *same]
 
 
 def _restore(run: Run) -> None:
