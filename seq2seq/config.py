@@ -262,7 +262,19 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
 def dump_config(config: Config) -> str:
     """Write every key as YAML, in the order of the schema; `load_config` reads an equal config."""
     tree = config.model_dump()
-    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10_000))
+    return str(yaml.dump(tree, None, _Dumper, sort_keys=False, allow_unicode=True, width=10_000))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes doubly what is read as a line break between single quotes."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style='"' if "\x85" in text else None
+    ),
+)
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:

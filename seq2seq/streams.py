@@ -166,17 +166,20 @@ def open_output(path: Path | None) -> Iterator[IO[str]]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        return
     aside = path.with_name(path.name + ".part")
+    if path.exists() and not path.is_file():
+        aside = path  # a pipe or a device: not to be replaced by a file
     try:
         with aside.open("w", encoding="utf-8", newline="\n") as file:
             yield file
-        aside.replace(path)
+        if aside != path:
+            aside.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk names none
+        raise
     finally:
-        aside.unlink(missing_ok=True)
+        if aside != path:
+            aside.unlink(missing_ok=True)
 
 
 def say(text: str) -> None:

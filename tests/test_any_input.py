@@ -139,7 +139,7 @@ def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyP
     vocabulary = Translator.load().vocabularies.tgt  # the Caller's
     decode, calls = type(vocabulary).decode, []
 
-    def blank_translations(self: object, ids: list[int]) -> str:
+    def blank_translations(_: object, ids: list[int]) -> str:
         calls.append(ids)
         return decode(vocabulary, ids) if len(calls) % 2 else "\n \u2028"  # the source comes first
 

@@ -59,7 +59,7 @@ class Reads(io.BytesIO):
         super().__init__()
         self._parts = iter(part for part in parts if part)
 
-    def read1(self, size: int | None = -1) -> bytes:
+    def read1(self, _size: int | None = -1) -> bytes:
         return next(self._parts, b"")
 
 
