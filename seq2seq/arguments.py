@@ -3,14 +3,20 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from seq2seq import __version__
+from seq2seq.errors import UserError
 from seq2seq.streams import BATCH_LINES
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help")
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments; `command` is the subcommand. Exits with 2 where they are wrong."""
+    """Read the arguments; `command` is the subcommand. Raises UserError where they are wrong."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     takes_overrides = options.command in ("train", "check")
@@ -21,8 +27,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="seq2seq", description="Train, use and score attention-based recurrent translation."
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
@@ -71,6 +77,9 @@ def _add_translate(commands: Any) -> None:
     )
     command.add_argument(
         "--json", action="store_true", help="one object a line: text, score, pieces, attention"
+    )
+    command.add_argument(
+        "--stream", action="store_true", help="translate lines as they arrive, as of `tail -f`"
     )
     _add_device(command)
 

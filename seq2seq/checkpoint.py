@@ -79,6 +79,8 @@ def update_config(folder: Path, config: Config) -> None:
 
 def read_config(folder: Path) -> Config:
     """The config of a run folder; raises UserError where it is none."""
+    if folder.is_file():
+        raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` makes one")
     if not (folder / CONFIG).exists():

@@ -6,6 +6,7 @@ Heavy imports stand inside those functions.
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.arguments import parse
 from seq2seq.errors import RunError, UserError
-from seq2seq.streams import InputReport, batches, check_output, open_input, open_output, say
+from seq2seq.streams import (
+    InputReport,
+    arrivals,
+    batches,
+    check_output,
+    open_input,
+    open_output,
+    say,
+)
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
     from seq2seq.translator import Translation, Translator
+
+
+_OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
+    except (MemoryError, RuntimeError) as error:  # torch's has no type of its own on a CPU
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        return _fail("out of memory; lower the beam size, training.batch_tokens or the model's", 1)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -86,19 +102,21 @@ def train(options: argparse.Namespace) -> int:
 
 def translate(options: argparse.Namespace) -> int:
     """`seq2seq translate`: lines in, as many lines out."""
-    if options.output is not None and options.input is not None and options.output == options.input:
-        raise UserError(f"-o {options.output}: is the input; choose another name")
+    check_output(options.output, options.input, at_once=options.stream)
+    cut = arrivals if options.stream else batches
     with open_input(options.input) as lines:
         translator = _load(options)
         with open_output(options.output) as output:
             report = InputReport()
-            for number, batch in batches(lines, options.batch_size):
+            for number, batch in cut(lines, options.batch_size):
                 texts = report.decode(number, batch)
                 translations = translator.translate(texts, options.beam, options.n_best or 1)
                 report.note_parts(number, translations)
                 for index, translation in enumerate(translations, start=number):
                     output.write(_rendered(translation, index, options))
                 output.flush()
+                if options.stream:
+                    report.tell()
     report.tell()
     return 0
 
@@ -111,8 +129,9 @@ def evaluate(options: argparse.Namespace) -> int:
         raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    check_output(options.output)
-    check_output(options.json)
+    read = (options.input, *options.hyp, *options.ref)
+    check_output(options.output, *read)
+    check_output(options.json, *read, options.output)
     from seq2seq import evaluation
 
     evaluation.check_tokenizer(options.tokenize)
@@ -148,9 +167,8 @@ def attention(options: argparse.Namespace) -> int:
     from seq2seq.attention_plot import check_picture_path, write_attention
 
     as_json = options.output.suffix.lower() == ".json"
-    if as_json:
-        check_output(options.output)
-    else:
+    check_output(options.output, options.input)
+    if not as_json:
         check_picture_path(options.output)
     with open_input(options.input) as lines:
         translator = _load(options)

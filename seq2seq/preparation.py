@@ -1,5 +1,6 @@
 """A config made ready to train: data read and checked, folder, vocabulary, model and state."""
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from seq2seq.checkpoint import (
     update_config,
 )
 from seq2seq.config import Config, DataConfig, ParallelFiles, changed_keys
-from seq2seq.corpus import ParallelText, read_pairs, usable
+from seq2seq.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.errors import UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
@@ -70,6 +71,9 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError("--resume and --overwrite: give one of them")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
+    above = next(each for each in folder.absolute().parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
     if resume:
         changes = changed_keys(read_config(folder), config)
         if changes:
@@ -106,12 +110,20 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     else:
         _clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
-    return run, _notes(run, train_blank, valid_blank)
+    same = filter(None, map(same_sides, (train, valid)))
+    return run, [*_notes(run, train_blank, valid_blank), *same]
 
 
 def read_texts(data: DataConfig) -> Texts:
-    """The three splits as they are in their files; raises UserError as `read_pairs` does."""
-    return Texts(_read(data.train), _read(data.valid), _read(data.test) if data.test else None)
+    """The three splits as they are in their files.
+
+    Raises UserError as `read_pairs` does, and where the languages of one seem to be swapped.
+    """
+    texts = Texts(_read(data.train), _read(data.valid), _read(data.test) if data.test else None)
+    for other in texts[1:]:
+        if other is not None:
+            check_direction(texts.train, other)
+    return texts
 
 
 def assemble(

@@ -1,4 +1,4 @@
-"""The command line: what goes in and out, exit codes, and one clear line for a mistake."""
+"""The command line: what goes in and out, and the exit codes; test_mistakes.py has the rest."""
 
 import gzip
 import io
@@ -259,27 +259,6 @@ def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: 
     assert call("translate", "-m", luong, "-m", luong, "-i", src) == one
 
 
-def test_runs_of_other_vocabularies_make_no_ensemble(
-    call: Call, luong: Path, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(luong, other)
-    model = next((other / "vocabulary").iterdir())
-    model.write_bytes(model.read_bytes() + b"\x7a\x00")  # an unknown, empty protobuf field
-    result = call("translate", "-m", luong, "-m", other, stdin=b"zu\n")
-    refused(result, other, "vocabulary")
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_enough_ends_it_quietly(luong: Path, src: Path) -> None:
-    command = [sys.executable, "-m", "seq2seq", "translate", "-m", luong, "-b", 1]
-    words = " ".join(str(word) for word in [*command, "--batch-size", 1, "--device", "cpu"])
-    pipeline = f'cat "{src}" | {words} | head -n 1; echo "${{PIPESTATUS[1]}}" >&2'
-    done = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
-    assert done.stdout.count(b"\n") == 1
-    assert done.stderr.decode() == "0\n"
-
-
 # ---------------------------------------------------------------------------------- what is written
 
 
@@ -497,95 +476,6 @@ def test_a_model_without_attention_has_none_to_show(
     result = call("attention", "-m", tiny_runs["none"], "-o", out, stdin=b"zu\n")
     refused(result, tiny_runs["none"], "without attention")
     assert not out.exists()
-
-
-# ----------------------------------------------------------------------------- mistakes of the user
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("train nowhere.yaml", "nowhere.yaml: no such file"),
-        ("translate -m nowhere", "nowhere: no such run folder"),
-        ("translate -m FOLDER", "not a run folder"),
-        ("translate -m RUN -i nowhere", "nowhere: no such file"),
-        ("translate -m RUN -i FOLDER", "is a folder"),
-        ("translate -m RUN -i SRC -o FOLDER", "is a folder"),
-        ("translate -m RUN -i SRC -o nowhere/out", "there is no folder nowhere"),
-        ("translate -m RUN -i SRC -o SRC", "is the input"),
-        ("translate -m RUN --n-best 4", "a beam of 3 holds no more than 3"),
-        ("translate -m RUN -b 2 --n-best 3", "a beam of 2 holds no more than 2"),
-        ("translate -m RUN --device tpu", "--device tpu: must be"),
-        ("translate -m RUN --device cuda:99", "--device cuda:99: this machine has"),
-        ("evaluate", "either -m RUN or --hyp FILE"),
-        ("evaluate -m RUN --hyp SRC -r SRC", "either -m RUN or --hyp FILE"),
-        ("evaluate -m RUN -i SRC", "give a reference"),
-        ("evaluate -m RUN -r SRC", "-r needs -i FILE"),
-        ("evaluate --hyp SRC", "give a reference"),
-        ("evaluate --hyp SRC -r SRC -o out", "belong to -m RUN"),
-        ("evaluate --hyp SRC --hyp SRC --hyp SRC -r SRC", "3 --hyp files"),
-        ("evaluate --hyp SRC -r nowhere", "nowhere: no such file"),
-        ("evaluate --hyp SRC -r SRC --tokenize 13", "unknown BLEU tokenizer '13'"),
-        ("evaluate --hyp SRC -r SRC --json nowhere/scores", "there is no folder nowhere"),
-        ("attention -m RUN -o looks.pdf", "looks.pdf: attention can be written as"),
-        ("attention -m RUN -o nowhere/looks.json", "there is no folder nowhere"),
-        ("attention -m nowhere -o looks.html", "nowhere: no such run folder"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(
-    call: Call,
-    luong: Path,
-    src: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    reason: str,
-) -> None:
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    names: dict[str, object] = {"RUN": luong, "SRC": src, "FOLDER": folder}
-    before = src.read_bytes()
-    result = call(*(names.get(word, word) for word in words.split()), stdin=b"zu\n")
-    refused(result, reason)
-    assert list(folder.iterdir()) == []
-    assert src.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("", "COMMAND"),
-        ("transalte -m x", "invalid choice"),
-        ("translate", "-m/--model"),
-        ("translate -m x --colour red", "unrecognized arguments: --colour red"),
-        ("translate -m x training.seed=1", "unrecognized arguments: training.seed=1"),
-        ("translate -m x -b 0", "must be a whole number of at least 1, not '0'"),
-        ("translate -m x --n-best two", "not 'two'"),
-        ("train c.yaml --resume --overwrite", "not allowed with"),
-        ("train c.yaml --resume seed", "unrecognized arguments: seed"),
-        ("attention -m x", "-o/--output"),
-    ],
-)
-def test_a_call_that_cannot_be_parsed_has_exit_code_2(call: Call, words: str, reason: str) -> None:
-    result = call(*words.split())
-    assert (result.code, result.out) == (2, b"")
-    assert reason in result.err.splitlines()[-1]
-    assert ": error: " in result.err.splitlines()[-1]
-
-
-def test_four_mistakes_in_a_config_are_four_lines(call: Call, small_corpus: Path) -> None:
-    text = small_corpus.read_text(encoding="utf-8").replace("hidden_size: 20", "hiden_size: 20")
-    text = text.replace("dropout: 0.25", "dropout: 1.5").replace("size: 340", "size: many")
-    small_corpus.write_text(text, encoding="utf-8")
-    result = call("train", small_corpus, "decoding.beam_size=0")
-    assert result.code == 2
-    head, *rows = result.err.splitlines()
-    assert head == f"seq2seq: error: {small_corpus}: 4 mistakes"
-    assert len(rows) == 4
-    for name in ("vocabulary.size", "model.hiden_size", "model.dropout", "decoding.beam_size"):
-        assert sum(f" {name}" in row for row in rows) == 1
-    assert not (small_corpus.parent / "run").exists()
 
 
 def test_help_and_version_go_to_stdout(call: Call) -> None:
