@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # the reader had enough, as `| head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         return 0
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
@@ -157,7 +158,8 @@ def evaluate(options: argparse.Namespace) -> int:
         with open_output(options.json) as output:
             output.write(json.dumps(evaluation.as_json(scores, comparison), indent=2) + "\n")
     if options.json is None or str(options.json) != "-":
-        print(evaluation.as_table(scores, comparison))
+        with open_output(None) as output:
+            output.write(evaluation.as_table(scores, comparison) + "\n")
     return 0
 
 
@@ -267,5 +269,15 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
 
 
 def _fail(text: str, code: int) -> int:
-    say(f"seq2seq: error: {text}")
+    with suppress(OSError):
+        say(f"seq2seq: error: {text}")
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_stdout()
     return code
+
+
+def _discard_stdout() -> None:
+    """Drop what stdout does not take, or Python would try again as it ends, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,6 @@
 """Where the loss is no number: the log names the batches, and in the end training goes back."""
 
 from seq2seq.batches import epoch_order
-from seq2seq.checkpoint import LAST
 from seq2seq.errors import RunError
 from seq2seq.preparation import Run, restore
 from seq2seq.reporting import Reporter
@@ -11,17 +10,10 @@ LEAST_RATE_FACTOR = 1 / 8
 _NAMED = 3  # batches that the log names at a time
 
 
-def untaken_updates(run: Run) -> list[int]:
-    """The updates since the last report that were not taken, their loss being no finite number."""
-    progress, flags = run.progress, run.untaken.tolist()
-    first = max(progress.reported_step, progress.step - len(flags)) + 1
-    return [step for step in range(first, progress.step + 1) if flags[step % len(flags)]]
-
-
 def name_untaken(run: Run, reporter: Reporter) -> None:
     """Say which updates were not taken since the last report, and count those in a row."""
     progress = run.progress
-    untaken = untaken_updates(run)
+    untaken = run.untaken_updates()
     for step in untaken[:_NAMED]:
         reporter.say(
             f"update {step} was not taken: its loss or gradient is not finite ({_batch(run, step)})"
@@ -56,13 +48,11 @@ def lost_its_way(run: Run) -> bool:
 def go_back(run: Run, reporter: Reporter) -> None:
     """Return to the last saved state, with half the learning rate from there on.
 
-    Raises RunError where there is no such state, or where going back did not help.
+    Raises RunError where going back did not help.
     """
     step, factor = run.progress.step, run.progress.rate_factor / 2
     found = f"update {step}: no finite loss in {run.progress.untaken_in_a_row} updates in a row"
     remedy = "lower training.learning_rate or training.clip_norm"
-    if not (run.config.run_dir / LAST).exists():
-        raise RunError(f"{found}, and no state saved yet to go back to; {remedy}")
     if factor < LEAST_RATE_FACTOR:
         raise RunError(
             f"{found}, also at {run.progress.rate_factor:g} of the learning rate; {remedy}; "

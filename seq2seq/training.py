@@ -1,20 +1,24 @@
 """Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import torch
+
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
-from seq2seq.checkpoint import BEST, own_weights, save_last
+from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
 from seq2seq.device import choose_device, limit_memory
 from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
-from seq2seq.preparation import Run, check_folder, prepare
-from seq2seq.recovery import go_back, lost_its_way, name_untaken, untaken_updates
+from seq2seq.preparation import Run, check_folder, prepare, save_run
+from seq2seq.recovery import go_back, lost_its_way, name_untaken
 from seq2seq.reporting import Clock, Reporter, minutes, read_metrics
+from seq2seq.run_lock import locked
 from seq2seq.update import train_step
 from seq2seq.validation import validate
 
@@ -39,8 +43,14 @@ def train(
     chosen = choose_device(device)
     if config.training.memory_gb is not None:
         limit_memory(chosen, config.training.memory_gb)
-    run, notes = prepare(config, chosen, resume)
-    last_step = last_update(run)
+    with locked(config.run_dir):
+        return _train(config, chosen, resume)
+
+
+def _train(config: Config, device: torch.device, resume: bool) -> Path:
+    """`train`, alone in the run folder."""
+    run, notes = prepare(config, device, resume)
+    last_step, began = last_update(run), run.progress.step
     with (
         Reporter(config.run_dir, run.progress.step, last_step) as reporter,
         stop_signals() as stops,
@@ -51,7 +61,8 @@ def train(
         while (reason := why_stop(run, clock)) is None:
             train_epoch(run, reporter, clock, last_step, stops)
         name_untaken(run, reporter)
-        reporter.say(f"Done: {reason}.")
+        trained = run.progress.step > began
+        reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
         if run.progress.validated_step < run.progress.step:
             validate(run, reporter, clock)
         save(run, clock)
@@ -145,6 +156,17 @@ def why_stop(run: Run, clock: Clock) -> str | None:
     return None
 
 
+def nothing_left(config: Config, reason: str) -> str:
+    """What to say where a run that goes on has reached its end already, and how to move that."""
+    (key,) = re.findall(r"training\.\w+", reason)
+    falling = config.training.decay in ("linear", "cosine")
+    if falling and key in ("training.max_epochs", "training.max_steps"):
+        remedy = f"training.decay {config.training.decay} ends there: a longer one is a new run"
+    else:
+        remedy = f"to train on, give --resume and a larger {key}"
+    return f"Already at the end: {reason}. Nothing is left to train; {remedy}."
+
+
 def last_update(run: Run) -> int | None:
     """The update at which max_steps or max_epochs ends training; None where neither is set."""
     settings = run.config.training
@@ -181,18 +203,7 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
 
 def save(run: Run, clock: Clock) -> None:
     """Write all that training goes on from."""
-    loss, tokens = run.loss.tolist()
-    run.progress.loss_sum, run.progress.loss_tokens = loss, int(tokens)
-    run.progress.untaken = untaken_updates(run)
-    save_last(
-        run.config.run_dir,
-        own_weights(run.model),
-        run.averages,
-        run.optimizer,
-        run.progress,
-        run.limit,
-        clock.seconds,
-    )
+    save_run(run, clock.seconds)
 
 
 @contextmanager

@@ -15,7 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Scripts come last: they may import everything here, and nothing imports them.
 TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq", "seq2seq.errors"),
-    ("seq2seq.config_values", "seq2seq.config_mistakes"),
+    (
+        "seq2seq.config_values",
+        "seq2seq.config_mistakes",
+        "seq2seq.run_lock",
+        "seq2seq.whole_file",
+    ),
     ("seq2seq.config_file",),
     ("seq2seq.config", "seq2seq.corpus", "seq2seq.device"),
     ("seq2seq.segmentation", "seq2seq.data_check"),
@@ -40,7 +45,10 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.slots",),
     ("seq2seq.greedy", "seq2seq.beam"),
     ("seq2seq.search",),
+    ("seq2seq.tensor_file",),
+    ("seq2seq.origin",),
     ("seq2seq.checkpoint",),
+    ("seq2seq.training_state",),
     ("seq2seq.translator",),
     ("seq2seq.attention_map",),
     ("seq2seq.attention_page", "seq2seq.attention_figure"),

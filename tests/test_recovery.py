@@ -144,11 +144,10 @@ def _weights(path: Path) -> list[Tensor]:
     return [tensor for name, tensor in load_file(path).items() if name.startswith("weights.")]
 
 
-def test_before_anything_was_saved_it_stops_in_words(
+def test_before_the_first_validation_it_goes_back_to_the_beginning(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Spoiler(monkeypatch, lambda _step, _rate: True)
-    with pytest.raises(RunError, match=r"no state saved yet to go back to; lower "):
-        train(
-            configured(small_corpus, "training.max_steps=60", "training.validate_every=50"), "cpu"
-        )
+    Spoiler(monkeypatch, lambda step, rate: step > 1 and rate > 0.7e-3)
+    limits = ("training.max_steps=17", "training.validate_every=50", "training.learning_rate=1e-3")
+    run = train(configured(small_corpus, *limits), "cpu")
+    assert "back to update 0, with 0.5 of the learning rate" in (run / LOG).read_text()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seq2seq import training
 from seq2seq.batches import Batch, make_batch
-from seq2seq.checkpoint import BEST, CONFIG, LAST, load_best, own_weights
+from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
 from seq2seq.config import Config, TrainingConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.loss import batch_loss
@@ -421,6 +421,8 @@ def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
     before = {name: (run / name).read_bytes() for name in (METRICS, BEST, CONFIG)}
     tensors = state_of(run / LAST)[1]
     train(configured(small_corpus), "cpu", resume=True)
+    assert "Already at the end: epoch 2 of training.max_epochs 2. Nothing is left to" in log_of(run)
+    assert "to train on, give --resume and a larger training.max_epochs." in log_of(run)
     assert {name: (run / name).read_bytes() for name in before} == before
     assert all(torch.equal(tensors[name], each) for name, each in state_of(run / LAST)[1].items())
 
@@ -642,7 +644,8 @@ def test_resume_needs_a_run(small_corpus: Path) -> None:
     assert f"{config.run_dir}: no such run folder" in refusal(config, resume=True)
     assert not config.run_dir.exists()
     trained(small_corpus, "training.max_steps=1")
-    (config.run_dir / LAST).unlink()
+    for name in (LAST, PREVIOUS):
+        (config.run_dir / name).unlink()
     assert f"it has no {LAST}" in refusal(
         configured(small_corpus, "training.max_steps=1"), resume=True
     )
