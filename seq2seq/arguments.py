@@ -3,29 +3,37 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from seq2seq import __version__
+from seq2seq.errors import UserError
 from seq2seq.streams import BATCH_LINES
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help")
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments; `command` is the subcommand. Exits with 2 where they are wrong."""
+    """Read the arguments; `command` is the subcommand. Raises UserError where they are wrong."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.command == "train" and all("=" in each and each[0] != "-" for each in rest):
+    takes_overrides = options.command in ("train", "check")
+    if rest and takes_overrides and all("=" in each and each[0] != "-" for each in rest):
         options.overrides = [*options.overrides, *rest]  # those given after an option
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="seq2seq", description="Train, use and score attention-based recurrent translation."
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    _add_check(commands)
     _add_train(commands)
     _add_translate(commands)
     _add_evaluate(commands)
@@ -33,12 +41,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_check(commands: Any) -> None:
+    command = commands.add_parser("check", help="look at a config's data and cost before training")
+    _add_config(command)
+    command.add_argument("--json", type=Path, metavar="FILE", help="write all of it; - is stdout")
+    _add_device(command)
+
+
 def _add_train(commands: Any) -> None:
     command = commands.add_parser("train", help="train a model from a YAML config")
-    command.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, as in configs/")
-    command.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="set a key of the config"
-    )
+    _add_config(command)
     again = command.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     again.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
@@ -65,6 +77,9 @@ def _add_translate(commands: Any) -> None:
     )
     command.add_argument(
         "--json", action="store_true", help="one object a line: text, score, pieces, attention"
+    )
+    command.add_argument(
+        "--stream", action="store_true", help="translate lines as they arrive, as of `tail -f`"
     )
     _add_device(command)
 
@@ -114,6 +129,13 @@ def _add_attention(commands: Any) -> None:
     )
     _add_beam(command)
     _add_device(command)
+
+
+def _add_config(command: Any) -> None:
+    command.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, as in configs/")
+    command.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="set a key of the config"
+    )
 
 
 def _add_model(command: Any, required: bool) -> None:

@@ -11,7 +11,7 @@ The weights carry checksums of themselves and of the vocabulary, and what matter
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -69,6 +69,10 @@ class Progress:
     worse: int = 0  # validations since the best
     loss_sum: float = 0.0  # since the last line of metrics, nats
     loss_tokens: int = 0
+    reported_step: int = 0  # of the last line of metrics
+    untaken: list[int] = field(default_factory=list)  # updates since then that were not taken
+    untaken_in_a_row: int = 0  # up to then
+    rate_factor: float = 1.0  # halved each time that training had to go back
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -93,6 +97,8 @@ def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
 
 def read_config(folder: Path) -> Config:
     """The config of a run folder; raises UserError where it is none."""
+    if folder.is_file():
+        raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` makes one")
     if not (folder / CONFIG).is_file():

@@ -6,6 +6,7 @@ Heavy imports stand inside those functions.
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,10 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.arguments import parse
 from seq2seq.errors import RunError, UserError
-from seq2seq.streams import InputReport, batches, check_output, open_input, open_output, say
+from seq2seq.streams import (
+    InputReport,
+    arrivals,
+    batches,
+    check_output,
+    open_input,
+    open_output,
+    say,
+)
 
 if TYPE_CHECKING:
+    from seq2seq.config import Config
     from seq2seq.translator import Translation, Translator
+
+
+_OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns 0 done, 2 refused before any work, 1 failed later, 130 or 143 interrupted.
     """
-    run = {"train": train, "translate": translate, "evaluate": evaluate, "attention": attention}
+    run = {
+        "check": check,
+        "train": train,
+        "translate": translate,
+        "evaluate": evaluate,
+        "attention": attention,
+    }
     try:
         options = parse(sys.argv[1:] if arguments is None else list(arguments))
         code = run[options.command](options)
@@ -42,15 +61,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
+    except (MemoryError, RuntimeError) as error:  # torch's has no type of its own on a CPU
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        return _fail("out of memory; lower the beam size, training.batch_tokens or the model's", 1)
+
+
+def check(options: argparse.Namespace) -> int:
+    """`seq2seq check`: what a config's data look like, and what its training would cost."""
+    check_output(options.json)
+    config = _config(options)
+    from seq2seq.check_table import as_text
+    from seq2seq.doctor import as_json
+    from seq2seq.doctor import check as examine
+
+    report = examine(config, options.device)
+    if options.json is not None:
+        with open_output(options.json) as output:
+            output.write(json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
+    if options.json is None or str(options.json) != "-":
+        with open_output(None) as output:
+            output.write(as_text(report) + "\n")
+    return 0
 
 
 def train(options: argparse.Namespace) -> int:
     """`seq2seq train`: a config to a run folder."""
-    from seq2seq.config import load_config
-
-    config, notes = load_config(options.config, options.overrides)
-    for note in notes:
-        say(f"note: {note}")
+    config = _config(options)
     from seq2seq.training import Interrupted
     from seq2seq.training import train as run_training
 
@@ -66,19 +103,21 @@ def train(options: argparse.Namespace) -> int:
 
 def translate(options: argparse.Namespace) -> int:
     """`seq2seq translate`: lines in, as many lines out."""
-    if options.output is not None and options.input is not None and options.output == options.input:
-        raise UserError(f"-o {options.output}: is the input; choose another name")
+    check_output(options.output, options.input, at_once=options.stream)
+    cut = arrivals if options.stream else batches
     with open_input(options.input) as lines:
         translator = _load(options)
         with open_output(options.output) as output:
             report = InputReport()
-            for number, batch in batches(lines, options.batch_size):
+            for number, batch in cut(lines, options.batch_size):
                 texts = report.decode(number, batch)
                 translations = translator.translate(texts, options.beam, options.n_best or 1)
                 report.note_parts(number, translations)
                 for index, translation in enumerate(translations, start=number):
                     output.write(_rendered(translation, index, options))
                 output.flush()
+                if options.stream:
+                    report.tell()
     report.tell()
     return 0
 
@@ -91,8 +130,9 @@ def evaluate(options: argparse.Namespace) -> int:
         raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    check_output(options.output)
-    check_output(options.json)
+    read = (options.input, *options.hyp, *options.ref)
+    check_output(options.output, *read)
+    check_output(options.json, *read, options.output)
     from seq2seq import evaluation
 
     evaluation.check_tokenizer(options.tokenize)
@@ -129,9 +169,8 @@ def attention(options: argparse.Namespace) -> int:
     from seq2seq.attention_plot import check_picture_path, write_attention
 
     as_json = options.output.suffix.lower() == ".json"
-    if as_json:
-        check_output(options.output)
-    else:
+    check_output(options.output, options.input)
+    if not as_json:
         check_picture_path(options.output)
     with open_input(options.input) as lines:
         translator = _load(options)
@@ -157,6 +196,15 @@ def attention(options: argparse.Namespace) -> int:
     for note in write_attention(maps, texts, options.output):
         say(f"note: {note}")
     return 0
+
+
+def _config(options: argparse.Namespace) -> "Config":
+    from seq2seq.config import load_config
+
+    config, notes = load_config(options.config, options.overrides)
+    for note in notes:
+        say(f"note: {note}")
+    return config
 
 
 def _load(options: argparse.Namespace) -> "Translator":

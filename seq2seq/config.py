@@ -23,7 +23,7 @@ from seq2seq.config_mistakes import (
     show,
     summary,
 )
-from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Text, Whole
+from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Size, Text, Whole
 
 Decoder = Literal["bahdanau", "luong", "none"]
 Score = Literal["additive", "dot", "general", "concat", "scaled_dot"]
@@ -35,6 +35,7 @@ _FREE = (
     "training.max_minutes.",
     "training.patience.",
     "training.log_every.",
+    "training.memory_gb.",
 )
 
 
@@ -71,6 +72,8 @@ class ParallelFiles(Section):
         sides = [info.data["src"] is not None, info.data["tgt"] is not None]
         if any(sides) if tsv else not all(sides):
             raise ValueError("give either src and tgt, or tsv alone (null turns a key off)")
+        if all(sides) and info.data["src"] == info.data["tgt"]:
+            raise ValueError("src and tgt are the same file; give the translation as tgt")
         return tsv
 
 
@@ -88,7 +91,9 @@ class VocabularyConfig(Section):
     """How text is cut into pieces."""
 
     type: Literal["unigram", "bpe", "word", "char"] = "unigram"  # unigram and bpe: subwords
-    size: Annotated[Whole, Field(ge=16)] = 8000  # pieces of each vocabulary, special ones included
+    size: Annotated[Whole, Field(ge=16, le=1_000_000)] = (
+        8000  # pieces of each vocabulary, special ones included
+    )
     joint: Flag = True  # one vocabulary for both languages
     # Subword regularisation in training, 0 = off. unigram: exponent of the distribution that
     # segmentations are drawn from (smaller = more varied); bpe: share of merges left out.
@@ -109,11 +114,11 @@ class ModelConfig(Section):
     decoder: Decoder = "bahdanau"  # none: no attention, the last encoder state alone
     score: Score | None = None  # null: additive (bahdanau), general (luong)
     input_feeding: Flag | None = None  # luong only; null: true
-    embedding_size: Count = 256  # of both languages
+    embedding_size: Size = 256  # of both languages
     bidirectional: Flag = True  # each direction of the encoder then has half of hidden_size
-    hidden_size: Count = 512  # of the decoder and of the encoder's outputs
-    attention_size: Count | None = None  # additive, concat, scaled_dot only; null: hidden_size // 2
-    num_layers: Annotated[Count, Field(le=100)] = 1  # of the encoder and of the decoder
+    hidden_size: Size = 512  # of the decoder and of the encoder's outputs
+    attention_size: Size | None = None  # additive, concat, scaled_dot only; null: hidden_size // 2
+    num_layers: Annotated[Count, Field(le=64)] = 1  # of the encoder and of the decoder
     dropout: Share = 0.3  # probability
     tie_embeddings: Flag = True  # the target embedding is also the projection to the vocabulary
 
@@ -192,6 +197,7 @@ class TrainingConfig(Section):
     patience: Count | None = None  # validations without a better BLEU until training ends
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Count = 50  # updates between two lines of the log
+    memory_gb: Positive | None = None  # most memory, GiB; a batch that needs more is done in pieces
 
     @field_validator("max_minutes")
     @classmethod
@@ -267,7 +273,19 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
 def dump_config(config: Config) -> str:
     """Write every key as YAML, in the order of the schema; `load_config` reads an equal config."""
     tree = config.model_dump()
-    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10_000))
+    return str(yaml.dump(tree, None, _Dumper, sort_keys=False, allow_unicode=True, width=10_000))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes doubly what is read as a line break between single quotes."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style='"' if "\x85" in text else None
+    ),
+)
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -38,10 +38,10 @@ _REASONS = {
     "string_type": "must be text",
     "path_type": "must be a file name",
     "model_type": "must be a section, with keys of its own",
-    "greater_than": "must be above {gt:g}",
+    "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be below {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}",
     "value_error": "{error}",
 }
@@ -55,7 +55,8 @@ def describe(
 ) -> Mistake:
     """Say in a newcomer's words what pydantic found wrong with a value, and where it was set."""
     path: KeyPath = tuple(str(key) for key in details["loc"])
-    kind, value, bounds = details["type"], details["input"], details.get("ctx", {})
+    kind, value = details["type"], details["input"]
+    bounds: dict[str, Any] = {name: _plain(bound) for name, bound in details.get("ctx", {}).items()}
     typed = any(override[: len(path)] == path for override in overridden)
     if kind == "extra_forbidden":
         reason = f"unknown key{_suggest_key(path, schema)}"
@@ -69,6 +70,11 @@ def describe(
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", bounds["expected"]))
     where = ".".join(path) + (" (command line)" if typed else "")
     return Mistake(None if typed else lines.get(path), f"{where}: {reason}", typed)
+
+
+def _plain(bound: object) -> object:
+    """A bound as people write it: 1, not 1.0."""
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
 def _suggest_key(path: KeyPath, schema: type[BaseModel]) -> str:

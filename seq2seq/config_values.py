@@ -30,11 +30,23 @@ def _refuse_empty(value: object) -> object:
     return value
 
 
+def _refuse_nul(value: object) -> object:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("no file name has a NUL character")
+    return value
+
+
 Whole = Annotated[int, BeforeValidator(_read_whole)]
 Count = Annotated[Whole, Field(ge=1)]
+Size = Annotated[Whole, Field(ge=1, le=65_536)]  # beyond, no machine has the memory
 Flag = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
 Text = Annotated[str, BeforeValidator(_refuse_empty)]
-File = Annotated[Path, BeforeValidator(_refuse_empty), PlainSerializer(Path.as_posix)]
+File = Annotated[
+    Path,
+    BeforeValidator(_refuse_empty),
+    BeforeValidator(_refuse_nul),
+    PlainSerializer(Path.as_posix),
+]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]

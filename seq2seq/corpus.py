@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from seq2seq.errors import UserError
 
+FEWEST_WORDS = 20  # a side must have to be told from another language
+
 
 @dataclass(frozen=True)
 class ParallelText:
@@ -79,6 +81,42 @@ def usable(text: ParallelText) -> tuple[ParallelText, int]:
         )
     src, tgt = (list(side) for side in zip(*kept, strict=True))
     return ParallelText(src, tgt, text.origin), len(text) - len(kept)
+
+
+def same_sides(text: ParallelText) -> str | None:
+    """Say so where half of the pairs or more have the same text on both sides."""
+    same = sum(map(str.__eq__, text.src, text.tgt))
+    if 2 * same < len(text):
+        return None
+    return (
+        f"note: both sides are the same text in {same:,} of {_count(len(text), 'pair')} of "
+        f"{text.origin}; check that these are the right files"
+    )
+
+
+def check_direction(train: ParallelText, other: ParallelText) -> None:
+    """Refuse text whose sides are swapped against those of training.
+
+    Judged by the words: most must be known from the wrong side, and few from the right one.
+    """
+    known = [_words(train.src), _words(train.tgt)]
+    sides = [_words(other.src), _words(other.tgt)]
+    if min(map(len, sides)) < FEWEST_WORDS:
+        return
+    right, wrong = (
+        [len(side & words) / len(side) for side, words in zip(sides, against, strict=True)]
+        for against in (known, known[::-1])
+    )
+    if min(wrong) > 0.5 and max(right) < 0.25:
+        raise UserError(
+            f"{other.origin}: source and target seem swapped: {wrong[0]:.0%} of the source's words "
+            f"are known from the target side of {train.origin}, {right[0]:.0%} from its source "
+            "side; swap them"
+        )
+
+
+def _words(lines: list[str]) -> set[str]:
+    return {word for line in lines for word in line.split()}
 
 
 def read_lines(path: Path) -> list[str]:

@@ -1,8 +1,10 @@
 """A config made ready to train: data read and checked, folder, vocabulary, model and state."""
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,8 +27,8 @@ from seq2seq.checkpoint import (
     update_vocabularies,
     writing,
 )
-from seq2seq.config import Config, ParallelFiles
-from seq2seq.corpus import ParallelText, read_pairs, usable
+from seq2seq.config import Config, DataConfig, ParallelFiles
+from seq2seq.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.errors import DamagedFile, UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
@@ -52,10 +54,26 @@ class Run:
     averages: dict[str, Tensor]  # empty without averaging
     optimizer: torch.optim.Optimizer
     limit: LengthLimit
-    loss: Tensor  # since the last report, nats, on the device
-    loss_tokens: int = 0
+    loss: Tensor  # since the last report, on the device: nats, and of how many tokens
+    untaken: Tensor  # [log_every], on the device: which updates since then were not taken
+    largest_piece: int | None = None  # target positions that memory has room for, if it ran out
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
+    hypotheses: list[str] = field(default_factory=list)  # of the last validation
+
+    def untaken_updates(self) -> list[int]:
+        """Those since the last report that were not taken, their loss being no finite number."""
+        flags, last = self.untaken.tolist(), self.progress.step
+        first = max(self.progress.reported_step, last - len(flags)) + 1
+        return [step for step in range(first, last + 1) if flags[step % len(flags)]]
+
+
+class Texts(NamedTuple):
+    """The parallel texts of a config, blank lines included."""
+
+    train: ParallelText
+    valid: ParallelText
+    test: ParallelText | None
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
@@ -65,13 +83,21 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError("--resume and --overwrite: give one of them")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
+    above = next(each for each in folder.absolute().parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
     if resume:
         _check_resumed(config)
-    elif not overwrite and any((folder / name).exists() for name in (CONFIG, BEST, LAST, PREVIOUS)):
+    elif run_lives(folder) and not overwrite:
         raise UserError(
             f"{folder}: a run lives here already; go on with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
+
+
+def run_lives(folder: Path) -> bool:
+    """Whether a run was begun in this folder."""
+    return any((folder / name).exists() for name in (CONFIG, BEST, LAST, PREVIOUS))
 
 
 def _check_resumed(config: Config) -> None:
@@ -101,48 +127,25 @@ def _check_resumed(config: Config) -> None:
 def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
     """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
     resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
-    train_text, train_blank = usable(_read(config.data.train))
-    valid, valid_blank = usable(_read(config.data.valid))
-    if config.data.test is not None:
-        _read(config.data.test)
+    texts = read_texts(config.data)
+    train, train_blank = usable(texts.train)
+    valid, valid_blank = usable(texts.valid)
     if resume:
-        vocabularies, repairs = _resumed_vocabularies(config, train_text)
+        vocabularies, repairs = _resumed_vocabularies(config, train)
     else:
-        vocabularies = train_vocabularies(config.vocabulary, train_text.src, train_text.tgt)
+        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
         repairs = []
-    longest = config.training.max_length
-    pairs = encode_pairs(train_text.src, train_text.tgt, vocabularies, longest)
-    if not len(pairs):
-        raise UserError(
-            f"training.max_length: every training pair is longer than {longest} pieces; raise it"
-        )
-    valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
-    torch.manual_seed(seed_of(config.seed, 0, 0))
-    model = empty_model(config, vocabularies).to(device)
-    weights = own_weights(model)
-    averages = {name: weight.clone() for name, weight in weights.items()}
-    run = Run(
-        config,
-        device,
-        vocabularies,
-        pairs,
-        valid,
-        valid_pairs,
-        model,
-        averages if config.training.average else {},
-        make_optimizer(config.training, list(model.parameters())),
-        learn_limit(pairs),
-        torch.zeros((), dtype=torch.float64, device=device),
-    )
+    run = assemble(config, device, vocabularies, train, valid)
     if resume:
-        repairs += _restore(run)
+        repairs += restore(run)
         _remove_parts(config.run_dir)
         update_config(config.run_dir, config)
     else:
         _clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
         save_run(run, 0.0)  # whatever happens from here on, --resume finds something
-    return run, [*_notes(run, train_blank, valid_blank), *repairs]
+    same = filter(None, map(same_sides, (train, valid)))
+    return run, [*_notes(run, train_blank, valid_blank), *repairs, *same]
 
 
 def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabularies, list[str]]:
@@ -169,15 +172,70 @@ def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabular
         return vocabularies, [f"{folder} was damaged; learnt anew, it is the same to the bit"]
 
 
-def _restore(run: Run) -> list[str]:
-    """Load the state; where the best weights are damaged, see to it that they are written anew."""
+def read_texts(data: DataConfig) -> Texts:
+    """The three splits as they are in their files.
+
+    Raises UserError as `read_pairs` does, and where the languages of one seem to be swapped.
+    """
+    texts = Texts(_read(data.train), _read(data.valid), _read(data.test) if data.test else None)
+    for other in texts[1:]:
+        if other is not None:
+            check_direction(texts.train, other)
+    return texts
+
+
+def assemble(
+    config: Config,
+    device: torch.device,
+    vocabularies: Vocabularies,
+    train: ParallelText,
+    valid: ParallelText,
+) -> Run:
+    """A run in memory, before its first update; the texts have no blank side.
+
+    Raises UserError where no training pair is short enough.
+    """
+    longest = config.training.max_length
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
+    if not len(pairs):
+        raise UserError(
+            f"training.max_length: every training pair is longer than {longest} pieces; raise it"
+        )
+    valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
+    torch.manual_seed(seed_of(config.seed, 0, 0))
+    model = empty_model(config, vocabularies).to(device)
+    weights = own_weights(model)
+    averages = {name: weight.clone() for name, weight in weights.items()}
+    return Run(
+        config,
+        device,
+        vocabularies,
+        pairs,
+        valid,
+        valid_pairs,
+        model,
+        averages if config.training.average else {},
+        make_optimizer(config.training, list(model.parameters())),
+        learn_limit(pairs),
+        torch.zeros(2, dtype=torch.float64, device=device),
+        torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
+    )
+
+
+def restore(run: Run) -> list[str]:
+    """Put the run back where it was last saved; raises UserError where that cannot be read.
+
+    Where the best weights are damaged, sees to it that they are written anew, and notes so.
+    """
     folder = run.config.run_dir
     progress, run.limit, run.seconds = load_last(
         folder, run.model, run.averages, run.optimizer, run.device
     )
     run.progress = progress
-    run.loss.fill_(progress.loss_sum)
-    run.loss_tokens = progress.loss_tokens
+    run.loss[0], run.loss[1] = progress.loss_sum, progress.loss_tokens
+    run.untaken.zero_()
+    for step in progress.untaken:
+        run.untaken[step % len(run.untaken)] = True
     origin = origin_of(run.config, run.vocabularies, shaping_only=True)
     if not progress.best_step or best_is_whole(folder, origin):
         return []
@@ -187,7 +245,9 @@ def _restore(run: Run) -> list[str]:
 
 def save_run(run: Run, seconds: float) -> None:
     """Write all that training goes on from, after so many seconds of it."""
-    run.progress.loss_sum, run.progress.loss_tokens = run.loss.item(), run.loss_tokens
+    loss, tokens = run.loss.tolist()
+    run.progress.loss_sum, run.progress.loss_tokens = loss, int(tokens)
+    run.progress.untaken = run.untaken_updates()
     save_last(
         run.config.run_dir,
         own_weights(run.model),

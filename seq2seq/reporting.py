@@ -89,6 +89,15 @@ class Reporter:
         else:
             self.bar.set_postfix_str(text, refresh=False)
 
+    def go_back(self, step: int) -> None:
+        """Take back what was told of the updates after `step`."""
+        with self._writing(METRICS):
+            self._files[METRICS].close()
+            cut_back(self._folder / METRICS, step)
+        self._files[METRICS] = self._open(METRICS)
+        self.bar.n = step
+        self.bar.refresh()
+
     def advance(self) -> None:
         """Move the bar by one update."""
         self.bar.update()
@@ -165,6 +174,12 @@ class Clock:
 def minutes(seconds: float) -> str:
     """Seconds as minutes:seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The lines of a run's metrics.jsonl."""
+    text = (folder / METRICS).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def cut_back(path: Path, step: int) -> None:

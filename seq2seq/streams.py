@@ -1,12 +1,14 @@
 """Lines in and lines out: files, stdin and stdout, and what is said of them on stderr."""
 
 import gzip
+import os
+import select
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.errors import RunError, UserError
 from seq2seq.whole_file import written_aside
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from seq2seq.translator import Translation
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
+_READ_BYTES = 1 << 16  # at most, at a time, of a stream: what a pipe holds
 
 
 @contextmanager
@@ -31,6 +34,8 @@ def open_input(path: Path | None) -> Iterator[IO[bytes]]:
         file = _open_bytes(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     with file:
         try:
             yield file
@@ -55,6 +60,34 @@ def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[byte
             number, batch = number + size, []
     if batch:
         yield number, batch
+
+
+def arrivals(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
+    """As `batches`, but of the lines that have arrived: it waits only where there are none."""
+    size = size or BATCH_LINES
+    number = 1
+    for arrived in _reads(lines):
+        for start in range(0, len(arrived), size):
+            yield number + start, arrived[start : start + size]
+        number += len(arrived)
+
+
+def _reads(lines: Any) -> Iterator[list[bytes]]:
+    """The lines that each single read of a binary file completes."""
+    begun: list[bytes] = []  # of the line whose end is yet to come
+    read = lines.raw.read if hasattr(lines, "raw") else lines.read1
+    while (data := read(_READ_BYTES)) != b"":
+        if data is None:  # opened without blocking, and nothing is there yet
+            select.select([lines], [], [])
+            continue
+        *ended, rest = data.split(b"\n")
+        if ended:
+            ended[0] = b"".join([*begun, ended[0]])
+            begun = []
+            yield ended
+        begun.append(rest)
+    if any(begun):
+        yield [b"".join(begun)]
 
 
 class Output:
@@ -112,12 +145,13 @@ class InputReport:
         self._cut += [i for i, each in enumerate(translations, start=number) if each.parts > 1]
 
     def tell(self) -> None:
-        """Say what was done to which lines."""
+        """Say what was done to which lines since it last did."""
         if self._undecodable:
             say(f"note: bytes that are not UTF-8 were replaced in {_numbers(self._undecodable)}")
         if self._cut:
             cut = _numbers(self._cut)
             say(f"note: translated in parts, being longer than any line in training: {cut}")
+        self._undecodable, self._cut = [], []
 
 
 def _numbers(lines: Sequence[int]) -> str:
@@ -125,14 +159,31 @@ def _numbers(lines: Sequence[int]) -> str:
     return f"{len(lines)} line{'s' * (len(lines) > 1)} ({shown}{', ...' * (len(lines) > 10)})"
 
 
-def check_output(path: Path | None) -> None:
-    """Refuse, before any work, a path that `open_output` could not write."""
+def check_output(path: Path | None, *others: Path | None, at_once: bool = False) -> None:
+    """Refuse, before any work, a path that `open_output` could not write, or one of the others.
+
+    With `at_once` also a file, which would appear only at the end.
+    """
     if path is None or str(path) == "-":
         return
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file name")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path}: the folder {path.parent} may not be written to")
+    if any(_same(path, other) for other in others):
+        raise UserError(f"{path}: this call reads or writes it already; choose another name")
+    if at_once and (path.is_file() or not path.exists()):
+        raise UserError(
+            f"{path}: -o makes a file that appears whole at the end; with --stream use > {path}"
+        )
+
+
+def _same(path: Path, other: Path | None) -> bool:
+    if other is None or path == other or not (path.is_file() and other.exists()):
+        return path == other
+    return path.samefile(other)
 
 
 @contextmanager

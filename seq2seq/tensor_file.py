@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -97,9 +97,16 @@ def typed(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
     with reading_header(path):
         values = header[key]
         for field in fields(kind):  # type: ignore[arg-type]
-            if type(values[field.name]) is not field.type:
+            if not _is_a(field.type, values[field.name]):
                 raise TypeError(field.name)
         return kind(**values)
+
+
+def _is_a(kind: object, value: object) -> bool:
+    """Whether a value from JSON is an int, a float, a list of ints..., none for another."""
+    if get_origin(kind) is list and isinstance(value, list):
+        return all(_is_a(get_args(kind)[0], each) for each in value)
+    return type(value) is kind
 
 
 def _checksum(header: Mapping[str, Any]) -> str:

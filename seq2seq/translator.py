@@ -13,8 +13,10 @@ from seq2seq.checkpoint import LengthLimit, load_best
 from seq2seq.config import DecodingConfig
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
+from seq2seq.hypothesis import Hypothesis, Model
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.search import Hypothesis, Model, search
+from seq2seq.search import search
+from seq2seq.segmentation import SPACE
 from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
 
 MOST_WEIGHTS = 1_000_000  # attention weights of one line
@@ -113,7 +115,7 @@ class Translator:
 
     def _parts(self, line: str, ids: Ids) -> list[Ids]:
         """A line's ids as they are; none if it is blank; those of its parts if it is too long."""
-        if not line.strip() or not ids:
+        if not line.replace(SPACE, " ").strip() or not ids:
             return []
         if len(ids) <= self.longest:
             return [ids]
@@ -124,9 +126,13 @@ class Translator:
     def _translation(
         self, src_ids: list[int], hypotheses: list[Hypothesis], n_best: int
     ) -> Translation:
+        src_text = _text(self.vocabularies.src, src_ids)  # stands where only white space is found
         best = hypotheses[0]
         weights = best.attention_weights
-        nbest = [(self._text(hypothesis), hypothesis.score) for hypothesis in hypotheses[:n_best]]
+        nbest = [
+            (_text(self.vocabularies.tgt, hypothesis.ids) or src_text, hypothesis.score)
+            for hypothesis in hypotheses[:n_best]
+        ]
         return Translation(
             nbest[0][0],
             best.score,
@@ -136,8 +142,9 @@ class Translator:
             nbest,
         )
 
-    def _text(self, hypothesis: Hypothesis) -> str:
-        return _LINE_BREAKS.sub(" ", self.vocabularies.tgt.decode(hypothesis.ids)).strip()
+
+def _text(vocabulary: Vocabulary, ids: Ids) -> str:
+    return _LINE_BREAKS.sub(" ", vocabulary.decode(ids)).strip()
 
 
 def _contents(vocabularies: Vocabularies) -> tuple[bytes, bytes]:
@@ -148,15 +155,14 @@ def _cut(sentence: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
     """Runs of words of at most `longest` pieces; a longer word is cut where it must be."""
     run: list[str] = []
     room = longest
-    for word in sentence.split():
-        (ids,) = vocabulary.encode([word])
+    words = sentence.split()
+    for word, ids in zip(words, vocabulary.encode(words), strict=True):
         if len(ids) > room and run:
             yield " ".join(run)
             run, room = [], longest
-        while len(ids) > longest:
-            head = _head(word, vocabulary, longest)
-            yield head
-            word = word[len(head) :]
+        if len(ids) > longest:
+            *heads, word = _heads(word, vocabulary, longest)
+            yield from heads
             (ids,) = vocabulary.encode([word])
         if ids:
             run.append(word)
@@ -165,9 +171,18 @@ def _cut(sentence: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
         yield " ".join(run)
 
 
+def _heads(word: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
+    """The word in parts of at most `longest` pieces; the time it takes grows as its length."""
+    start = 0
+    while start < len(word):
+        head = _head(word[start : start + 8 * longest], vocabulary, longest)
+        yield head
+        start += len(head)
+
+
 def _head(word: str, vocabulary: Vocabulary, longest: int) -> str:
     """The longest beginning of the word, by halving, that has at most `longest` pieces."""
-    fits, fails = 1, min(len(word), 8 * longest)
+    fits, fails = 1, len(word) + 1
     while fails - fits > 1:
         middle = (fits + fails) // 2
         if len(vocabulary.encode([word[:middle]])[0]) <= longest:

@@ -17,6 +17,7 @@ from seq2seq.whole_file import read_bounded, write_whole
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 LEAST = 4 + 256  # special pieces and bytes
 _JOINT, _SIDES = "joint", ("src", "tgt")
 _MOST_BYTES = 1 << 26  # of a model's file
@@ -180,5 +181,11 @@ def _size_mistake(size: int, error: str) -> str:
 
 
 def _normalize(text: str) -> str:
-    """NFC; a lone surrogate, which no file can hold but a Python string can, becomes U+FFFD."""
-    return unicodedata.normalize("NFC", _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))
+    """NFC; a lone surrogate, which no file can hold but a Python string can, becomes U+FFFD.
+
+    Runs of thousands of characters without a space are normalised in parts: the time that Python
+    takes to put combining marks in order grows as the square of their number.
+    """
+    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
+    return "".join(unicodedata.normalize("NFC", part) for part in parts)

@@ -1,4 +1,4 @@
-"""The command line: what goes in and out, exit codes, and one clear line for a mistake."""
+"""The command line: what goes in and out, and the exit codes; test_mistakes.py has the rest."""
 
 import gzip
 import io
@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from conftest import copy_with_vocabularies
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -27,7 +26,6 @@ from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.errors import RunError
 from seq2seq.translator import Translator
-from seq2seq.vocabulary import Vocabularies, Vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -261,26 +259,6 @@ def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: 
     assert call("translate", "-m", luong, "-m", luong, "-i", src) == one
 
 
-def test_runs_of_other_vocabularies_make_no_ensemble(
-    call: Call, luong: Path, tmp_path: Path, tiny_vocabularies: Vocabularies
-) -> None:
-    other = tmp_path / "other"
-    same = Vocabulary(tiny_vocabularies.src.model + b"\x7a\x00")  # an unknown, empty protobuf field
-    copy_with_vocabularies(luong, other, Vocabularies(same, same))
-    result = call("translate", "-m", luong, "-m", other, stdin=b"zu\n")
-    refused(result, other, "its vocabulary is not that of", luong)
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_enough_ends_it_quietly(luong: Path, src: Path) -> None:
-    command = [sys.executable, "-m", "seq2seq", "translate", "-m", luong, "-b", 1]
-    words = " ".join(str(word) for word in [*command, "--batch-size", 1, "--device", "cpu"])
-    pipeline = f'cat "{src}" | {words} | head -n 1; echo "${{PIPESTATUS[1]}}" >&2'
-    done = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
-    assert done.stdout.count(b"\n") == 1
-    assert done.stderr.decode() == "0\n"
-
-
 # ---------------------------------------------------------------------------------- what is written
 
 
@@ -500,100 +478,136 @@ def test_a_model_without_attention_has_none_to_show(
     assert not out.exists()
 
 
-# ----------------------------------------------------------------------------- mistakes of the user
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("train nowhere.yaml", "nowhere.yaml: no such file"),
-        ("translate -m nowhere", "nowhere: no such run folder"),
-        ("translate -m FOLDER", "not a run folder"),
-        ("translate -m RUN -i nowhere", "nowhere: no such file"),
-        ("translate -m RUN -i FOLDER", "is a folder"),
-        ("translate -m RUN -i SRC -o FOLDER", "is a folder"),
-        ("translate -m RUN -i SRC -o nowhere/out", "there is no folder nowhere"),
-        ("translate -m RUN -i SRC -o SRC", "is the input"),
-        ("translate -m RUN --n-best 4", "a beam of 3 holds no more than 3"),
-        ("translate -m RUN -b 2 --n-best 3", "a beam of 2 holds no more than 2"),
-        ("translate -m RUN --device tpu", "--device tpu: must be"),
-        ("translate -m RUN --device cuda:99", "--device cuda:99: this machine has"),
-        ("evaluate", "either -m RUN or --hyp FILE"),
-        ("evaluate -m RUN --hyp SRC -r SRC", "either -m RUN or --hyp FILE"),
-        ("evaluate -m RUN -i SRC", "give a reference"),
-        ("evaluate -m RUN -r SRC", "-r needs -i FILE"),
-        ("evaluate --hyp SRC", "give a reference"),
-        ("evaluate --hyp SRC -r SRC -o out", "belong to -m RUN"),
-        ("evaluate --hyp SRC --hyp SRC --hyp SRC -r SRC", "3 --hyp files"),
-        ("evaluate --hyp SRC -r nowhere", "nowhere: no such file"),
-        ("evaluate --hyp SRC -r SRC --tokenize 13", "unknown BLEU tokenizer '13'"),
-        ("evaluate --hyp SRC -r SRC --json nowhere/scores", "there is no folder nowhere"),
-        ("attention -m RUN -o looks.pdf", "looks.pdf: attention can be written as"),
-        ("attention -m RUN -o nowhere/looks.json", "there is no folder nowhere"),
-        ("attention -m nowhere -o looks.html", "nowhere: no such run folder"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(
-    call: Call,
-    luong: Path,
-    src: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    reason: str,
-) -> None:
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    names: dict[str, object] = {"RUN": luong, "SRC": src, "FOLDER": folder}
-    before = src.read_bytes()
-    result = call(*(names.get(word, word) for word in words.split()), stdin=b"zu\n")
-    refused(result, reason)
-    assert list(folder.iterdir()) == []
-    assert src.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("", "COMMAND"),
-        ("transalte -m x", "invalid choice"),
-        ("translate", "-m/--model"),
-        ("translate -m x --colour red", "unrecognized arguments: --colour red"),
-        ("translate -m x training.seed=1", "unrecognized arguments: training.seed=1"),
-        ("translate -m x -b 0", "must be a whole number of at least 1, not '0'"),
-        ("translate -m x --n-best two", "not 'two'"),
-        ("train c.yaml --resume --overwrite", "not allowed with"),
-        ("train c.yaml --resume seed", "unrecognized arguments: seed"),
-        ("attention -m x", "-o/--output"),
-    ],
-)
-def test_a_call_that_cannot_be_parsed_has_exit_code_2(call: Call, words: str, reason: str) -> None:
-    result = call(*words.split())
-    assert (result.code, result.out) == (2, b"")
-    assert reason in result.err.splitlines()[-1]
-    assert ": error: " in result.err.splitlines()[-1]
-
-
-def test_four_mistakes_in_a_config_are_four_lines(call: Call, small_corpus: Path) -> None:
-    text = small_corpus.read_text(encoding="utf-8").replace("hidden_size: 20", "hiden_size: 20")
-    text = text.replace("dropout: 0.25", "dropout: 1.5").replace("size: 340", "size: many")
-    small_corpus.write_text(text, encoding="utf-8")
-    result = call("train", small_corpus, "decoding.beam_size=0")
-    assert result.code == 2
-    head, *rows = result.err.splitlines()
-    assert head == f"seq2seq: error: {small_corpus}: 4 mistakes"
-    assert len(rows) == 4
-    for name in ("vocabulary.size", "model.hiden_size", "model.dropout", "decoding.beam_size"):
-        assert sum(f" {name}" in row for row in rows) == 1
-    assert not (small_corpus.parent / "run").exists()
-
-
 def test_help_and_version_go_to_stdout(call: Call) -> None:
     for words in (["--help"], ["train", "--help"], ["translate", "--help"], ["--version"]):
         result = call(*words)
         assert (result.code, result.err) == (0, "")
         assert b"seq2seq" in result.out
+
+
+# -------------------------------------------------------------------------------------------- check
+
+
+@pytest.fixture
+def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no more than a test needs."""
+    monkeypatch.setattr("seq2seq.forecast.MOST", 2)
+    monkeypatch.setattr("seq2seq.forecast.WARM_UP", 1)
+
+
+def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_looks_at_all_and_writes_nothing(
+    call: Call, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = listing(tmp_path)
+    result = call("check", small_corpus, "--device", "cpu", "model.dropout=0.4")
+    assert (result.code, result.err) == (0, "")
+    assert listing(tmp_path) == before
+    assert not (tmp_path / "run").exists()
+    rows = [line.split() for line in result.lines]
+    assert ["pairs", "train", "valid", "test"] in rows
+    assert ["lines", "120", "15", "11"] in rows
+    assert ["with", "a", "blank", "side", "0", "0", "0"] in rows
+    for start in ("parameters ", "memory ", "an epoch ", "training ", "warning: ", "ok "):
+        assert any(line.startswith(start) for line in result.lines), start
+    warnings = [line for line in result.lines if line.startswith("warning: ")]
+    assert result.lines[-1] == f"{len(warnings)} warnings; `seq2seq train` takes this config."
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_finds_planted_faults_and_json_has_every_line(
+    call: Call, small_corpus: Path, tmp_path: Path
+) -> None:
+    lines = (tmp_path / "train.src").read_text(encoding="utf-8").splitlines()
+    lines[3], lines[7] = " ", "ba\ufeffda."
+    (tmp_path / "train.src").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for side in ("src", "tgt"):
+        train, valid = (tmp_path / f"{split}.{side}" for split in ("train", "valid"))
+        valid.write_bytes(b"".join(train.read_bytes().splitlines(keepends=True)[20:40]))
+    out = tmp_path / "check.json"
+    result = call("check", small_corpus, "--device", "cpu", "--json", out)
+    assert result.code == 0
+    warnings = "\n".join(line for line in result.lines if line.startswith("warning: "))
+    assert "1 pair with a blank side (line 4)" in warnings
+    assert "train.src: byte order marks in line 8:" in warnings
+    assert "valid: 20 of 20 pairs stand in train too" in warnings
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["texts"]["train"]["facts"]["blank"] == [4]
+    assert found["texts"]["train"]["facts"]["src"]["odd"] == {"byte order mark": [8]}
+    valid_in_train = found["comparisons"][0]
+    assert (valid_in_train["split"], valid_in_train["other"]) == ("valid", "train")
+    assert valid_in_train["shared"]["pairs"] == list(range(1, 21))
+    assert found["warnings"] == warnings.count("warning: ")
+    assert found["cost"]["parameters"] > 1000
+    assert found["cost"]["epoch_seconds"] > 0
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> None:
+    result = call("check", small_corpus, "--device", "cpu", "--json", "-", "data.test=null")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(result.out)
+    assert set(found["texts"]) == {"train", "valid"}
+    assert [each["warning"] for each in found["findings"]] == sorted(
+        (each["warning"] for each in found["findings"]), reverse=True
+    )
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_warns_of_a_run_that_lives_in_the_folder(
+    call: Call, small_corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("name: other\n", encoding="utf-8")
+    before = listing(tmp_path / "run")
+    result = call("check", small_corpus, "--device", "cpu")
+    assert result.code == 0
+    assert any("a run lives in" in line and "--overwrite" in line for line in result.lines)
+    assert listing(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda at: (at / "train.tgt").unlink(), id="missing"),
+        pytest.param(lambda at: (at / "valid.src").write_bytes(b"a\xffb\n"), id="no UTF-8"),
+        pytest.param(lambda at: (at / "test.src").write_bytes(b"one\n"), id="unequal"),
+        pytest.param(lambda at: (at / "valid.tgt").write_bytes(b"\n" * 15), id="blank"),
+        pytest.param(lambda at: (at / "run").write_bytes(b""), id="run_dir is a file"),
+    ],
+)
+def test_check_refuses_what_train_refuses_in_the_same_words(
+    call: Call, small_corpus: Path, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    spoil(tmp_path)
+    result = call("check", small_corpus)
+    refused(result)
+    assert call("train", small_corpus) == result
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["training.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]],
+)
+def test_check_refuses_a_config_that_train_refuses(
+    call: Call, small_corpus: Path, overrides: list[str]
+) -> None:
+    result = call("check", small_corpus, *overrides)
+    assert (result.code, result.out) == (2, b"")
+    assert call("train", small_corpus, *overrides) == result
+
+
+def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Path) -> None:
+    refused(call("check", small_corpus, "--json", "nowhere/x.json"), "no folder nowhere")
 
 
 # -------------------------------------------------------------------------------------------- train

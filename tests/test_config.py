@@ -385,7 +385,7 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 @settings(deadline=None, max_examples=60)
 @given(
     name=names | st.sampled_from(["null", "~", "no", "007", "1e3", "- a", "a: b", "#x", "'", "\n"]),
-    folder=names.filter(lambda name: "\\" not in name),
+    folder=names.filter(lambda name: "\\" not in name and "\0" not in name) | st.just("\x85"),
     decoder=st.sampled_from(["bahdanau", "luong", "none"]),
     rate=st.floats(min_value=1e-300, max_value=1e300),
     dropout=st.floats(min_value=0, max_value=1, exclude_max=True),

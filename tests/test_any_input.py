@@ -1,0 +1,195 @@
+"""Whatever a file holds: as many lines out as in, in order, blank for blank, and no crash."""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from odd_lines import KINDS, odd_lines
+
+from seq2seq.cli import main
+from seq2seq.translator import Translator
+
+LINES = int(os.environ.get("SEQ2SEQ_FUZZ_LINES", "2000"))
+LONG_LINE = int(os.environ.get("SEQ2SEQ_LONG_LINE", "20000"))  # bytes
+BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+BOM = b"\xef\xbb\xbf"
+
+
+class Result(NamedTuple):
+    """What a call left behind."""
+
+    code: int
+    out: list[str]
+    err: str
+
+
+class Caller:
+    """`translate` in this process, greedy, its model loaded once."""
+
+    def __init__(self, run: Path, patch: pytest.MonkeyPatch) -> None:
+        translator = Translator.load(run, device="cpu")
+        self._patch, self._run = patch, run
+        patch.setattr(Translator, "load", lambda *_, **__: translator)
+
+    def __call__(self, content: bytes, *more: str) -> Result:
+        out, err = TextIOWrapper(BytesIO()), TextIOWrapper(BytesIO(), encoding="utf-8")
+        with self._patch.context() as patch:
+            patch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content)))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = main(["translate", "-m", str(self._run), "-b", "1", *more])
+        err.flush()
+        *lines, rest = out.buffer.getvalue().decode().split("\n")  # type: ignore[attr-defined]
+        assert rest == ""
+        return Result(code, lines, err.buffer.getvalue().decode())  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module", params=["luong", "none"])
+def translate(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Iterator[Caller]:
+    """With attention, and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield Caller(tiny_runs[request.param], patch)
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    *lines, rest = content.split(b"\n")
+    return [*lines, rest] if rest else lines
+
+
+def is_blank(line: bytes) -> bool:
+    """White space only, and what SentencePiece takes for it."""
+    return not line.decode(errors="replace").replace("▁", " ").strip()
+
+
+def check(content: bytes, result: Result) -> None:
+    """What must hold of every input."""
+    lines = lines_of(content)
+    assert result.code == 0
+    assert len(result.out) == len(lines)
+    for number, (line, text) in enumerate(zip(lines, result.out, strict=True), start=1):
+        blank = is_blank(line.removeprefix(BOM) if number == 1 else line)
+        assert blank == (not text.strip()), (number, line, text)
+        assert text == text.strip()
+        assert not BREAKS.search(text)
+    spoilt = [n for n, line in enumerate(lines, start=1) if not is_utf8(line)]
+    told = f"note: bytes that are not UTF-8 were replaced in {len(spoilt)} line"
+    assert (told in result.err) == bool(spoilt)
+    if spoilt:
+        assert f"({', '.join(map(str, spoilt[:10]))}" in result.err
+
+
+def is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+NASTY = st.one_of(
+    st.binary(max_size=30),
+    st.text(st.characters(), max_size=20).map(lambda text: text.encode(errors="surrogatepass")),
+    st.sampled_from([*odd_lines(300, seed=5)]),
+)
+CONTENTS = st.tuples(
+    st.sampled_from([b"", BOM]),
+    st.lists(st.tuples(NASTY, st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\r"])), max_size=8),
+    NASTY,
+).map(lambda parts: parts[0] + b"".join(map(b"".join, parts[1])) + parts[2])
+
+
+@settings(deadline=None, max_examples=60)
+@given(content=CONTENTS)
+@example(content=b"\xef\xbb\xbf")
+@example(content=b"\n")
+@example(content=b"\r\n\r\n")
+@example(content=b"\xe2\x96\x81\n\xe2\x96\x81\xc2\xa0\n")
+@example(content="bu da".encode("utf-16"))
+@example(content=b"ba\r\rka\r\r\n" + BOM + b"ba\n\0\n\xed\xa0\x80\xed\xb0\x80\n")
+def test_every_input_has_its_output(translate: Caller, content: bytes) -> None:
+    check(content, translate(content))
+
+
+@settings(deadline=None, max_examples=20)
+@given(content=CONTENTS)
+def test_a_stream_gives_what_a_file_gives(translate: Caller, content: bytes) -> None:
+    whole, stream = translate(content), translate(content, "--stream", "--batch-size", "3")
+    assert (stream.code, stream.out) == (whole.code, whole.out)
+
+
+def test_order_is_kept(translate: Caller) -> None:
+    """Each line's output is what the line gives alone."""
+    lines = list(odd_lines(60, seed=8))
+    together = translate(b"zu\n" + b"".join(line + b"\n" for line in lines)).out
+    assert len(set(together)) > 30
+    for line, text in zip(lines, together[1:], strict=True):
+        assert translate(b"zu\n" + line + b"\n").out == [together[0], text]
+
+
+def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a model finds white space alone, the source stands."""
+    vocabulary = Translator.load().vocabularies.tgt  # the Caller's
+    decode, calls = type(vocabulary).decode, []
+
+    def blank_translations(_: object, ids: list[int]) -> str:
+        calls.append(ids)
+        return decode(vocabulary, ids) if len(calls) % 2 else "\n \u2028"  # the source comes first
+
+    monkeypatch.setattr(type(vocabulary), "decode", blank_translations)
+    assert translate(b"buda ki.\n\nzu\n").out == ["buda ki.", "", "zu"]
+    assert len(calls) == 4
+
+
+def test_the_corpus_holds_every_kind() -> None:
+    """Or else the campaign below would prove little."""
+    assert list(odd_lines(500, seed=1)) == list(odd_lines(500, seed=1))
+    assert list(odd_lines(500, seed=1)) != list(odd_lines(500, seed=2))
+    lines = list(odd_lines(2000, seed=1))
+    assert not any(b"\n" in line for line in lines)
+    assert len(set(lines)) > 40 * len(KINDS)
+    assert any(len(line) > 500 for line in lines)
+    assert sum(map(is_blank, lines)) > 100
+    assert sum(not is_utf8(line) for line in lines) > 100
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_of_many_odd_lines(translate: Caller) -> None:
+    """SEQ2SEQ_FUZZ_LINES sets how many."""
+    content = b"".join(line + b"\n" for line in odd_lines(LINES, seed=1))
+    began = time.process_time()
+    result = translate(content)
+    print(f"{LINES:,} lines, {len(content):,} bytes: {time.process_time() - began:.0f} s of CPU")
+    check(content, result)
+
+
+LONG = {
+    "sentences": "ba ka velo. zu ti ke? ",
+    "words": "ba ka velo zu ti ke ",
+    "no spaces": "bakavelo",
+    "unseen, no spaces": "日本語",
+    "spaces": "ba" + 998 * " ",
+    "marks": "\u0301\u0316",
+    "full stops": ".",
+    "NUL": "\0",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", LONG.values(), ids=list(LONG))
+def test_the_time_of_a_long_line_grows_as_its_length(translate: Caller, part: str) -> None:
+    content = part.encode() * (LONG_LINE // len(part.encode())) + b"\n"
+    began = time.process_time()
+    result = translate(b"zu\n" + content + b"buda\n")
+    seconds = time.process_time() - began
+    print(f"{len(content):,} bytes: {seconds:.1f} s of CPU")
+    assert seconds < 5 + LONG_LINE / 10_000
+    assert len(result.out) == 3
+    assert all(result.out)

@@ -1,0 +1,710 @@
+"""What a user does wrong: the situation, what is said, and the exit code, in one table."""
+
+import gzip
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import toy_pairs
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from seq2seq.cli import main
+
+CONFIG = """\
+name: small
+run_dir: run
+data:
+  src_lang: xx
+  tgt_lang: yy
+  train: {src: train.src, tgt: train.tgt}
+  valid: {src: valid.src, tgt: valid.tgt}
+  test: {src: test.src, tgt: test.tgt}
+vocabulary: {size: 340}
+model: {decoder: bahdanau, embedding_size: 12, hidden_size: 20}
+training: {max_steps: 1, max_length: 40}
+"""
+Preparation = Callable[[], object]
+
+
+class Row(NamedTuple):
+    """A call, what is said of it (`...` stands for words of another program), and what was done."""
+
+    call: str
+    message: str
+    before: Preparation = lambda: None
+    code: int = 2
+
+
+def mistakes(*lines: str) -> str:
+    """What is said of a config."""
+    head = f"config.yaml: {len(lines)} mistake{'s' * (len(lines) > 1)}"
+    return "\n  ".join([head, *lines])
+
+
+def write(name: str, content: bytes | str) -> Preparation:
+    """Put another file in the place of one, or beside the others."""
+    data = content if isinstance(content, bytes) else content.encode()
+    return lambda: Path(name).write_bytes(data)
+
+
+def change(name: str, old: str, new: str) -> Preparation:
+    """Change a text file."""
+
+    def prepare() -> None:
+        path = Path(name)
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    return prepare
+
+
+def config(old: str, new: str) -> Preparation:
+    """Change the config."""
+    return change("config.yaml", old, new)
+
+
+def remove(name: str) -> Preparation:
+    """Remove a file."""
+    return lambda: Path(name).unlink()
+
+
+def own(*then: Preparation) -> Preparation:
+    """Make `own`, a run folder that may be changed, and change it."""
+
+    def prepare() -> None:
+        shutil.copytree("luong", "own")
+        for each in then:
+            each()
+
+    return prepare
+
+
+def cut(name: str, size: int) -> Preparation:
+    """Keep the first bytes of a file only."""
+    return lambda: Path(name).write_bytes(Path(name).read_bytes()[:size])
+
+
+def header(name: str, **changes: object) -> Preparation:
+    """Change what a checkpoint says of itself; None removes it."""
+
+    def prepare() -> None:
+        with safe_open(name, "pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            told = json.loads(file.metadata()["seq2seq"])
+        told = {k: v for k, v in {**told, **changes}.items() if v is not None}
+        save_file(tensors, name, {"seq2seq": json.dumps(told)} if told else None)
+
+    return prepare
+
+
+T, M = "train config.yaml", "translate -m luong"
+PARTING = (
+    "they seem to part ways near line 41, where train.src has 1 line more (judged by line lengths "
+    "and question marks)"
+)
+SWAPPED = (
+    "valid.tgt and valid.src: source and target seem swapped: 92% of the source's words are known "
+    "from the target side of train.src and train.tgt, 3% from its source side; swap them"
+)
+HAND = "they seem to match until train.tgt ends: is it cut off?"
+LINES = "but line n of one must translate line n of the other"
+
+CALLS = {
+    "no command": Row("", "the following arguments are required: COMMAND; see seq2seq --help"),
+    "no such command": Row(
+        "transalte -m luong",
+        "argument COMMAND: invalid choice: 'transalte' (choose from ...); see seq2seq --help",
+    ),
+    "no config": Row(
+        "train", "the following arguments are required: CONFIG...; see seq2seq train --help"
+    ),
+    "no model": Row(
+        "translate",
+        "the following arguments are required: -m/--model; see seq2seq translate --help",
+    ),
+    "no output": Row(
+        "attention -m luong",
+        "the following arguments are required: -o/--output; see seq2seq attention --help",
+    ),
+    "no such option": Row(
+        f"{M} --colour red", "unrecognized arguments: --colour red; see seq2seq --help"
+    ),
+    "an override of translate": Row(
+        f"{M} seed=1", "unrecognized arguments: seed=1; see seq2seq --help"
+    ),
+    "an override without a value": Row(
+        f"{T} --resume seed", "unrecognized arguments: seed; see seq2seq --help"
+    ),
+    "an option without a value": Row(
+        f"{M} -b", "argument -b/--beam: expected one argument; see seq2seq translate --help"
+    ),
+    **{
+        f"{option} {value}": Row(
+            f"{M} {option} {value}",
+            f"argument {name}: must be a whole number of at least 1, not '{value}'; "
+            "see seq2seq translate --help",
+        )
+        for option, name, value in (
+            ("-b", "-b/--beam", "0"),
+            ("-b", "-b/--beam", "1.5"),
+            ("--n-best", "--n-best", "two"),
+            ("--n-best", "--n-best", "0"),
+            ("--batch-size", "--batch-size", "0"),
+        )
+    },
+    "both ways to begin": Row(
+        f"{T} --resume --overwrite",
+        "argument --overwrite: not allowed with argument --resume; see seq2seq train --help",
+    ),
+    "n-best beyond the beam of the config": Row(
+        f"{M} --n-best 4", "--n-best 4: a beam of 3 holds no more than 3; raise -b"
+    ),
+    "n-best beyond the beam": Row(
+        f"{M} -b 2 --n-best 3", "--n-best 3: a beam of 2 holds no more than 2; raise -b"
+    ),
+    "no such kind of device": Row(
+        f"{M} --device tpu", "--device tpu: must be auto, cpu, cuda or cuda:N"
+    ),
+    "no such device": Row(
+        f"{M} --device cuda:99",
+        "--device cuda:99: this machine has ...; use --device cpu or auto",
+    ),
+    "training on no such device": Row(
+        f"{T} --device gpu", "--device gpu: must be auto, cpu, cuda or cuda:N"
+    ),
+}
+
+CONFIGS = {
+    "no such config": Row(
+        "train confg.yaml", "confg.yaml: no such file; did you mean 'config.yaml'?"
+    ),
+    "a folder as config": Row("train folder", "folder: is a folder, not a config file"),
+    "data as config": Row(
+        "train train.src",
+        "train.src: 1 mistake\n  its top level is not `key: value` lines; "
+        "a config has lines such as `name: my-run`",
+    ),
+    "an empty config": Row(T, "config.yaml: 1 mistake\n  it is empty...", write("config.yaml", "")),
+    "no YAML": Row(
+        T,
+        mistakes("line 10: column 6: this is not YAML: ..."),
+        config("size: 340}", "size: 340"),
+    ),
+    "a tab": Row(
+        T, mistakes("line 4: column 1: this is not YAML: ..."), config("  src_", "\tsrc_")
+    ),
+    "another encoding": Row(
+        T,
+        "config.yaml: line 1: byte 0xe9 is not UTF-8; save the file as UTF-8",
+        write("config.yaml", b"name: caf\xe9\n"),
+    ),
+    "an unknown section": Row(
+        T,
+        mistakes("line 10: modle: unknown key; did you mean 'model'?"),
+        config("model:", "modle:"),
+    ),
+    "an unknown key": Row(
+        T,
+        mistakes("line 10: model.hiden_size: unknown key; did you mean 'hidden_size'?"),
+        config("hidden_size", "hiden_size"),
+    ),
+    "a key of another section": Row(
+        T,
+        mistakes("line 10: model.beam_size: unknown key; did you mean 'decoding.beam_size'?"),
+        config("hidden_size", "beam_size"),
+    ),
+    "a key like no other": Row(
+        T, mistakes("line 10: model.xyz: unknown key"), config("hidden_size", "xyz")
+    ),
+    "a missing key": Row(
+        T, mistakes("data.src_lang: missing; it has no default"), config("  src_lang: xx\n", "")
+    ),
+    "a missing section": Row(
+        T,
+        mistakes("training: set at least one of max_epochs, max_steps and max_minutes"),
+        config("training: {max_steps: 1, max_length: 40}\n", ""),
+    ),
+    "a key twice": Row(
+        T,
+        mistakes("line 12: name: set twice, first on line 1; keep one of the two"),
+        config("max_length: 40}\n", "max_length: 40}\nname: again\n"),
+    ),
+    "a section of one value": Row(
+        T,
+        mistakes("line 9: vocabulary: must be a section, with keys of its own; got 340"),
+        config("{size: 340}", "340"),
+    ),
+    "a list": Row(
+        T,
+        mistakes("line 9: vocabulary.size: must be a whole number; got a list"),
+        config("340", "[340]"),
+    ),
+    "an empty text": Row(T, mistakes("line 1: name: must not be empty"), config("small", "''")),
+    "a name of no file": Row(
+        T,
+        mistakes("line 2: run_dir: no file name has a NUL character; got 'a\\x00b'"),
+        config("run_dir: run", 'run_dir: "a\\0b"'),
+    ),
+    "one side only": Row(
+        T,
+        mistakes(
+            "line 7: data.valid: give either src and tgt, or tsv alone (null turns a key off)"
+        ),
+        config(", tgt: valid.tgt", ""),
+    ),
+    "both forms": Row(
+        T,
+        mistakes(
+            "line 7: data.valid.tsv: give either src and tgt, or tsv alone (null turns a key off); "
+            "got a.tsv"
+        ),
+        config("tgt: valid.tgt", "tgt: valid.tgt, tsv: a.tsv"),
+    ),
+    "the same file on both sides": Row(
+        T,
+        mistakes("line 6: data.train: src and tgt are the same file; give the translation as tgt"),
+        config("train.tgt", "train.src"),
+    ),
+    "a tag": Row(
+        T,
+        mistakes("line 1: name: the tag !!int is not read here; write the value itself"),
+        config("name: small", "name: !!int 3"),
+    ),
+    "four mistakes": Row(
+        f"{T} decoding.beam_size=0",
+        mistakes(
+            "line 9: vocabulary.size: must be a whole number; got many",
+            "line 10: model.hiden_size: unknown key; did you mean 'hidden_size'?",
+            "line 11: training.max_lenth: unknown key; did you mean 'max_length'?",
+            "decoding.beam_size (command line): must be at least 1; got 0",
+        ),
+        lambda: [
+            config("340", "many")(),
+            config("hidden_size", "hiden_size")(),
+            config("max_length", "max_lenth")(),
+        ],
+    ),
+}
+
+OVERRIDES = {
+    "seed=x": "must be a whole number; got x",
+    "seed=-1": "must be at least 0; got -1",
+    "seed=1e30": "must be below 9223372036854775808; got 1e30",
+    "name=": "must be text; got null",
+    "vocabulary.type=sentencepiece": (
+        "must be 'unigram', 'bpe', 'word' or 'char'; got sentencepiece"
+    ),
+    "vocabulary.size=15": "must be at least 16; got 15",
+    "vocabulary.size=3e9": "must be at most 1000000; got 3e9",
+    "vocabulary.joint=2": "must be true or false; got 2",
+    "vocabulary.sampling=1.5": "must be at most 1; got 1.5",
+    "model.decoder=bahdnau": (
+        "must be 'bahdanau', 'luong' or 'none'; got bahdnau; did you mean 'bahdanau'?"
+    ),
+    "model.score=dot": "decoder bahdanau takes the additive scores only; got dot",
+    "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
+    "model.hidden_size=21": "must be even where the encoder is bidirectional; got 21",
+    "model.hidden_size=2.5": "must be a whole number; got 2.5",
+    "model.embedding_size=0": "must be at least 1; got 0",
+    "model.embedding_size=1e9": "must be at most 65536; got 1e9",
+    "model.num_layers=100": "must be at most 64; got 100",
+    "model.dropout=1": "must be below 1; got 1",
+    "model.dropout=-0.1": "must be at least 0; got -0.1",
+    "model.dropot=0.1": "unknown key; did you mean 'dropout'?",
+    "training.optimizer=adm": ("must be 'adam', 'adamw' or 'sgd'; got adm; did you mean 'adam'?"),
+    "training.learning_rate=0": "must be above 0; got 0",
+    "training.learning_rate=nan": "must be a finite number; got nan",
+    "training.learning_rate=fast": "must be a number; got fast",
+    "training.max_minutes=-1": "must be above 0; got -1",
+    "training.precision=fp16": "must be 'float32' or 'bf16'; got fp16; did you mean 'bf16'?",
+    "training.average=1": "must be below 1; got 1",
+    "training.batch_tokens=0": "must be at least 1; got 0",
+    "training.warmup_steps=-1": "must be at least 0; got -1",
+    "decoding.beam_size=0": "must be at least 1; got 0",
+    "decoding.length_penalty=inf": "must be a finite number; got inf",
+    "decoding=5": "must be a section, with keys of its own; got 5",
+}
+CONFIGS |= {
+    override: Row(
+        f"{T} {override}", mistakes(f"{override.partition('=')[0]} (command line): {reason}")
+    )
+    for override, reason in OVERRIDES.items()
+}
+CONFIGS |= {
+    "an override of no value": Row(
+        f"{T} seed",
+        mistakes(
+            "seed (command line): an override is written section.key=value, "
+            "such as model.dropout=0.2"
+        ),
+    ),
+    "an override below a value": Row(
+        f"{T} model.decoder.x=1",
+        mistakes(
+            "model.decoder.x=1 (command line): model.decoder is a single value and has no keys"
+        ),
+    ),
+    "words do not sample": Row(
+        f"{T} vocabulary.type=word vocabulary.sampling=0.1",
+        mistakes(
+            "vocabulary.sampling (command line): must be 0 with type word, "
+            "which cuts a text in one way only; got 0.1"
+        ),
+    ),
+    "a decay without an end": Row(
+        f"{T} training.max_steps=null training.max_minutes=1 training.decay=cosine",
+        mistakes(
+            "training.decay (command line): cosine needs max_epochs or max_steps, "
+            "to know where it ends; got cosine"
+        ),
+    ),
+    "attention without a decoder for it": Row(
+        f"{T} model.decoder=none model.score=dot",
+        mistakes("model.score (command line): decoder none has no attention; got dot"),
+    ),
+    "a size for a score without one": Row(
+        f"{T} model.decoder=luong model.score=dot model.attention_size=4",
+        mistakes("model.attention_size (command line): score dot has no size of its own; got 4"),
+    ),
+}
+
+DATA = {
+    "no such data": Row(
+        f"{T} data.train.src=trian.src", "trian.src: no such file; did you mean train.src?"
+    ),
+    "no such folder": Row(
+        f"{T} data.train.src=nowhere/a",
+        "nowhere/a: no such file; the folder nowhere does not exist",
+    ),
+    "no such test data": Row(
+        T, "test.tgt: no such file; did you mean test.src?", remove("test.tgt")
+    ),
+    "a folder as data": Row(
+        f"{T} data.train.src=folder", "folder: this is a folder; name a file in it"
+    ),
+    "empty data": Row(
+        T, "valid.src: the file is empty; it needs one sentence a line", write("valid.src", "")
+    ),
+    "blank data": Row(
+        T,
+        "valid.src and valid.tgt: none of the 15 pairs has text on both sides; "
+        "check that these are the right files",
+        write("valid.src", "\n" * 15),
+    ),
+    "Latin-1": Row(
+        T,
+        "train.src:2: byte 0xe9 at column 4 is not UTF-8; "
+        "convert the file (iconv -f ENCODING -t UTF-8)",
+        write("train.src", b"a\ncaf\xe9\n"),
+    ),
+    "UTF-16": Row(
+        T,
+        "train.src:1: a NUL character; the file is damaged or saved as UTF-16: save it as UTF-8",
+        write("train.src", "a\nb\n".encode("utf-16-le")),
+    ),
+    "no gzip": Row(
+        f"{T} data.train.src=a.gz",
+        "a.gz: not a gzip file, or damaged; a plain text file must not end in .gz",
+        write("a.gz", "text\n"),
+    ),
+    "gzip cut off": Row(
+        f"{T} data.train.src=a.gz",
+        "a.gz: the gzip file is cut off; copy or download it again",
+        write("a.gz", gzip.compress(b"text\n" * 99)[:-9]),
+    ),
+    "a line too many": Row(
+        T,
+        f"train.src has 121 lines and train.tgt has 120, {LINES}; {PARTING}",
+        lambda: Path("train.src").write_text(
+            "\n".join([*(lines := Path("train.src").read_text().split("\n"))[:40], "", *lines[40:]])
+        ),
+    ),
+    "a side cut off": Row(
+        T,
+        f"train.src has 120 lines and train.tgt has 70, {LINES}; {HAND}",
+        lambda: Path("train.tgt").write_text(
+            "".join(line + "\n" for line in Path("train.tgt").read_text().split("\n")[:70])
+        ),
+    ),
+    "no columns": Row(
+        f"{T} data.train.src=null data.train.tgt=null data.train.tsv=train.src",
+        "train.src:1: the line has no tab (and so have 119 other lines); "
+        "a line must be: source, a tab, target",
+    ),
+    "a line of one column": Row(
+        f"{T} data.train.src=null data.train.tgt=null data.train.tsv=a.tsv",
+        "a.tsv:2: the line has no tab; a line must be: source, a tab, target",
+        write("a.tsv", "a\tb\nc d\n"),
+    ),
+    "swapped languages": Row(
+        f"{T} data.valid.src=valid.tgt data.valid.tgt=valid.src",
+        SWAPPED,
+    ),
+    "swapped languages of the test set": Row(
+        f"{T} data.test.src=test.tgt data.test.tgt=test.src",
+        SWAPPED.replace("valid", "test").replace("92%", "...%").replace(" 3%", " ...%"),
+    ),
+    "too many pieces": Row(
+        f"{T} vocabulary.size=9000",
+        "vocabulary.size: 9000 is more than this text has pieces; at most ...",
+    ),
+    "too few pieces": Row(
+        f"{T} vocabulary.size=20",
+        "vocabulary.size: 20 is too small for the characters of this text; at least ...",
+    ),
+    "too few pieces for bytes": Row(
+        f"{T} vocabulary.size=20 vocabulary.type=char",
+        "vocabulary.size: 20 is too small for bytes and special pieces; at least 260",
+    ),
+    "every pair too long": Row(
+        f"{T} training.max_length=1",
+        "training.max_length: every training pair is longer than 1 pieces; raise it",
+    ),
+    "a run folder that is a file": Row(
+        f"{T} run_dir=train.src", "run_dir: train.src is a file; choose another name"
+    ),
+    "a run folder below a file": Row(
+        f"{T} run_dir=train.src/run",
+        "run_dir: train.src/run cannot be made in .../train.src; choose another place",
+    ),
+    "a run lives here": Row(
+        f"{T} run_dir=luong",
+        "luong: a run lives here already; go on with --resume, "
+        "replace it with --overwrite, or set another run_dir",
+    ),
+    "nothing to resume": Row(
+        f"{T} --resume", "run: no such run folder; `seq2seq train CONFIG` makes one"
+    ),
+    "resuming another config": Row(
+        "train own/config.yaml --resume seed=2",
+        "own: --resume goes on with the config it began with, but these differ:\n  seed: 1 -> 2",
+        own(change("own/config.yaml", "run_dir: ", "run_dir: own #")),
+    ),
+}
+
+MODELS = {
+    "no such run": Row(
+        "translate -m nowhere", "nowhere: no such run folder; `seq2seq train CONFIG` makes one"
+    ),
+    "no run folder": Row("translate -m folder", "folder: not a run folder, it has no config.yaml"),
+    "a file as run folder": Row(
+        "translate -m luong/best.safetensors",
+        "luong/best.safetensors: is a file; give the run folder, luong",
+    ),
+    "no weights yet": Row(
+        "translate -m own",
+        "own: has no best.safetensors yet; it is written at the first validation",
+        own(remove("own/best.safetensors")),
+    ),
+    "weights cut off": Row(
+        "translate -m own",
+        "own/best.safetensors: ...",
+        own(cut("own/best.safetensors", 5000)),
+    ),
+    "weights of another program": Row(
+        "translate -m own",
+        "own/best.safetensors: not a checkpoint of seq2seq",
+        own(header("own/best.safetensors", limit=None, step=None, bleu=None, version=None)),
+    ),
+    "weights of another version": Row(
+        "translate -m own",
+        "own/best.safetensors: its header is damaged or of another version of seq2seq "
+        "(KeyError('limit'))",
+        own(header("own/best.safetensors", limit=None)),
+    ),
+    "a config of another version": Row(
+        "translate -m own",
+        "own/config.yaml: 2 mistakes\n  line 1: title: unknown key\n"
+        "  name: missing; it has no default",
+        own(change("own/config.yaml", "name: ", "title: ")),
+    ),
+    "weights of another config": Row(
+        "translate -m own",
+        "own/best.safetensors: ... does not fit the config beside it; was either changed?",
+        own(change("own/config.yaml", "hidden_size: 20", "hidden_size: 22")),
+    ),
+    "no vocabulary": Row(
+        "translate -m own",
+        "own/vocabulary/src.model: no such file; a run folder holds its vocabulary there",
+        own(remove("own/vocabulary/joint.model")),
+    ),
+    "a vocabulary cut off": Row(
+        "translate -m own",
+        "own/vocabulary/joint.model: not a SentencePiece model (...)",
+        own(cut("own/vocabulary/joint.model", 999)),
+    ),
+    "an ensemble of two vocabularies": Row(
+        "translate -m luong -m own",
+        "own: its vocabulary is not that of luong; an ensemble shares one",
+        own(
+            lambda: Path("own/vocabulary/joint.model").write_bytes(
+                Path("luong/vocabulary/joint.model").read_bytes() + b"\x7a\x00"  # an empty field
+            )
+        ),
+    ),
+}
+
+FILES = {
+    "no such input": Row(f"{M} -i nowhere", "nowhere: no such file"),
+    "a folder as input": Row(f"{M} -i folder", "folder: is a folder, not a text file"),
+    "an input that leads nowhere": Row(
+        f"{M} -i loop",
+        "loop: cannot be read (...)",
+        lambda: Path("loop").symlink_to("loop"),
+    ),
+    "an input that is no gzip": Row(
+        f"{M} -i a.gz",
+        "a.gz: is no whole gzip file (Not a gzipped file (b'te')); pack it again",
+        write("a.gz", "text\n"),
+    ),
+    "a folder as output": Row(f"{M} -o folder", "folder: is a folder; give a file name"),
+    "an output in no folder": Row(
+        f"{M} -o nowhere/out", "nowhere/out: there is no folder nowhere; make it first"
+    ),
+    "an output below a file": Row(
+        f"{M} -o test.src/out", "test.src/out: there is no folder test.src; make it first"
+    ),
+    "the input as output": Row(
+        f"{M} -i test.src -o ./test.src",
+        "test.src: this call reads or writes it already; choose another name",
+    ),
+    "the input by another name as output": Row(
+        f"{M} -i test.src -o other",
+        "other: this call reads or writes it already; choose another name",
+        lambda: Path("other").symlink_to("test.src"),
+    ),
+    "a stream to a file": Row(
+        f"{M} --stream -o out",
+        "out: -o makes a file that appears whole at the end; with --stream use > out",
+    ),
+    "a full disk": Row(f"{M} -o /dev/full", "/dev/full: No space left on device", code=1),
+    "neither run nor text to score": Row("evaluate", "evaluate: give either -m RUN or --hyp FILE"),
+    "both to score": Row(
+        "evaluate -m luong --hyp test.src -r test.tgt",
+        "evaluate: give either -m RUN or --hyp FILE",
+    ),
+    "text to score without a reference": Row(
+        "evaluate --hyp test.src", "evaluate: give a reference, -r FILE"
+    ),
+    "a run to score without a reference": Row(
+        "evaluate -m luong -i test.src", "evaluate: give a reference, -r FILE"
+    ),
+    "a reference without its source": Row(
+        "evaluate -m luong -r test.tgt",
+        "evaluate -m: -r needs -i FILE, the source text it translates",
+    ),
+    "a run without test data": Row(
+        "evaluate -m luong", "luong: its config has no data.test; give -i FILE and -r FILE"
+    ),
+    "text to score and to keep": Row(
+        "evaluate --hyp test.src -r test.tgt -o out",
+        "evaluate --hyp: -i and -o belong to -m RUN, which translates first",
+    ),
+    "three texts to score": Row(
+        "evaluate --hyp test.src --hyp test.src --hyp test.src -r test.tgt",
+        "evaluate: 3 --hyp files; give one, or two to compare",
+    ),
+    "no such reference": Row(
+        "evaluate --hyp test.src -r test.tg",
+        "test.tg: no such file; did you mean test.tgt?",
+    ),
+    "a reference of other length": Row(
+        "evaluate --hyp test.src -r valid.tgt",
+        "test.src has 11 lines but valid.tgt has 15: "
+        "line N of one must belong to line N of the other",
+    ),
+    "a second reference of other length": Row(
+        "evaluate -m luong -i test.src -r test.tgt -r valid.tgt",
+        "test.src has 11 lines but valid.tgt has 15: "
+        "line N of one must belong to line N of the other",
+    ),
+    "nothing to score": Row(
+        "evaluate --hyp empty -r test.tgt",
+        "empty: the file is empty; it needs one sentence a line",
+        write("empty", ""),
+    ),
+    "no such tokenizer": Row(
+        "evaluate --hyp test.src -r test.tgt --tokenize 13b",
+        "unknown BLEU tokenizer '13b': choose one of ...",
+    ),
+    "scores in no folder": Row(
+        "evaluate --hyp test.src -r test.tgt --json nowhere/scores",
+        "nowhere/scores: there is no folder nowhere; make it first",
+    ),
+    "the reference as output": Row(
+        "evaluate -m luong -i test.src -r test.tgt -o test.tgt",
+        "test.tgt: this call reads or writes it already; choose another name",
+    ),
+    "one output twice": Row(
+        "evaluate -m luong -i test.src -r test.tgt -o out --json out",
+        "out: this call reads or writes it already; choose another name",
+    ),
+    "a picture of another kind": Row(
+        "attention -m luong -o looks.pdf",
+        "looks.pdf: attention can be written as .html, .png, .svg or .json",
+    ),
+    "a picture in no folder": Row(
+        "attention -m luong -o nowhere/looks.html",
+        "nowhere/looks.html: there is no folder nowhere; make it first",
+    ),
+    "no attention": Row(
+        "attention -m none -o looks.html",
+        "none: a model without attention looks nowhere (model.decoder: none); "
+        "take a run with decoder bahdanau or luong",
+    ),
+    "nothing to look at": Row(
+        "attention -m luong -i blank -o looks.html",
+        "looks.html: there is no attention to draw: every sentence is blank",
+        write("blank", "\n \n"),
+    ),
+}
+
+TABLE = {**CALLS, **CONFIGS, **DATA, **MODELS, **FILES}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the call is made: a config, its data, the tiny runs and an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
+        for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
+            write(f"{split}.{side}", "".join(f"{line}\n" for line in lines))()
+    write("config.yaml", CONFIG)()
+    for name, run in tiny_runs.items():
+        Path(name).symlink_to(run)
+    Path("folder").mkdir()
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every file and folder below, and what is in it."""
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=list(TABLE))
+def test_a_mistake_is_told_and_leaves_no_trace(
+    row: Row, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    row.before()
+    before = contents(folder)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"zu\n")))
+    capfd.readouterr()
+    code = main(row.call.split())
+    out, err = capfd.readouterr()
+    wanted = re.escape(f"seq2seq: error: {row.message}\n").replace(re.escape("..."), "[^\n]*")
+    assert re.fullmatch(wanted, err), err
+    assert (code, out) == (row.code, "")
+    assert contents(folder) == before
+
+
+def test_the_table_is_long() -> None:
+    assert len(TABLE) >= 60
+    assert len({(row.call, row.before) for row in TABLE.values()}) == len(TABLE)

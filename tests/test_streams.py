@@ -1,0 +1,136 @@
+"""Lines from a stream: each in its own time, none lost, numbered as they come."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.streams import arrivals, batches
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The end to read and the end to write, which hides nothing in a buffer."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb", buffering=0) as sink:
+        yield source, sink
+
+
+def test_what_has_arrived_is_given_at_once(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    source, sink = pipe
+    found = arrivals(source, 3)
+    sink.write(b"one\n")
+    assert next(found) == (1, [b"one"])
+    sink.write(b"two\r\nthree\n\nfive\nsi")
+    assert next(found) == (2, [b"two\r", b"three", b""])
+    assert next(found) == (5, [b"five"])
+    sink.write(b"x\nseven")
+    assert next(found) == (6, [b"six"])
+    sink.close()
+    assert next(found) == (7, [b"seven"])
+    assert next(found, None) is None
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    source, sink = pipe
+    os.set_blocking(source.fileno(), False)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(0.3); print('late')"], stdout=sink
+    )
+    sink.close()
+    assert list(arrivals(source, None)) == [(1, [b"late"])]
+    assert child.wait() == 0
+
+
+class Reads(io.BytesIO):
+    """A file whose reads end where they like."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        super().__init__()
+        self._parts = iter(part for part in parts if part)
+
+    def read1(self, _size: int | None = -1) -> bytes:
+        return next(self._parts, b"")
+
+
+@settings(deadline=None)
+@given(
+    parts=st.lists(st.text("ab\n", max_size=9).map(str.encode), max_size=9),
+    size=st.integers(1, 4),
+)
+def test_arrivals_are_the_lines_however_they_come(parts: list[bytes], size: int) -> None:
+    content = b"".join(parts)
+    found = list(arrivals(Reads(parts), size))
+    numbered = [(n, line) for start, each in found for n, line in enumerate(each, start=start)]
+    wanted = [line.removesuffix(b"\n") for line in io.BytesIO(content)]
+    assert numbered == list(enumerate(wanted, start=1))
+    assert all(1 <= len(each) <= size for _, each in found)
+    in_batches = [line for _, each in batches(io.BytesIO(content), size) for line in each]
+    assert [line.removesuffix(b"\n") for line in in_batches] == wanted
+
+
+@contextmanager
+def streaming(run: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`seq2seq translate --stream` between pipes."""
+    command = [sys.executable, "-m", "seq2seq", "translate", "-m", str(run), "--stream", *more]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="reads pipes as POSIX has them")
+def test_a_line_is_translated_while_the_stream_stays_open(tiny_runs: dict[str, Path]) -> None:
+    with streaming(tiny_runs["luong"], "-b", "1") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        texts = []
+        for line in (b"buda ki.\n", b"\n", b"mo\xffre\n", b"buda ki.\nzu\n"):
+            process.stdin.write(line)
+            texts += [process.stdout.readline() for _ in range(line.count(b"\n"))]
+            if b"\xff" in line:
+                told = process.stderr.readline().decode()
+                assert told == "note: bytes that are not UTF-8 were replaced in 1 line (3)\n"
+        assert texts[1] == b"\n"
+        assert texts[0] == texts[3] != texts[4]
+        assert process.poll() is None
+        process.stdin.write(b"last")
+        process.stdin.close()
+        assert process.stdout.read().count(b"\n") == 1
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["", "--stream"])
+def test_a_reader_that_has_enough_ends_it_quietly(
+    tiny_runs: dict[str, Path], tmp_path: Path, how: str
+) -> None:
+    """More than a pipe holds stays unread."""
+    source = tmp_path / "in"
+    source.write_bytes(b"buda ki more ta zu.\n\n\n\n" * 3000)
+    command = f"{sys.executable} -m seq2seq translate -m {tiny_runs['none']} -b 1 --n-best 1 {how}"
+    pipeline = f'cat "{source}" | {command} | head -n 1; echo "${{PIPESTATUS[1]}}" >&2'
+    done = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr.decode() == "0\n"
