@@ -1,5 +1,6 @@
 """The lock of a run folder: one process at a time trains in it."""
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ def locked(folder: Path) -> Iterator[None]:
     made = [each for each in (folder, *folder.parents) if not each.exists()]  # the deepest first
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         descriptor = os.open(folder / LOCK, flags, 0o644)
     except OSError as error:
