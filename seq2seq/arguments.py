@@ -19,7 +19,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the arguments; `command` is the subcommand. Raises UserError where they are wrong."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.command == "train" and all("=" in each and each[0] != "-" for each in rest):
+    takes_overrides = options.command in ("train", "check")
+    if rest and takes_overrides and all("=" in each and each[0] != "-" for each in rest):
         options.overrides = [*options.overrides, *rest]  # those given after an option
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -32,6 +33,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    _add_check(commands)
     _add_train(commands)
     _add_translate(commands)
     _add_evaluate(commands)
@@ -39,12 +41,16 @@ def _parser() -> _Parser:
     return parser
 
 
+def _add_check(commands: Any) -> None:
+    command = commands.add_parser("check", help="look at a config's data and cost before training")
+    _add_config(command)
+    command.add_argument("--json", type=Path, metavar="FILE", help="write all of it; - is stdout")
+    _add_device(command)
+
+
 def _add_train(commands: Any) -> None:
     command = commands.add_parser("train", help="train a model from a YAML config")
-    command.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, as in configs/")
-    command.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="set a key of the config"
-    )
+    _add_config(command)
     again = command.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     again.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
@@ -123,6 +129,13 @@ def _add_attention(commands: Any) -> None:
     )
     _add_beam(command)
     _add_device(command)
+
+
+def _add_config(command: Any) -> None:
+    command.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, as in configs/")
+    command.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="set a key of the config"
+    )
 
 
 def _add_model(command: Any, required: bool) -> None:

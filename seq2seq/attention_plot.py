@@ -1,14 +1,14 @@
 """Pictures of attention: for each target piece, where in the source the decoder looked."""
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.attention_figure import picture
 from seq2seq.attention_map import AttentionMap, Panel
 from seq2seq.attention_page import page
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
+from seq2seq.whole_file import write_whole
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in one HTML page
@@ -40,6 +40,7 @@ def write_attention(maps: Sequence[AttentionMap], sources: Sequence[str], path: 
 
     Raises:
         UserError: as `check_picture_path` does, or no sentence has weights.
+        RunError: the file cannot be written.
     """
     check_picture_path(path)
     panels = [Panel(*pair) for pair in zip(sources, maps, strict=True) if pair[1].weights]
@@ -55,14 +56,8 @@ def write_attention(maps: Sequence[AttentionMap], sources: Sequence[str], path: 
     else:
         content, font_notes = picture(shown, path.suffix.lower())
         notes += font_notes
-    _replace(path, content)
-    return notes
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
+    return notes

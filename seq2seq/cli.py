@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from seq2seq.streams import (
 )
 
 if TYPE_CHECKING:
+    from seq2seq.config import Config
     from seq2seq.translator import Translation, Translator
 
 
@@ -36,7 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns 0 done, 2 refused before any work, 1 failed later, 130 or 143 interrupted.
     """
-    run = {"train": train, "translate": translate, "evaluate": evaluate, "attention": attention}
+    run = {
+        "check": check,
+        "train": train,
+        "translate": translate,
+        "evaluate": evaluate,
+        "attention": attention,
+    }
     try:
         options = parse(sys.argv[1:] if arguments is None else list(arguments))
         code = run[options.command](options)
@@ -49,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # the reader had enough, as `| head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         return 0
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
@@ -59,13 +67,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("out of memory; lower the beam size, training.batch_tokens or the model's", 1)
 
 
+def check(options: argparse.Namespace) -> int:
+    """`seq2seq check`: what a config's data look like, and what its training would cost."""
+    check_output(options.json)
+    config = _config(options)
+    from seq2seq.check_table import as_text
+    from seq2seq.doctor import as_json
+    from seq2seq.doctor import check as examine
+
+    report = examine(config, options.device)
+    if options.json is not None:
+        with open_output(options.json) as output:
+            output.write(json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")
+    if options.json is None or str(options.json) != "-":
+        with open_output(None) as output:
+            output.write(as_text(report) + "\n")
+    return 0
+
+
 def train(options: argparse.Namespace) -> int:
     """`seq2seq train`: a config to a run folder."""
-    from seq2seq.config import load_config
-
-    config, notes = load_config(options.config, options.overrides)
-    for note in notes:
-        say(f"note: {note}")
+    config = _config(options)
     from seq2seq.training import Interrupted
     from seq2seq.training import train as run_training
 
@@ -136,7 +158,8 @@ def evaluate(options: argparse.Namespace) -> int:
         with open_output(options.json) as output:
             output.write(json.dumps(evaluation.as_json(scores, comparison), indent=2) + "\n")
     if options.json is None or str(options.json) != "-":
-        print(evaluation.as_table(scores, comparison))
+        with open_output(None) as output:
+            output.write(evaluation.as_table(scores, comparison) + "\n")
     return 0
 
 
@@ -173,6 +196,15 @@ def attention(options: argparse.Namespace) -> int:
     for note in write_attention(maps, texts, options.output):
         say(f"note: {note}")
     return 0
+
+
+def _config(options: argparse.Namespace) -> "Config":
+    from seq2seq.config import load_config
+
+    config, notes = load_config(options.config, options.overrides)
+    for note in notes:
+        say(f"note: {note}")
+    return config
 
 
 def _load(options: argparse.Namespace) -> "Translator":
@@ -237,5 +269,15 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
 
 
 def _fail(text: str, code: int) -> int:
-    say(f"seq2seq: error: {text}")
+    with suppress(OSError):
+        say(f"seq2seq: error: {text}")
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_stdout()
     return code
+
+
+def _discard_stdout() -> None:
+    """Drop what stdout does not take, or Python would try again as it ends, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

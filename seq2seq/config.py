@@ -5,7 +5,7 @@ a number belongs and `no` (Norwegian) stays a language code. Only an unquoted `n
 at all means None.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,6 +27,16 @@ from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Shar
 
 Decoder = Literal["bahdanau", "luong", "none"]
 Score = Literal["additive", "dot", "general", "concat", "scaled_dot"]
+_LENGTH = ("training.max_epochs", "training.max_steps")
+_FREE = (
+    "run_dir.",
+    "data.test.",
+    "decoding.",
+    "training.max_minutes.",
+    "training.patience.",
+    "training.log_every.",
+    "training.memory_gb.",
+)
 
 
 @dataclass
@@ -187,6 +197,7 @@ class TrainingConfig(Section):
     patience: Count | None = None  # validations without a better BLEU until training ends
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Count = 50  # updates between two lines of the log
+    memory_gb: Positive | None = None  # most memory, GiB; a batch that needs more is done in pieces
 
     @field_validator("max_minutes")
     @classmethod
@@ -283,16 +294,23 @@ def changed_keys(old: Config, new: Config) -> list[str]:
     Left out are the folder, the test data, logging, decoding and the length of training; but a rate
     that falls linearly or as a cosine depends on max_epochs and max_steps from the first update.
     """
-    free = {"run_dir", "data.test", "decoding", "training.max_minutes"}
-    free |= {"training.patience", "training.log_every"}
-    if new.training.decay not in ("linear", "cosine"):
-        free |= {"training.max_epochs", "training.max_steps"}
-    before, after = dict(_leaves(old.model_dump())), dict(_leaves(new.model_dump()))
+    return changed_since(recorded_keys(old), new)
+
+
+def recorded_keys(config: Config) -> dict[str, object]:
+    """The keys a run goes on with, dotted, and their values as JSON has them."""
+    leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
+    return {key: value for key, value in leaves.items() if not f"{key}.".startswith(_FREE)}
+
+
+def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
+    """Say, as `changed_keys` does, which keys differ from the recorded ones."""
+    now = recorded_keys(new)
+    free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
-        f"{'.'.join(path)}: {show(before.get(path))} -> {show(after.get(path))}"
-        for path in {**before, **after}
-        if before.get(path) != after.get(path)
-        and free.isdisjoint(".".join(path[:end]) for end in range(1, len(path) + 1))
+        f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
+        for key in {**recorded, **now}
+        if recorded.get(key) != now.get(key) and key not in free
     ]
 
 

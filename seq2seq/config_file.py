@@ -6,9 +6,11 @@ from pathlib import Path
 import yaml
 
 from seq2seq.config_mistakes import ConfigError, KeyPath, Mistake, did_you_mean
+from seq2seq.whole_file import read_bounded
 
 Tree = dict[str, object]
 
+_MOST_BYTES = 1 << 20  # of a config
 _PLAIN_TAGS = ("str", "map", "seq")
 _NULLS = ("", "~", "null", "Null", "NULL")
 
@@ -35,6 +37,8 @@ def read_document(path: Path) -> Document:
         column = f"column {mark.column + 1}: " if mark else ""
         text = f"{column}this is not YAML: {error.problem or error.context}"
         document.mistakes.append(Mistake(mark.line + 1 if mark else None, text))
+    except RecursionError:
+        document.mistakes.append(Mistake(None, "this is not a config: nested too deeply"))
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         document.mistakes.append(Mistake(None, f"this is not YAML: {reason}"))
@@ -52,7 +56,7 @@ def read_document(path: Path) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         names = [entry.name for entry in _entries(path.parent)]
         raise ConfigError(f"{path}: no such file{did_you_mean(path.name, names)}") from None

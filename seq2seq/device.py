@@ -28,6 +28,23 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def limit_memory(device: torch.device, gigabytes: float) -> None:
+    """Let allocations beyond so many GiB fail: on CUDA the device's, else the whole process's.
+
+    Raises UserError where the system knows no such limit.
+    """
+    if device.type == "cuda":
+        whole = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, gigabytes * _GIB / whole), device)
+        return
+    if sys.platform != "linux":
+        raise UserError("training.memory_gb: only Linux and CUDA can limit memory; leave it out")
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * _GIB), hard))
+
+
 def _named(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if name == "auto":

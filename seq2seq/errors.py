@@ -7,3 +7,7 @@ class UserError(ValueError):
 
 class RunError(RuntimeError):
     """Work that had begun and could not go on (exit code 1)."""
+
+
+class DamagedFile(UserError):
+    """A file of a run folder whose content is not what was written there."""

@@ -1,7 +1,7 @@
 """The optimizer, the learning rate as a function of the step, the moving average of the weights."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +13,14 @@ def make_optimizer(
     config: TrainingConfig, parameters: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
     """The optimizer of the config; its learning rate is set anew at each step."""
-    match config.optimizer:
-        case "adam":
-            return torch.optim.Adam(
-                parameters, config.learning_rate, weight_decay=config.weight_decay, fused=True
-            )
-        case "adamw":
-            return torch.optim.AdamW(
-                parameters, config.learning_rate, weight_decay=config.weight_decay, fused=True
-            )
-        case "sgd":
-            return torch.optim.SGD(
-                parameters, config.learning_rate, weight_decay=config.weight_decay
-            )
+    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "sgd": torch.optim.SGD,
+    }
+    return kinds[config.optimizer](
+        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
 
 
 def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> float:

@@ -4,6 +4,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,23 +15,29 @@ from seq2seq.checkpoint import (
     BEST,
     CONFIG,
     LAST,
+    PREVIOUS,
     VOCABULARY,
     LengthLimit,
     Progress,
+    best_is_whole,
     create_run,
     empty_model,
-    load_last,
     own_weights,
-    read_config,
     update_config,
+    update_vocabularies,
+    writing,
 )
-from seq2seq.config import Config, ParallelFiles, changed_keys
+from seq2seq.config import Config, DataConfig, ParallelFiles
 from seq2seq.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
-from seq2seq.errors import UserError
+from seq2seq.errors import DamagedFile, UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
+from seq2seq.origin import config_changes, origin_of, recorded_vocabularies
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
-from seq2seq.vocabulary import Vocabularies, load_vocabularies, train_vocabularies
+from seq2seq.tensor_file import read_header
+from seq2seq.training_state import check_last, load_last, resumable, save_last
+from seq2seq.vocabulary import Vocabularies, checksums_of, train_vocabularies
+from seq2seq.whole_file import PART
 
 
 @dataclass
@@ -47,10 +54,26 @@ class Run:
     averages: dict[str, Tensor]  # empty without averaging
     optimizer: torch.optim.Optimizer
     limit: LengthLimit
-    loss: Tensor  # since the last report, nats, on the device
-    loss_tokens: int = 0
+    loss: Tensor  # since the last report, on the device: nats, and of how many tokens
+    untaken: Tensor  # [log_every], on the device: which updates since then were not taken
+    largest_piece: int | None = None  # target positions that memory has room for, if it ran out
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
+    hypotheses: list[str] = field(default_factory=list)  # of the last validation
+
+    def untaken_updates(self) -> list[int]:
+        """Those since the last report that were not taken, their loss being no finite number."""
+        flags, last = self.untaken.tolist(), self.progress.step
+        first = max(self.progress.reported_step, last - len(flags)) + 1
+        return [step for step in range(first, last + 1) if flags[step % len(flags)]]
+
+
+class Texts(NamedTuple):
+    """The parallel texts of a config, blank lines included."""
+
+    train: ParallelText
+    valid: ParallelText
+    test: ParallelText | None
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
@@ -63,35 +86,117 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     above = next(each for each in folder.absolute().parents if each.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
-    lives = any((folder / name).exists() for name in (CONFIG, BEST, LAST))
     if resume:
-        changes = changed_keys(read_config(folder), config)
-        if changes:
-            raise UserError(
-                f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
-                + "\n  ".join(changes)
-            )
-    elif lives and not overwrite:
+        _check_resumed(config)
+    elif run_lives(folder) and not overwrite:
         raise UserError(
             f"{folder}: a run lives here already; go on with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
 
 
+def run_lives(folder: Path) -> bool:
+    """Whether a run was begun in this folder."""
+    return any((folder / name).exists() for name in (CONFIG, BEST, LAST, PREVIOUS))
+
+
+def _check_resumed(config: Config) -> None:
+    """Refuse to resume unless the run was of this config; it may have been killed unsaved."""
+    folder = config.run_dir
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such run folder; train without --resume")
+    for name in (METRICS, TIMING, LOG, TENSORBOARD):
+        if (folder / name).is_symlink():
+            raise UserError(f"{folder / name}: is a link, through which no run writes; remove it")
+    last = check_last(folder)
+    if last is not None:
+        changes = config_changes(*last, config)
+        if changes:
+            raise UserError(
+                f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
+                + "\n  ".join(changes)
+            )
+    elif (folder / BEST).exists():
+        raise UserError(
+            f"{folder}: nothing to resume, it has no {LAST}; train again with --overwrite"
+        )
+    elif not (folder / CONFIG).exists():
+        raise UserError(f"{folder}: not a run folder, it has no {CONFIG}; train without --resume")
+
+
 def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
     """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
-    train_text, train_blank = usable(_read(config.data.train))
-    valid, valid_blank = usable(_read(config.data.valid))
-    check_direction(train_text, valid)
-    if config.data.test is not None:
-        check_direction(train_text, _read(config.data.test))
-    sampling = config.vocabulary.sampling
+    resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
+    texts = read_texts(config.data)
+    train, train_blank = usable(texts.train)
+    valid, valid_blank = usable(texts.valid)
     if resume:
-        vocabularies = load_vocabularies(config.run_dir / VOCABULARY, sampling)
+        vocabularies, repairs = _resumed_vocabularies(config, train)
     else:
-        vocabularies = train_vocabularies(config.vocabulary, train_text.src, train_text.tgt)
+        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
+        repairs = []
+    run = assemble(config, device, vocabularies, train, valid)
+    if resume:
+        repairs += restore(run)
+        _remove_parts(config.run_dir)
+        update_config(config.run_dir, config)
+    else:
+        _clear(config.run_dir)
+        create_run(config.run_dir, config, vocabularies)
+        save_run(run, 0.0)  # whatever happens from here on, --resume finds something
+    same = filter(None, map(same_sides, (train, valid)))
+    return run, [*_notes(run, train_blank, valid_blank), *repairs, *same]
+
+
+def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabularies, list[str]]:
+    """The run's vocabulary, learnt anew where its files are damaged: checksums tell it is the same.
+
+    Returns a note where that was done.
+    """
+    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
+    last = resumable(config.run_dir)
+    assert last is not None, "only a run with a saved state is resumed"
+    header, _ = read_header(last)
+    try:
+        return recorded_vocabularies(last, header, folder, sampling), []
+    except DamagedFile:
+        raise  # the header itself
+    except UserError as error:
+        vocabularies = train_vocabularies(config.vocabulary, text.src, text.tgt)
+        if checksums_of(vocabularies) != header["vocabulary"]:
+            raise UserError(
+                f"{error}, but the training text does not give it either; "
+                "put back the text or the vocabulary that the run began with"
+            ) from None
+        update_vocabularies(config.run_dir, vocabularies)
+        return vocabularies, [f"{folder} was damaged; learnt anew, it is the same to the bit"]
+
+
+def read_texts(data: DataConfig) -> Texts:
+    """The three splits as they are in their files.
+
+    Raises UserError as `read_pairs` does, and where the languages of one seem to be swapped.
+    """
+    texts = Texts(_read(data.train), _read(data.valid), _read(data.test) if data.test else None)
+    for other in texts[1:]:
+        if other is not None:
+            check_direction(texts.train, other)
+    return texts
+
+
+def assemble(
+    config: Config,
+    device: torch.device,
+    vocabularies: Vocabularies,
+    train: ParallelText,
+    valid: ParallelText,
+) -> Run:
+    """A run in memory, before its first update; the texts have no blank side.
+
+    Raises UserError where no training pair is short enough.
+    """
     longest = config.training.max_length
-    pairs = encode_pairs(train_text.src, train_text.tgt, vocabularies, longest)
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
     if not len(pairs):
         raise UserError(
             f"training.max_length: every training pair is longer than {longest} pieces; raise it"
@@ -101,7 +206,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     model = empty_model(config, vocabularies).to(device)
     weights = own_weights(model)
     averages = {name: weight.clone() for name, weight in weights.items()}
-    run = Run(
+    return Run(
         config,
         device,
         vocabularies,
@@ -112,24 +217,47 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         averages if config.training.average else {},
         make_optimizer(config.training, list(model.parameters())),
         learn_limit(pairs),
-        torch.zeros((), dtype=torch.float64, device=device),
+        torch.zeros(2, dtype=torch.float64, device=device),
+        torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
     )
-    if resume:
-        _restore(run)
-        update_config(config.run_dir, config)
-    else:
-        _clear(config.run_dir)
-        create_run(config.run_dir, config, vocabularies)
-    same = filter(None, map(same_sides, (train_text, valid)))
-    return run, [*_notes(run, train_blank, valid_blank), *same]
 
 
-def _restore(run: Run) -> None:
-    run.progress, run.limit, run.seconds = load_last(
-        run.config.run_dir, run.model, run.averages, run.optimizer, run.device
+def restore(run: Run) -> list[str]:
+    """Put the run back where it was last saved; raises UserError where that cannot be read.
+
+    Where the best weights are damaged, sees to it that they are written anew, and notes so.
+    """
+    folder = run.config.run_dir
+    progress, run.limit, run.seconds = load_last(
+        folder, run.model, run.averages, run.optimizer, run.device
     )
-    run.loss.fill_(run.progress.loss_sum)
-    run.loss_tokens = run.progress.loss_tokens
+    run.progress = progress
+    run.loss[0], run.loss[1] = progress.loss_sum, progress.loss_tokens
+    run.untaken.zero_()
+    for step in progress.untaken:
+        run.untaken[step % len(run.untaken)] = True
+    origin = origin_of(run.config, run.vocabularies, shaping_only=True)
+    if not progress.best_step or best_is_whole(folder, origin):
+        return []
+    progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
+    return [f"{folder / BEST} is damaged or missing; the next validation writes it anew"]
+
+
+def save_run(run: Run, seconds: float) -> None:
+    """Write all that training goes on from, after so many seconds of it."""
+    loss, tokens = run.loss.tolist()
+    run.progress.loss_sum, run.progress.loss_tokens = loss, int(tokens)
+    run.progress.untaken = run.untaken_updates()
+    save_last(
+        run.config.run_dir,
+        own_weights(run.model),
+        run.averages,
+        run.optimizer,
+        run.progress,
+        run.limit,
+        seconds,
+        origin_of(run.config, run.vocabularies),
+    )
 
 
 def _read(files: ParallelFiles) -> ParallelText:
@@ -138,11 +266,22 @@ def _read(files: ParallelFiles) -> ParallelText:
 
 def _clear(folder: Path) -> None:
     """Remove a run, and nothing else that may lie beside it."""
-    for name in (CONFIG, BEST, LAST, METRICS, TIMING, LOG):
-        (folder / name).unlink(missing_ok=True)
-    for name in (VOCABULARY, TENSORBOARD):
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
+    with writing(folder):
+        for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG, CONFIG):
+            (folder / name).unlink(missing_ok=True)
+        for name in (VOCABULARY, TENSORBOARD):
+            if (folder / name).is_symlink():
+                (folder / name).unlink()
+            elif (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+    _remove_parts(folder)
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove what a killed process was writing."""
+    with writing(folder):
+        for name in (LAST, BEST, METRICS, CONFIG):
+            (folder / f"{name}{PART}").unlink(missing_ok=True)
 
 
 def learn_limit(pairs: EncodedPairs) -> LengthLimit:

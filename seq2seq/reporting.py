@@ -7,12 +7,16 @@ for byte; what the clock determines goes elsewhere.
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from tqdm import tqdm
+
+from seq2seq.errors import RunError
+from seq2seq.whole_file import write_whole
 
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 
@@ -21,13 +25,16 @@ class Reporter:
     """Writes a run's files and draws its bar on stderr: lines, where that is no terminal."""
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
-        """Go on from `step`: later lines of metrics.jsonl, left by a killed run, are cut off."""
-        cut_back(folder / METRICS, step)
-        self._files = {
-            name: (folder / name).open("a", encoding="utf-8", newline="\n")
-            for name in (METRICS, TIMING, LOG)
-        }
-        self._board = _tensorboard(folder)
+        """Go on from `step`: later lines of metrics.jsonl, left by a killed run, are cut off.
+
+        Raises RunError, as all methods that write do, where the disk does not take it.
+        """
+        self._folder = folder
+        with self._writing(METRICS):
+            cut_back(folder / METRICS, step)
+        self._files = {name: self._open(name) for name in (METRICS, TIMING, LOG)}
+        with self._writing(TENSORBOARD):
+            self._board = _tensorboard(folder)
         self.bar = tqdm(
             total=last_step,
             initial=step,
@@ -47,10 +54,12 @@ class Reporter:
         trace: TracebackType | None,
     ) -> None:
         self.bar.close()
-        for file in self._files.values():
-            file.close()
-        if self._board is not None:
-            self._board.close()
+        for name, file in self._files.items():
+            with self._closing(name, error):
+                file.close()
+        with self._closing(TENSORBOARD, error):
+            if self._board is not None:
+                self._board.close()
 
     def say(self, text: str) -> None:
         """A line for people: to stderr, above the bar, and to train.log with the time."""
@@ -74,18 +83,53 @@ class Reporter:
         else:
             self.bar.set_postfix_str(text, refresh=False)
 
+    def go_back(self, step: int) -> None:
+        """Take back what was told of the updates after `step`."""
+        with self._writing(METRICS):
+            self._files[METRICS].close()
+            cut_back(self._folder / METRICS, step)
+        self._files[METRICS] = self._open(METRICS)
+        self.bar.n = step
+        self.bar.refresh()
+
     def advance(self) -> None:
         """Move the bar by one update."""
         self.bar.update()
 
+    def _open(self, name: str) -> IO[str]:
+        with self._writing(name):
+            return (self._folder / name).open("a", encoding="utf-8", newline="\n")
+
     def _write(self, name: str, line: str) -> None:
-        self._files[name].write(line + "\n")
-        self._files[name].flush()
+        with self._writing(name):
+            self._files[name].write(line + "\n")
+            self._files[name].flush()
 
     def _draw(self, step: int, values: Mapping[str, float]) -> None:
         if self._board is not None:
-            for name, value in values.items():
-                self._board.add_scalar(name, value, step)
+            with self._writing(TENSORBOARD):
+                for name, value in values.items():
+                    self._board.add_scalar(name, value, step)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"{self._folder / name}: cannot be written ({error.strerror or error}); "
+                "the last checkpoint is whole: mend that, and --resume goes on from it"
+            ) from None
+
+    @contextmanager
+    def _closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:
+        """Of several failures the first is told."""
+        try:
+            with self._writing(name):
+                yield
+        except RunError:
+            if earlier is None:
+                raise
 
 
 class Clock:
@@ -126,18 +170,24 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The lines of a run's metrics.jsonl."""
+    text = (folder / METRICS).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def cut_back(path: Path, step: int) -> None:
     """Keep the lines of a JSON-lines file up to `step`, and nothing of one a crash cut short."""
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    for line in path.read_bytes().split(b"\n"):
         try:
             if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
-        except (ValueError, KeyError, TypeError):
+                kept.append(line + b"\n")
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
-    path.write_text("".join(kept), encoding="utf-8", newline="\n")
+    write_whole(path, b"".join(kept))
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -6,11 +6,12 @@ import select
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
+from seq2seq.whole_file import written_aside
 
 if TYPE_CHECKING:
     from seq2seq.translator import Translation
@@ -89,6 +90,33 @@ def _reads(lines: Any) -> Iterator[list[bytes]]:
         yield [b"".join(begun)]
 
 
+class Output:
+    """Text on its way to a file or to stdout; RunError where that fails, as on a full disk."""
+
+    def __init__(self, file: IO[str], name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def write(self, text: str) -> None:
+        """Write text, perhaps later."""
+        with self._telling():
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Write now what is yet to be written."""
+        with self._telling():
+            self._file.flush()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:  # no failure: the reader had enough
+            raise
+        except OSError as error:
+            raise RunError(f"{self._name}: cannot be written ({error.strerror or error})") from None
+
+
 class InputReport:
     """Decodes lines, losing none, and gathers what to tell of them on stderr."""
 
@@ -159,27 +187,32 @@ def _same(path: Path, other: Path | None) -> bool:
 
 
 @contextmanager
-def open_output(path: Path | None) -> Iterator[IO[str]]:
+def open_output(path: Path | None) -> Iterator[Output]:
     """stdout, or a file that appears whole once all is written."""
     check_output(path)
     if path is None or str(path) == "-":
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield sys.stdout
+        yield Output(sys.stdout, "standard output")
         return
-    aside = path.with_name(path.name + ".part")
-    if path.exists() and not path.is_file():
-        aside = path  # a pipe or a device: not to be replaced by a file
-    try:
-        with aside.open("w", encoding="utf-8", newline="\n") as file:
+    path = path.resolve()  # of a link the file behind it, as other programs write it
+    if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
+        with _opened(path, "w") as file:
             yield file
-        if aside != path:
-            aside.replace(path)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk names none
-        raise
+        return
+    with written_aside(path) as aside, _opened(aside, "x") as file:
+        yield file
+
+
+@contextmanager
+def _opened(path: Path, mode: str) -> Iterator[Output]:
+    file = path.open(mode, encoding="utf-8", newline="\n")
+    try:
+        output = Output(file, str(path))
+        yield output
+        output.flush()
     finally:
-        if aside != path:
-            aside.unlink(missing_ok=True)
+        with suppress(OSError):  # of several failures the first is told
+            file.close()
 
 
 def say(text: str) -> None:

@@ -1,24 +1,25 @@
 """Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
 
-import math
+import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import torch
-from torch import Tensor
 
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
-from seq2seq.checkpoint import BEST, own_weights, save_last
+from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
-from seq2seq.device import choose_device
-from seq2seq.errors import RunError
-from seq2seq.loss import batch_loss
-from seq2seq.optimization import learning_rate, update_average
-from seq2seq.preparation import Run, check_folder, prepare
-from seq2seq.reporting import Clock, Reporter, minutes
+from seq2seq.device import choose_device, limit_memory
+from seq2seq.diagnosis import Outcome, diagnose
+from seq2seq.optimization import learning_rate
+from seq2seq.preparation import Run, check_folder, prepare, save_run
+from seq2seq.recovery import go_back, lost_its_way, name_untaken
+from seq2seq.reporting import Clock, Reporter, minutes, read_metrics
+from seq2seq.run_lock import locked
+from seq2seq.update import train_step
 from seq2seq.validation import validate
 
 
@@ -39,8 +40,17 @@ def train(
     the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
     """
     check_folder(config, resume, overwrite)
-    run, notes = prepare(config, choose_device(device), resume)
-    last_step = last_update(run)
+    chosen = choose_device(device)
+    if config.training.memory_gb is not None:
+        limit_memory(chosen, config.training.memory_gb)
+    with locked(config.run_dir):
+        return _train(config, chosen, resume)
+
+
+def _train(config: Config, device: torch.device, resume: bool) -> Path:
+    """`train`, alone in the run folder."""
+    run, notes = prepare(config, device, resume)
+    last_step, began = last_update(run), run.progress.step
     with (
         Reporter(config.run_dir, run.progress.step, last_step) as reporter,
         stop_signals() as stops,
@@ -50,7 +60,9 @@ def train(
         clock = Clock(run.seconds)
         while (reason := why_stop(run, clock)) is None:
             train_epoch(run, reporter, clock, last_step, stops)
-        reporter.say(f"Done: {reason}.")
+        name_untaken(run, reporter)
+        trained = run.progress.step > began
+        reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
         if run.progress.validated_step < run.progress.step:
             validate(run, reporter, clock)
         save(run, clock)
@@ -58,7 +70,15 @@ def train(
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
+        for complaint in complaints(run):
+            reporter.say(f"warning: {complaint}")
     return config.run_dir
+
+
+def complaints(run: Run) -> list[str]:
+    """What looks wrong with the run by its last validation and all its figures."""
+    metrics = read_metrics(run.config.run_dir)
+    return diagnose(Outcome(run.valid.src, run.valid.tgt, run.hypotheses, metrics))
 
 
 def train_epoch(
@@ -74,16 +94,23 @@ def train_epoch(
             batch_of(run, rows, seed_of(run.config.seed, progress.step, piece))
             for piece, rows in enumerate(taken)
         ]
-        rate = learning_rate(settings, progress.step, last_step)
-        loss, tokens = train_step(run, batches, rate)
+        rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
+        largest_piece = run.largest_piece
+        tokens = train_step(run, batches, rate)
+        if run.largest_piece != largest_piece:
+            reporter.say(
+                f"update {progress.step}: out of memory; from here on a batch of more than "
+                f"{run.largest_piece:,} target positions is done in pieces, with the same gradient"
+            )
         progress.batch = start + len(taken)
         progress.tokens += tokens
-        run.loss += loss
-        run.loss_tokens += tokens
         clock.count(tokens)
+        reporter.advance()
         if progress.step % settings.log_every == 0:
             report(run, reporter, clock, rate, last_step)
-        reporter.advance()
+            if lost_its_way(run):
+                go_back(run, reporter)
+                return
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
             save(run, clock)
@@ -97,30 +124,6 @@ def train_epoch(
         if why_stop(run, clock) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
-
-
-def train_step(run: Run, batches: Sequence[Batch], rate: float) -> tuple[Tensor, int]:
-    """One update from all the batches; returns their summed loss (on the device) and tokens."""
-    settings, model = run.config.training, run.model.train()
-    tokens = sum(len(batch.tgt_out) for batch in batches)
-    run.optimizer.zero_grad()
-    total = torch.zeros((), device=run.device)
-    for piece, batch in enumerate(batches):
-        torch.manual_seed(seed_of(run.config.seed, run.progress.step, piece))
-        with torch.autocast(
-            run.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bf16"
-        ):
-            loss = batch_loss(model, batch, settings.label_smoothing)
-        (loss / tokens).backward()
-        total += loss.detach()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
-    for group in run.optimizer.param_groups:
-        group["lr"] = rate
-    run.optimizer.step()
-    if run.averages:
-        weights = list(own_weights(model).values())
-        update_average(list(run.averages.values()), weights, settings.average, run.progress.step)
-    return total, tokens
 
 
 def batch_of(run: Run, rows: Rows, seed: int) -> Batch:
@@ -153,6 +156,17 @@ def why_stop(run: Run, clock: Clock) -> str | None:
     return None
 
 
+def nothing_left(config: Config, reason: str) -> str:
+    """What to say where a run that goes on has reached its end already, and how to move that."""
+    (key,) = re.findall(r"training\.\w+", reason)
+    falling = config.training.decay in ("linear", "cosine")
+    if falling and key in ("training.max_epochs", "training.max_steps"):
+        remedy = f"training.decay {config.training.decay} ends there: a longer one is a new run"
+    else:
+        remedy = f"to train on, give --resume and a larger {key}"
+    return f"Already at the end: {reason}. Nothing is left to train; {remedy}."
+
+
 def last_update(run: Run) -> int | None:
     """The update at which max_steps or max_epochs ends training; None where neither is set."""
     settings = run.config.training
@@ -163,24 +177,18 @@ def last_update(run: Run) -> int | None:
 
 
 def report(run: Run, reporter: Reporter, clock: Clock, rate: float, last_step: int | None) -> None:
-    """Training loss and speed since the last report; raises RunError where it is no number."""
-    progress = run.progress
-    loss = run.loss.item() / run.loss_tokens
+    """Training loss and speed since the last report, and which updates were not taken."""
+    step = run.progress.step
+    name_untaken(run, reporter)
+    loss, tokens = run.loss.tolist()
     run.loss.zero_()
-    run.loss_tokens = 0
-    if not math.isfinite(loss):
-        raise RunError(
-            f"the training loss is {loss} at update {progress.step}; "
-            "lower training.learning_rate or training.clip_norm; "
-            f"what {run.config.run_dir} held before is whole"
-        )
+    figures = {"train_loss": loss / tokens} if tokens else {}
+    reporter.metrics(step, {**figures, "learning_rate": rate})
     speed = clock.speed()
-    reporter.metrics(progress.step, {"train_loss": loss, "learning_rate": rate})
-    reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
+    reporter.timing(step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
+    shown = f"loss {loss / tokens:.2f}" if tokens else "no update taken"
     left = _time_left(run, clock, last_step)
-    reporter.describe(
-        progress.step, f"epoch {progress.epoch + 1}, loss {loss:.2f}, {speed:,.0f} tok/s{left}"
-    )
+    reporter.describe(step, f"epoch {run.progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}")
 
 
 def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
@@ -195,16 +203,7 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
 
 def save(run: Run, clock: Clock) -> None:
     """Write all that training goes on from."""
-    run.progress.loss_sum, run.progress.loss_tokens = run.loss.item(), run.loss_tokens
-    save_last(
-        run.config.run_dir,
-        own_weights(run.model),
-        run.averages,
-        run.optimizer,
-        run.progress,
-        run.limit,
-        clock.seconds,
-    )
+    save_run(run, clock.seconds)
 
 
 @contextmanager

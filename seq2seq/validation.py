@@ -11,6 +11,7 @@ from seq2seq.batches import epoch_order, make_batch
 from seq2seq.checkpoint import own_weights, save_best
 from seq2seq.evaluation import bleu_score
 from seq2seq.loss import batch_loss
+from seq2seq.origin import origin_of
 from seq2seq.preparation import Run
 from seq2seq.reporting import Clock, Reporter
 from seq2seq.translator import Translator
@@ -26,7 +27,8 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
         better = bleu > progress.best_bleu
         if better:
             progress.best_bleu, progress.best_step, progress.worse = bleu, progress.step, 0
-            save_best(run.config.run_dir, own_weights(run.model), run.limit, progress)
+            origin = origin_of(run.config, run.vocabularies, shaping_only=True)
+            save_best(run.config.run_dir, own_weights(run.model), run.limit, progress, origin)
         else:
             progress.worse += 1
     perplexity = math.exp(min(loss, 700.0))
@@ -55,7 +57,7 @@ def valid_loss(run: Run) -> float:
 
 
 def valid_bleu(run: Run) -> float:
-    """Greedy BLEU of the validation set, cased, sacrebleu's 13a."""
+    """Greedy BLEU of the validation set, cased, sacrebleu's 13a; keeps the translations."""
     translator = Translator(
         run.model.eval(),
         run.vocabularies,
@@ -65,7 +67,8 @@ def valid_bleu(run: Run) -> float:
         run.device,
     )
     translations = translator.translate(run.valid.src, beam_size=1)
-    return bleu_score([translation.text for translation in translations], run.valid.tgt)
+    run.hypotheses = [translation.text for translation in translations]
+    return bleu_score(run.hypotheses, run.valid.tgt)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Text <-> ids over SentencePiece: raw text in, clean text out."""
 
+import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,11 +13,14 @@ import sentencepiece
 from seq2seq.config import VocabularyConfig
 from seq2seq.errors import UserError
 from seq2seq.segmentation import SPACE, Sampler
+from seq2seq.whole_file import read_bounded, write_whole
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 LEAST = 4 + 256  # special pieces and bytes
+_JOINT, _SIDES = "joint", ("src", "tgt")
+_MOST_BYTES = 1 << 26  # of a model's file
 
 
 class Vocabulary:
@@ -80,35 +84,63 @@ def train_vocabularies(
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`."""
+    """Write `joint.model`, or `src.model` and `tgt.model`; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, vocabulary in _named(vocabularies).items():
-        (folder / f"{name}.model").write_bytes(vocabulary.model)
+        write_whole(folder / f"{name}.model", vocabulary.model)
 
 
-def load_vocabularies(folder: Path, sampling: float = 0.0) -> Vocabularies:
-    """Read what `save_vocabularies` wrote; raises UserError where a file is missing or is none."""
-    if (folder / "joint.model").exists():
-        joint = _load(folder / "joint.model", sampling)
-        return Vocabularies(joint, joint)
-    return Vocabularies(
-        _load(folder / "src.model", sampling), _load(folder / "tgt.model", sampling)
-    )
+def load_vocabularies(
+    folder: Path, sampling: float = 0.0, checksums: Mapping[str, str] | None = None
+) -> Vocabularies:
+    """Read what `save_vocabularies` wrote, and compare its checksums with those given.
+
+    Raises UserError where a file is missing, is none or has another checksum.
+    """
+    known = checksums or {}
+    names = known or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
+    loaded = [_load(folder / f"{name}.model", sampling, known.get(name)) for name in sorted(names)]
+    return Vocabularies(loaded[0], loaded[-1])
+
+
+def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
+    """SHA-256 of each model, by the name of its file without `.model`."""
+    return {name: _checksum(each.model) for name, each in _named(vocabularies).items()}
+
+
+def are_checksums(value: object) -> bool:
+    """Whether this may be what `checksums_of` gave."""
+    if not isinstance(value, dict) or sorted(value) not in ([_JOINT], list(_SIDES)):
+        return False
+    return all(isinstance(each, str) for each in value.values())
 
 
 def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
     if vocabularies.joint:
-        return {"joint": vocabularies.src}
-    return {"src": vocabularies.src, "tgt": vocabularies.tgt}
+        return {_JOINT: vocabularies.src}
+    return dict(zip(_SIDES, vocabularies, strict=True))
 
 
-def _load(path: Path, sampling: float) -> Vocabulary:
+def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
     try:
-        return Vocabulary(path.read_bytes(), sampling)
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError("not a file")
+        model = read_bounded(path, _MOST_BYTES)
+        if checksum is not None and _checksum(model) != checksum:
+            raise UserError(
+                f"{path}: its checksum is not the one that the weights record; "
+                "it is damaged, or one of them is of another run"
+            )
+        return Vocabulary(model, sampling)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; a run folder holds its vocabulary there") from None
     except (OSError, RuntimeError) as error:
-        raise UserError(f"{path}: not a SentencePiece model ({error})") from None
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not a SentencePiece model ({reason})") from None
+
+
+def _checksum(model: bytes) -> str:
+    return hashlib.sha256(model).hexdigest()
 
 
 def _train(config: VocabularyConfig, texts: Iterable[str]) -> Vocabulary:

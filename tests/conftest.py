@@ -70,6 +70,7 @@ def tiny_runs(
         own_weights,
         save_best,
     )
+    from seq2seq.origin import origin_of
 
     runs = {}
     for seed, decoder in enumerate(DECODERS):
@@ -83,9 +84,23 @@ def tiny_runs(
                 for name, weight in own_weights(empty_model(config, tiny_vocabularies)).items()
             }
         weights["projection.bias"][EOS_ID] = 3
-        save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25))
+        origin = origin_of(config, tiny_vocabularies, shaping_only=True)
+        save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25), origin)
         runs[decoder] = run
     return runs
+
+
+def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -> None:
+    """Copy a run, as if the same weights had been trained with another vocabulary."""
+    import torch
+
+    from seq2seq.checkpoint import Progress, create_run, load_best, own_weights, save_best
+    from seq2seq.origin import origin_of
+
+    model, _, limit, config = load_best(run, torch.device("cpu"))
+    create_run(other, config, vocabularies)
+    origin = origin_of(config, vocabularies, shaping_only=True)
+    save_best(other, own_weights(model), limit, Progress(step=7, best_bleu=1.25), origin)
 
 
 @pytest.fixture(params=DECODERS)
@@ -97,22 +112,26 @@ def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path
 @pytest.fixture
 def small_corpus(tmp_path: Path) -> Path:
     """The config of a training that takes a second; its files and its run_dir lie beside it."""
+    return write_small_corpus(tmp_path)
+
+
+def write_small_corpus(folder: Path) -> Path:
+    """Write text and the config of a training that takes a second; returns the config."""
     for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
         for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
             content = "".join(f"{line}\n" for line in lines)
-            (tmp_path / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
-    folder = tmp_path.as_posix()
-    config = tmp_path / "config.yaml"
+            (folder / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
+    config, here = folder / "config.yaml", folder.as_posix()
     config.write_text(
         f"""\
 name: small
-run_dir: {folder}/run
+run_dir: {here}/run
 data:
   src_lang: xx
   tgt_lang: yy
-  train: {{src: {folder}/train.src, tgt: {folder}/train.tgt}}
-  valid: {{src: {folder}/valid.src, tgt: {folder}/valid.tgt}}
-  test: {{src: {folder}/test.src, tgt: {folder}/test.tgt}}
+  train: {{src: {here}/train.src, tgt: {here}/train.tgt}}
+  valid: {{src: {here}/valid.src, tgt: {here}/valid.tgt}}
+  test: {{src: {here}/test.src, tgt: {here}/test.tgt}}
 vocabulary: {{size: 340}}
 model: {{decoder: bahdanau, embedding_size: 12, hidden_size: 20, attention_size: 14, dropout: 0.25}}
 training: {{max_epochs: 2, batch_tokens: 300, max_length: 40, log_every: 3}}

@@ -113,7 +113,7 @@ def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float])
             )
             return dot(own["energy.weight"][0].tolist(), [math.tanh(x) for x in joined])
         case "general":
-            return dot(q, times(own["key_projection.weight"], h))
+            return dot(q, times(own["key_projection.weight"], h)) / math.sqrt(H)
         case "scaled_dot":
             query = plus(times(own["query_projection.weight"], q), own["query_projection.bias"])
             key = plus(times(own["key_projection.weight"], h), own["key_projection.bias"])

@@ -10,7 +10,7 @@ import pytest
 
 from seq2seq import attention_figure, attention_plot
 from seq2seq.attention_plot import AttentionMap, check_picture_path, write_attention
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
 SMALL = AttentionMap(
@@ -231,7 +231,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(RunError, match=r"a\.html: cannot be written \(disk full\)"):
         write_attention([SMALL], [SOURCE], path)
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]

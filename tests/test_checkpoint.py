@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -22,23 +21,25 @@ from seq2seq.checkpoint import (
     BEST,
     CONFIG,
     LAST,
+    PREVIOUS,
     VOCABULARY,
     LengthLimit,
     Progress,
     create_run,
     empty_model,
     load_best,
-    load_last,
     own_weights,
     read_config,
     save_best,
-    save_last,
 )
 from seq2seq.config import Config
 from seq2seq.errors import RunError, UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
+from seq2seq.origin import origin_of
+from seq2seq.training_state import load_last, save_last
 from seq2seq.vocabulary import Vocabularies, Vocabulary, load_vocabularies
+from seq2seq.whole_file import written_aside
 
 CPU = torch.device("cpu")
 LIMIT = LengthLimit(1.3125, 7)
@@ -109,7 +110,14 @@ class State:
 
     def save(self, folder: Path) -> None:
         weights = own_weights(self.model)
-        save_last(folder, weights, self.averages, self.optimizer, PROGRESS, LIMIT, 98.7654321)
+        origin = origin_of(self.config, self.vocabularies)
+        save_last(
+            folder, weights, self.averages, self.optimizer, PROGRESS, LIMIT, 98.7654321, origin
+        )
+
+    def save_best(self, folder: Path) -> None:
+        origin = origin_of(self.config, self.vocabularies, shaping_only=True)
+        save_best(folder, own_weights(self.model), LIMIT, PROGRESS, origin)
 
     def load(self, folder: Path) -> tuple[Progress, LengthLimit, float]:
         return load_last(folder, self.model, self.averages, self.optimizer, CPU)
@@ -164,7 +172,8 @@ def test_best_weights_come_back_bit_for_bit(
         vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies))
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
-    save_best(tmp_path, own_weights(model), LIMIT, PROGRESS)
+    origin = origin_of(config, vocabularies, shaping_only=True)
+    save_best(tmp_path, own_weights(model), LIMIT, PROGRESS, origin)
 
     loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
 
@@ -186,8 +195,9 @@ def test_a_tied_weight_is_written_once(run: Path) -> None:
     untied = edited(config, "model", tie_embeddings=False)
     sizes = []
     for each in (config, untied):
-        model = random_model(each, load_vocabularies(run / VOCABULARY), seed=6)
-        save_best(run, own_weights(model), LIMIT, PROGRESS)
+        state = new_state(each, load_vocabularies(run / VOCABULARY), seed=6)
+        model = state.model
+        state.save_best(run)
         header, data = plain_safetensors(run / BEST)
         assert sum(array.size for array in data.values()) == sum(
             weight.numel() for weight in set(model.parameters())
@@ -275,7 +285,7 @@ def test_the_files_are_plain_numbers_that_need_no_unpickling(
     state = new_state(config, tiny_vocabularies, seed=12)
     state.step(seed=2)
     state.save(run)
-    save_best(run, own_weights(state.model), LIMIT, PROGRESS)
+    state.save_best(run)
     header, best = plain_safetensors(run / BEST)
     counters = json.loads(header["__metadata__"]["seq2seq"])
     assert counters["limit"] == {"ratio": LIMIT.ratio, "extra": LIMIT.extra}
@@ -409,7 +419,7 @@ def test_a_config_edited_to_a_smaller_model_is_refused(
     config = edit_file(run, read_config(run), num_layers=2)
     state = new_state(config, tiny_vocabularies, seed=13)
     state.save(run)
-    save_best(run, own_weights(state.model), LIMIT, PROGRESS)
+    state.save_best(run)
     load_again(run, name)
     edit_file(run, config, num_layers=1)
     with pytest.raises(UserError) as caught:  # weights without a place would be left out in silence
@@ -424,14 +434,14 @@ def full_disk(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def half_written(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    save_file(tensors, path, metadata)
-    path.write_bytes(cut_short(path.read_bytes(), 0.5))
-    raise SafetensorError("I/O error: No space left on device")
+def half_written(path: Path, content: bytes, _: Path | None = None) -> None:
+    with written_aside(path) as aside:
+        aside.write_bytes(cut_short(content, 0.5))
+        full_disk()
 
 
 FAILURES = {
-    "half a file": ("seq2seq.checkpoint.save_file", half_written),
+    "half a file": ("seq2seq.tensor_file.write_whole", half_written),
     "at the sync": ("os.fsync", full_disk),
     "at the rename": ("pathlib.Path.replace", full_disk),
 }
@@ -453,7 +463,7 @@ def test_a_failure_while_writing_leaves_the_old_file_whole(
         if name == LAST:
             state.save(run)
         else:
-            save_best(run, own_weights(state.model), LIMIT, PROGRESS)
+            state.save_best(run)
 
     with monkeypatch.context() as patched:
         patched.setattr(*failure)
@@ -469,11 +479,11 @@ def test_a_failure_while_writing_leaves_the_old_file_whole(
 def test_a_first_file_that_could_not_be_written_is_not_there(
     run: Path, tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights = own_weights(random_model(read_config(run), tiny_vocabularies, seed=16))
+    state = new_state(read_config(run), tiny_vocabularies, seed=16)
     (run / BEST).unlink()
     monkeypatch.setattr(*FAILURES["half a file"])
     with pytest.raises(RunError):
-        save_best(run, weights, LIMIT, PROGRESS)
+        state.save_best(run)
     with pytest.raises(UserError, match=f"has no {BEST} yet"):
         load_best(run, CPU)
 
@@ -495,7 +505,7 @@ def test_every_file_is_synced_before_it_takes_its_name(
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(Path, "replace", noted_rename)
     new_state(read_config(run), tiny_vocabularies, seed=15).save(run)
-    assert events == ["sync", f"{LAST}.part -> {LAST}"]
+    assert events == ["sync", f"{LAST} -> {PREVIOUS}", f"{LAST}.part -> {LAST}"]
 
 
 def test_a_folder_that_cannot_be_made_is_a_failure_in_words(

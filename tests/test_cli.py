@@ -486,6 +486,131 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
         assert b"seq2seq" in result.out
 
 
+# -------------------------------------------------------------------------------------------- check
+
+
+@pytest.fixture
+def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no more than a test needs."""
+    monkeypatch.setattr("seq2seq.forecast.MOST", 2)
+    monkeypatch.setattr("seq2seq.forecast.WARM_UP", 1)
+
+
+def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_looks_at_all_and_writes_nothing(
+    call: Call, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = listing(tmp_path)
+    result = call("check", small_corpus, "--device", "cpu", "model.dropout=0.4")
+    assert (result.code, result.err) == (0, "")
+    assert listing(tmp_path) == before
+    assert not (tmp_path / "run").exists()
+    rows = [line.split() for line in result.lines]
+    assert ["pairs", "train", "valid", "test"] in rows
+    assert ["lines", "120", "15", "11"] in rows
+    assert ["with", "a", "blank", "side", "0", "0", "0"] in rows
+    for start in ("parameters ", "memory ", "an epoch ", "training ", "warning: ", "ok "):
+        assert any(line.startswith(start) for line in result.lines), start
+    warnings = [line for line in result.lines if line.startswith("warning: ")]
+    assert result.lines[-1] == f"{len(warnings)} warnings; `seq2seq train` takes this config."
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_finds_planted_faults_and_json_has_every_line(
+    call: Call, small_corpus: Path, tmp_path: Path
+) -> None:
+    lines = (tmp_path / "train.src").read_text(encoding="utf-8").splitlines()
+    lines[3], lines[7] = " ", "ba\ufeffda."
+    (tmp_path / "train.src").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for side in ("src", "tgt"):
+        train, valid = (tmp_path / f"{split}.{side}" for split in ("train", "valid"))
+        valid.write_bytes(b"".join(train.read_bytes().splitlines(keepends=True)[20:40]))
+    out = tmp_path / "check.json"
+    result = call("check", small_corpus, "--device", "cpu", "--json", out)
+    assert result.code == 0
+    warnings = "\n".join(line for line in result.lines if line.startswith("warning: "))
+    assert "1 pair with a blank side (line 4)" in warnings
+    assert "train.src: byte order marks in line 8:" in warnings
+    assert "valid: 20 of 20 pairs stand in train too" in warnings
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["texts"]["train"]["facts"]["blank"] == [4]
+    assert found["texts"]["train"]["facts"]["src"]["odd"] == {"byte order mark": [8]}
+    valid_in_train = found["comparisons"][0]
+    assert (valid_in_train["split"], valid_in_train["other"]) == ("valid", "train")
+    assert valid_in_train["shared"]["pairs"] == list(range(1, 21))
+    assert found["warnings"] == warnings.count("warning: ")
+    assert found["cost"]["parameters"] > 1000
+    assert found["cost"]["epoch_seconds"] > 0
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> None:
+    result = call("check", small_corpus, "--device", "cpu", "--json", "-", "data.test=null")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(result.out)
+    assert set(found["texts"]) == {"train", "valid"}
+    assert [each["warning"] for each in found["findings"]] == sorted(
+        (each["warning"] for each in found["findings"]), reverse=True
+    )
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_warns_of_a_run_that_lives_in_the_folder(
+    call: Call, small_corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("name: other\n", encoding="utf-8")
+    before = listing(tmp_path / "run")
+    result = call("check", small_corpus, "--device", "cpu")
+    assert result.code == 0
+    assert any("a run lives in" in line and "--overwrite" in line for line in result.lines)
+    assert listing(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda at: (at / "train.tgt").unlink(), id="missing"),
+        pytest.param(lambda at: (at / "valid.src").write_bytes(b"a\xffb\n"), id="no UTF-8"),
+        pytest.param(lambda at: (at / "test.src").write_bytes(b"one\n"), id="unequal"),
+        pytest.param(lambda at: (at / "valid.tgt").write_bytes(b"\n" * 15), id="blank"),
+        pytest.param(lambda at: (at / "run").write_bytes(b""), id="run_dir is a file"),
+    ],
+)
+def test_check_refuses_what_train_refuses_in_the_same_words(
+    call: Call, small_corpus: Path, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    spoil(tmp_path)
+    result = call("check", small_corpus)
+    refused(result)
+    assert call("train", small_corpus) == result
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["training.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]],
+)
+def test_check_refuses_a_config_that_train_refuses(
+    call: Call, small_corpus: Path, overrides: list[str]
+) -> None:
+    result = call("check", small_corpus, *overrides)
+    assert (result.code, result.out) == (2, b"")
+    assert call("train", small_corpus, *overrides) == result
+
+
+def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Path) -> None:
+    refused(call("check", small_corpus, "--json", "nowhere/x.json"), "no folder nowhere")
+
+
 # -------------------------------------------------------------------------------------------- train
 
 

@@ -12,11 +12,14 @@ import torch
 from conftest import DECODERS, tiny_config
 from torch import Tensor
 
+from seq2seq import search as search_module
 from seq2seq.batches import Ids, pad_sources
+from seq2seq.beam import BeamSlots
 from seq2seq.build import build_model
+from seq2seq.hypothesis import Hypothesis
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import TILE_SENTENCES, Hypothesis, beam, greedy, search, tiles
+from seq2seq.search import by_width, search
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 CPU = torch.device("cpu")
@@ -30,12 +33,21 @@ MAY_FOLLOW = (UNK_ID, 4, 5, 6)
 class Memory(NamedTuple):
     pad_mask: Tensor  # [B, S]
 
+    def select(self, rows: Tensor) -> "Memory":
+        return Memory(self.pad_mask[rows])
+
+    def put(self, rows: Tensor, other: "Memory", taken: Tensor) -> None:
+        self.pad_mask[rows] = other.pad_mask[taken]
+
 
 class State(NamedTuple):
     history: Tensor  # [N], a number that stands for the source and all ids since
 
     def select(self, rows: Tensor) -> "State":
         return State(self.history[rows])
+
+    def put(self, rows: Tensor, other: "State", taken: Tensor) -> None:
+        self.history[rows] = other.history[taken]
 
 
 class Step(NamedTuple):
@@ -316,15 +328,15 @@ def test_scores_and_weights_are_those_of_stepping_alone(model: Any, beam_size: i
             check_against(ask(model, source, hypothesis.ids), hypothesis, 1.0)
 
 
-def test_a_beam_of_one_is_greedy(model: Any) -> None:
+def test_a_beam_of_one_is_greedy_that_may_go_on(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first ended hypothesis is the greedy one, wherever it is not beaten by a longer one."""
     sources = random_sources(60, seed=11)
-    src, src_lengths = pad_sources(sources)
-    steps = torch.tensor([3 + n % 9 for n in range(60)])
-    for one, other in zip(
-        greedy(model, src, src_lengths, steps, 1.0),
-        beam(model, src, src_lengths, steps, 1, 1.0),
-        strict=True,
-    ):
+    limits = [3 + n % 9 for n in range(60)]
+    greedy = search(model, sources, limits, 1, 0.0, CPU)
+    monkeypatch.setattr(search_module, "GreedySlots", BeamSlots)
+    for one, other in zip(greedy, search(model, sources, limits, 1, 0.0, CPU), strict=True):
         assert [hypothesis.ids for hypothesis in other] == [hypothesis.ids for hypothesis in one]
         assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
 
@@ -383,13 +395,12 @@ def test_no_sources_no_results() -> None:
     assert search(random_model("none", 1), [], [], 3, 1.0, CPU) == []
 
 
-def test_tiles_take_every_source_once_and_depend_on_its_length_alone() -> None:
+def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
     sources = random_sources(500, seed=14, longest=60)
     seen = []
-    for rows, width in tiles(sources):
-        assert 1 <= len(rows) <= TILE_SENTENCES
+    for width, rows in by_width(sources).items():
         seen += rows
         for i in rows:
-            ((_, alone),) = tiles([sources[i]])
-            assert alone == width > len(sources[i])
+            assert by_width([sources[i]]) == {width: [0]}
+            assert width > len(sources[i])
     assert sorted(seen) == list(range(500))

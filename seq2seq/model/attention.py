@@ -82,15 +82,20 @@ class DotScore(nn.Module):
 
 
 class GeneralScore(nn.Module):
-    """`q . W h`: Luong et al. (2015), eq. 8, "general"; `W h` are keys, made once a sentence."""
+    """`q . W_a h`: Luong et al. (2015), eq. 8, "general"; `W_a h` are keys, made once a sentence.
+
+    What is learnt is `W_a sqrt(Q)`: the same score, in smaller steps. Adam moves all entries of a
+    matrix alike, so that one step could turn the scores of a wide layer about.
+    """
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
         self.context_size = output_size
+        self.scale = query_size**-0.5
         self.key_projection = nn.Linear(output_size, query_size, bias=False)
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        return self.key_projection(outputs), outputs
+        return self.key_projection(outputs) * self.scale, outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2)

@@ -26,6 +26,10 @@ class Memory(NamedTuple):
         """The rows `sentences` alone."""
         return type(self)(*(part[sentences] for part in self))
 
+    def put(self, sentences: Tensor, other: Self, taken: Tensor) -> None:
+        """Write the rows `taken` of another memory over the rows `sentences`."""
+        _put(self, sentences, other, taken)
+
 
 class DecoderState(NamedTuple):
     """What a decoder carries from step to step, one row a hypothesis."""
@@ -37,6 +41,17 @@ class DecoderState(NamedTuple):
     def select(self, rows: Tensor) -> Self:
         """The hypotheses `rows`, which may repeat."""
         return type(self)(*(part[rows] for part in self))
+
+    def put(self, rows: Tensor, other: Self, taken: Tensor) -> None:
+        """Write the rows `taken` of another state, which may repeat, over the rows `rows`."""
+        _put(self, rows, other, taken)
+
+
+def _put(
+    parts: tuple[Tensor, ...], rows: Tensor, others: tuple[Tensor, ...], taken: Tensor
+) -> None:
+    for part, other in zip(parts, others, strict=True):
+        part[rows] = other[taken]
 
 
 class Step(NamedTuple):

@@ -12,11 +12,13 @@ from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.seq2seq import Seq2Seq
 
 
-class _Selectable(Protocol):
+class _Rows(Protocol):
     def select(self, rows: Tensor) -> Self: ...
 
+    def put(self, rows: Tensor, other: Self, taken: Tensor) -> None: ...
 
-_Part = TypeVar("_Part", bound=_Selectable)
+
+_Part = TypeVar("_Part", bound=_Rows)
 
 
 class Parts(tuple[_Part, ...], Generic[_Part]):
@@ -25,6 +27,11 @@ class Parts(tuple[_Part, ...], Generic[_Part]):
     def select(self, rows: Tensor) -> "Parts[_Part]":
         """The rows of every model's part."""
         return Parts(part.select(rows) for part in self)
+
+    def put(self, rows: Tensor, other: "Parts[_Part]", taken: Tensor) -> None:
+        """Write the rows `taken` of another over the rows `rows`, in every model's part."""
+        for part, its_other in zip(self, other, strict=True):
+            part.put(rows, its_other, taken)
 
 
 class EnsembleStep(NamedTuple):

@@ -1,0 +1,68 @@
+"""Where the loss is no number: the log names the batches, and in the end training goes back."""
+
+from seq2seq.batches import epoch_order
+from seq2seq.errors import RunError
+from seq2seq.preparation import Run, restore
+from seq2seq.reporting import Reporter
+
+MOST_UNTAKEN = 10  # updates in a row, after which the weights are no longer trusted
+LEAST_RATE_FACTOR = 1 / 8
+_NAMED = 3  # batches that the log names at a time
+
+
+def name_untaken(run: Run, reporter: Reporter) -> None:
+    """Say which updates were not taken since the last report, and count those in a row."""
+    progress = run.progress
+    untaken = run.untaken_updates()
+    for step in untaken[:_NAMED]:
+        reporter.say(
+            f"update {step} was not taken: its loss or gradient is not finite ({_batch(run, step)})"
+        )
+    if len(untaken) > _NAMED:
+        reporter.say(f"nor were {len(untaken) - _NAMED} more up to update {untaken[-1]}")
+    for step in range(progress.reported_step + 1, progress.step + 1):
+        progress.untaken_in_a_row = progress.untaken_in_a_row + 1 if step in untaken else 0
+    progress.reported_step = progress.step
+    run.untaken.zero_()
+
+
+def _batch(run: Run, step: int) -> str:
+    """How many pairs the update saw, and how the first begins."""
+    settings, pairs = run.config.training, run.train
+    order = epoch_order(pairs, settings.batch_tokens, run.config.seed, run.progress.epoch)
+    behind = (run.progress.step - step) * settings.accumulate
+    last = -(-run.progress.batch // settings.accumulate) * settings.accumulate - behind
+    if last <= 0:
+        return "in the epoch before"
+    taken = order[last - settings.accumulate : last]
+    text = pairs.src_texts[taken[0][0]]
+    count = sum(len(rows) for rows in taken)
+    return f"{count} pairs, the first: {text[:60]!r}"
+
+
+def lost_its_way(run: Run) -> bool:
+    """Whether so many updates in a row were not taken that more of them are no use."""
+    return run.progress.untaken_in_a_row >= MOST_UNTAKEN
+
+
+def go_back(run: Run, reporter: Reporter) -> None:
+    """Return to the last saved state, with half the learning rate from there on.
+
+    Raises RunError where going back did not help.
+    """
+    step, factor = run.progress.step, run.progress.rate_factor / 2
+    found = f"update {step}: no finite loss in {run.progress.untaken_in_a_row} updates in a row"
+    remedy = "lower training.learning_rate or training.clip_norm"
+    if factor < LEAST_RATE_FACTOR:
+        raise RunError(
+            f"{found}, also at {run.progress.rate_factor:g} of the learning rate; {remedy}; "
+            f"what {run.config.run_dir} held before is whole"
+        )
+    restore(run)
+    run.untaken.zero_()
+    run.progress.untaken_in_a_row = 0
+    run.progress.rate_factor = factor
+    reporter.go_back(run.progress.step)
+    reporter.say(
+        f"{found}: back to update {run.progress.step}, with {factor:g} of the learning rate"
+    )

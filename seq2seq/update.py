@@ -1,0 +1,114 @@
+"""One update: the gradient of its batches, in smaller pieces where memory asks, and the step.
+
+A step whose gradient is no number is not taken: the device decides so, and nobody waits for it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from seq2seq.batches import Batch, seed_of
+from seq2seq.checkpoint import own_weights
+from seq2seq.errors import RunError
+from seq2seq.loss import batch_loss
+from seq2seq.optimization import update_average
+from seq2seq.preparation import Run
+
+
+def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
+    """One update from all the batches at a learning rate; returns their target tokens.
+
+    Adds to `run.loss`, or to `run.untaken` where loss or gradient is not finite and so neither the
+    weights nor the optimizer's state may change. Raises RunError where memory is too small for one
+    pair.
+    """
+    settings = run.config.training
+    tokens = sum(len(batch.tgt_out) for batch in batches)
+    loss = gradients(run, batches, tokens)
+    norm = torch.linalg.vector_norm(
+        torch.stack([torch.linalg.vector_norm(each.grad) for each in _with_gradient(run)])
+    )
+    untaken = ~(norm.isfinite() & loss.isfinite())
+    # What torch's fused optimizers read: they divide by the one and stand still for the other.
+    run.optimizer.grad_scale = (norm / settings.clip_norm).clamp(min=1)  # type: ignore[attr-defined]
+    run.optimizer.found_inf = untaken.to(torch.float32)  # type: ignore[attr-defined]
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    run.optimizer.step()
+    if run.averages:
+        weights = list(own_weights(run.model).values())
+        update_average(list(run.averages.values()), weights, settings.average, run.progress.step)
+    run.loss += torch.stack([loss, torch.full_like(loss, tokens)]).where(~untaken, 0)
+    run.untaken[run.progress.step % len(run.untaken)] = untaken
+    return tokens
+
+
+def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
+    """Put the gradient of the mean loss of the batches into the parameters; returns their sum.
+
+    Where memory does not suffice all is done again in halves, which have the same gradient, and so
+    are later batches as large.
+    """
+    pieces = [piece for batch in batches for piece in _cut(batch, run.largest_piece)]
+    while (loss := _accumulated(run, pieces, tokens)) is None:
+        if run.device.type == "cuda":
+            torch.cuda.empty_cache()
+        largest = max(piece.tgt_in.numel() for piece in pieces)
+        if max(len(piece.src) for piece in pieces) == 1:
+            raise RunError(
+                f"update {run.progress.step}: out of memory with a single pair; "
+                "lower training.max_length or the sizes of the model"
+            )
+        run.largest_piece = largest - 1
+        pieces = [piece for batch in batches for piece in _cut(batch, run.largest_piece)]
+    return loss
+
+
+def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | None:
+    """The summed loss of all pieces, their gradients added up; None where memory ran out."""
+    settings, model = run.config.training, run.model.train()
+    total = torch.zeros((), device=run.device)
+    run.optimizer.zero_grad()
+    try:
+        for number, piece in enumerate(pieces):
+            torch.manual_seed(seed_of(run.config.seed, run.progress.step, number))
+            with torch.autocast(
+                run.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bf16"
+            ):
+                loss = batch_loss(model, piece, settings.label_smoothing)
+            (loss / tokens).backward()
+            total += loss.detach()
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        return None
+    return total
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether a CUDA, CPU or Python allocation failed."""
+    words = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+    return isinstance(error, MemoryError) or any(each in str(error) for each in words)
+
+
+def _cut(batch: Batch, largest: int | None) -> Iterator[Batch]:
+    """The batch in parts of at most so many target positions, or of single rows."""
+    rows, width = batch.tgt_in.shape
+    if largest is None or batch.tgt_in.numel() <= largest or rows == 1:
+        yield batch
+        return
+    for start, end in ((0, rows // 2), (rows // 2, rows)):
+        inside = (batch.tgt_positions >= start * width) & (batch.tgt_positions < end * width)
+        half = Batch(
+            batch.src[start:end],
+            batch.src_lengths[start:end],
+            batch.tgt_in[start:end],
+            batch.tgt_out[inside],
+            batch.tgt_positions[inside] - start * width,
+        )
+        yield from _cut(half, largest)
+
+
+def _with_gradient(run: Run) -> list[Tensor]:
+    return [each for each in run.model.parameters() if each.grad is not None]

@@ -1,0 +1,45 @@
+"""Files that are written whole or not at all, whatever happens meanwhile."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PART = ".part"  # ends the name of a file that is still being written
+
+
+@contextmanager
+def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
+    """A path to write to; what is there at the end is synced and takes the name `path`.
+
+    Until then `path` is the old file, which goes to `kept` if that is given. A link in its place
+    is replaced, never followed. Where the block fails, nothing is left aside. Raises OSError.
+    """
+    aside = path.with_name(path.name + PART)
+    aside.unlink(missing_ok=True)  # left by a kill; or a link to a file that is not ours
+    try:
+        yield aside
+        with aside.open("rb+") as file:
+            os.fsync(file.fileno())
+        if kept is not None and path.exists():
+            path.replace(kept)
+        aside.replace(path)
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes, kept: Path | None = None) -> None:
+    """Put a file of this content in the place of `path`; raises OSError."""
+    with written_aside(path, kept) as aside, aside.open("xb") as file:
+        file.write(content)
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """All of a file, unless that is more than `most` bytes; raises OSError."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+    return content

@@ -1,0 +1,369 @@
+"""Facts about data and the advice drawn from them: each planted fault is found, nothing else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import tiny_config, toy_pairs
+
+from seq2seq.config import VocabularyConfig
+from seq2seq.corpus import ParallelText
+from seq2seq.data_advice import (
+    Finding,
+    Split,
+    data_findings,
+    likeness_findings,
+    listed,
+    overlap_findings,
+)
+from seq2seq.data_check import (
+    BLOCK,
+    NOT_NFC,
+    ODD_KINDS,
+    Resemblance,
+    examine,
+    measure,
+    odd_lines,
+    overlap,
+    resemblance,
+)
+from seq2seq.doctor import cost_findings, duration, expected_seconds, expected_updates, size
+from seq2seq.forecast import Forecast
+from seq2seq.piece_check import examine_pieces
+from seq2seq.vocabulary import Vocabularies, train_vocabularies
+
+
+def toy_text(count: int = 400, seed: int = 1) -> ParallelText:
+    return ParallelText(*toy_pairs(count, seed))
+
+
+def planted(line: int, src: str | None = None, tgt: str | None = None) -> ParallelText:
+    """A sound text, one line of which (from 1) is replaced."""
+    text = toy_text()
+    if src is not None:
+        text.src[line - 1] = src
+    if tgt is not None:
+        text.tgt[line - 1] = tgt
+    return text
+
+
+def split_of(text: ParallelText, vocabularies: Vocabularies, name: str = "train") -> Split:
+    facts, pieces = examine(text), examine_pieces(text, vocabularies, 40)
+    return Split(name, f"{name}.src", f"{name}.tgt", facts, pieces)
+
+
+def warnings(findings: Sequence[Finding]) -> dict[str, str]:
+    return {finding.check: finding.text for finding in findings if finding.warning}
+
+
+def warned(text: ParallelText, vocabularies: Vocabularies, name: str = "train") -> dict[str, str]:
+    """The warnings about one text, its size aside."""
+    found = warnings(list(data_findings([split_of(text, vocabularies, name)], 40)))
+    found.pop("size", None)
+    return found
+
+
+# -------------------------------------------------------------------------------------------- facts
+
+
+def test_a_sound_text_has_nothing_to_report() -> None:
+    facts = examine(toy_text())
+    assert facts.lines == 400
+    for name in ("blank", "repeated", "ambiguous", "identical", "unusual", "unrelated"):
+        assert getattr(facts, name) == [], name
+    assert facts.src.odd == facts.tgt.odd == {}
+    assert facts.ratio == 1.0  # the toy translation keeps every letter's place
+    assert facts.correlation == pytest.approx(1)
+
+
+def test_lengths_are_those_counted_by_hand() -> None:
+    assert measure([3] * 19 + [11]) == (3.4, 3, 11, 20)
+    assert measure([3] * 18 + [9, 11]).most == 9
+    facts = examine(ParallelText(["  abc ", "de"], ["x", "wxyz"]))
+    assert facts.src.characters == (2.5, 3, 3, 1)
+    assert facts.tgt.characters == (2.5, 4, 4, 2)
+
+
+def test_blank_repeated_ambiguous_and_identical_lines_are_told_apart() -> None:
+    src = ["a b", "", "a b", "a b", "c", "d ", " \t", "a b"]
+    tgt = ["x y", "z", "x y", "other", "c", "d", " ", "other"]
+    facts = examine(ParallelText(src, tgt))
+    assert facts.blank == [2, 7]
+    assert facts.repeated == [3, 8]
+    assert facts.ambiguous == [4]
+    assert facts.identical == [5, 6]
+
+
+def test_a_text_of_blank_lines_alone_is_no_error() -> None:
+    facts = examine(ParallelText(["", " "], ["x", ""]))
+    assert facts.blank == [1, 2]
+    assert facts.ratio is None
+    assert facts.correlation is None
+
+
+@pytest.mark.parametrize(("src", "tgt"), [("no", "no " * 90), ("no " * 90, "no")])
+def test_a_far_too_long_side_is_found_whichever_it_is(src: str, tgt: str) -> None:
+    assert examine(planted(78, src, tgt)).unusual == [78]
+
+
+def test_the_usual_ratio_is_that_of_the_text() -> None:
+    text = toy_text()
+    wordy = ParallelText(text.src, [line * 5 for line in text.tgt])
+    assert examine(wordy).unusual == []
+    wordy.tgt[6] = text.tgt[6][:3]
+    assert examine(wordy).unusual == [7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("control", "a\x07b"),
+        ("control", "a\x85b"),
+        ("control", "a\u2028b"),
+        ("control", "a\rb"),
+        ("tab", "a\tb"),
+        ("replacement", "a\ufffdb"),
+        ("private use", "a\ue000b"),
+        ("private use", "a\U0010fffdb"),
+        ("byte order mark", "a\ufeffb"),
+        ("zero width", "a\u200bb"),
+        ("zero width", "a\u00adb"),
+        ("zero width", "a\u202eb"),
+        ("wrong encoding", "für".encode().decode("latin-1")),
+        ("wrong encoding", "मी".encode().decode("latin-1")),
+        ("HTML", "Tom &amp; Ann"),
+        ("HTML", "&#39;"),
+        (NOT_NFC, "e\u0301"),
+        (NOT_NFC, "\u0958"),
+    ],
+)
+def test_each_odd_character_is_found_with_its_line(kind: str, text: str) -> None:
+    found = odd_lines(["plain", text, "plain"])
+    assert found[kind] == [2]
+    assert kind in ODD_KINDS
+
+
+def test_what_scripts_need_is_not_odd() -> None:
+    lines = [
+        "सर्\u200dव",
+        "\u0645\u06cc\u200c\u062e",
+        "été: où ?",
+        "5\u00a0% \u202f!",
+        "\U0001f600 ½ R&D; &c.",
+    ]
+    assert odd_lines(lines) == {}
+
+
+def test_lines_of_a_text_in_another_are_found_by_source_and_by_pair() -> None:
+    train = ParallelText(["a", "b", "", "c"], ["x", "y", "z", ""])
+    valid = ParallelText([" b ", "a", "q", "", "a"], ["y", "other", "x", "z", "x"])
+    assert overlap(valid, train) == ([1, 2, 5], [1, 5])
+
+
+def test_a_missing_line_is_found_near_its_place() -> None:
+    text = toy_text(4 * BLOCK)
+    del text.tgt[2 * BLOCK + 40]
+    text.tgt.append("end.")
+    first, *_ = examine(text).unrelated
+    assert abs(first - (2 * BLOCK + 41)) <= BLOCK
+
+
+def test_a_file_sorted_by_length_is_not_taken_for_misaligned() -> None:
+    src, tgt = toy_pairs(3 * BLOCK, seed=4)
+    noisy = [line + "x" * (n % 7) for n, line in enumerate(tgt)]
+    pairs = sorted(zip(src, noisy, strict=True), key=lambda pair: len(pair[0]))
+    facts = examine(ParallelText(*(list(side) for side in zip(*pairs, strict=True))))
+    assert facts.unrelated == []
+
+
+def test_resemblance_is_highest_with_oneself() -> None:
+    text, other = toy_text(seed=1), toy_text(seed=2)
+    alike = resemblance(text, other)
+    assert alike.src_src > alike.src_tgt
+    assert alike.tgt_tgt > alike.tgt_src
+    assert resemblance(text, text).src_src == pytest.approx(1)
+    swapped = resemblance(ParallelText(text.tgt, text.src), other)
+    assert swapped == pytest.approx((alike.tgt_src, alike.tgt_tgt, alike.src_src, alike.src_tgt))
+
+
+def test_pieces_are_counted_and_the_unknown_among_them() -> None:
+    text = toy_text()
+    words = train_vocabularies(VocabularyConfig(type="word", size=60), text.src, text.tgt)
+    strange = ParallelText(["qqq www", text.src[0]], ["qqq", text.tgt[0]])
+    pieces = examine_pieces(strange, words, max_length=2)
+    ids = words.src.encode(strange.src)
+    unknown = sum(i == 1 for line in ids for i in line)
+    assert unknown >= 2
+    assert pieces.src.unknown == unknown / sum(map(len, ids))
+    assert pieces.src.lengths.longest == max(map(len, ids))
+    assert pieces.too_long == [2]
+
+
+def test_what_is_spelt_by_bytes_is_not_unknown(tiny_vocabularies: Vocabularies) -> None:
+    pieces = examine_pieces(ParallelText(["बब"], ["ba"]), tiny_vocabularies, 40)
+    assert pieces.src.unknown == 0
+    assert pieces.src.spelt > 0.8
+    assert pieces.tgt.spelt == 0
+
+
+# ------------------------------------------------------------------------------------------- advice
+
+
+def test_a_sound_text_gives_no_warning_and_something_to_be_glad_of(
+    tiny_vocabularies: Vocabularies,
+) -> None:
+    splits = [split_of(toy_text(1200), tiny_vocabularies)]
+    findings = list(data_findings(splits, 40))
+    assert warnings(findings) == {}
+    assert len(findings) == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "parts"),
+    [
+        (planted(12, tgt=" "), "blank", ["train: 1 pair ", "line 12", "skipped", "delete"]),
+        (planted(12, src="ba\ufffd."), "odd characters", ["train.src", "U+FFFD", "line 12"]),
+        (planted(9, tgt="ba\tda!"), "odd characters", ["train.tgt", "line 9", "tsv"]),
+    ],
+)
+def test_a_fault_is_named_with_its_place_and_its_cure(
+    tiny_vocabularies: Vocabularies, text: ParallelText, check: str, parts: list[str]
+) -> None:
+    found = warned(text, tiny_vocabularies)
+    assert list(found) == [check]
+    for part in parts:
+        assert part in found[check]
+
+
+def test_many_faults_of_a_kind_are_one_warning(tiny_vocabularies: Vocabularies) -> None:
+    src, tgt = toy_pairs(400, seed=1)
+    assert "60 pairs" in warned(ParallelText(src, [*src[:60], *tgt[60:]]), tiny_vocabularies).pop(
+        "identical"
+    )
+    assert "30 pairs" in warned(
+        ParallelText([*src, *src[:30]], [*tgt, *tgt[:30]]), tiny_vocabularies
+    ).pop("repeated")
+    found = warned(ParallelText(src, tgt[200:] + tgt[:200]), tiny_vocabularies)
+    assert "line n of train.tgt" in found["alignment"]
+
+
+def test_only_validation_and_test_targets_must_be_in_nfc(tiny_vocabularies: Vocabularies) -> None:
+    text = planted(3, tgt="e\u0301 ba!")
+    assert "odd characters" not in warned(text, tiny_vocabularies, "train")
+    assert "NFC" in warned(text, tiny_vocabularies, "valid")["odd characters"]
+    source = planted(3, src="e\u0301 ba!")
+    assert "odd characters" not in warned(source, tiny_vocabularies, "valid")
+
+
+def test_an_unknown_script_and_unknown_words_are_warned_of(tiny_vocabularies: Vocabularies) -> None:
+    strange = ParallelText(["बब बब बब"] * 3 + toy_text(9).src, ["ba"] * 12)
+    assert "bytes of characters" in warned(strange, tiny_vocabularies)["unknown"]
+    src, tgt = toy_pairs(300, seed=1)
+    words = train_vocabularies(VocabularyConfig(type="word", size=30), src, tgt)
+    assert "vocabulary.size" in warned(ParallelText(src, tgt), words)["unknown"]
+
+
+def test_over_long_pairs_are_warned_of_from_one_in_a_hundred(
+    tiny_vocabularies: Vocabularies,
+) -> None:
+    src, tgt = toy_pairs(400, seed=1)
+    long = " ".join(["bada"] * 80)
+    for count, expected in ((3, False), (5, True)):
+        text = ParallelText([*src[count:], *[long] * count], [*tgt[count:], *[long] * count])
+        assert ("too long" in warned(text, tiny_vocabularies)) is expected
+
+
+def test_overlap_is_worded_by_how_much_it_is(tiny_vocabularies: Vocabularies) -> None:
+    text, train = toy_text(200, seed=2), toy_text(200, seed=1)
+    split, other = split_of(text, tiny_vocabularies, "valid"), split_of(train, tiny_vocabularies)
+    (fine,) = overlap_findings(split, other, overlap(text, train))
+    assert not fine.warning
+    (known,) = overlap_findings(split, other, overlap(train, train))
+    assert known.warning
+    assert "200 of 200 pairs stand in train too" in known.text
+    retold = ParallelText(train.src, text.tgt)
+    (sources,) = overlap_findings(split, other, overlap(retold, train))
+    assert sources.warning
+    assert "with other targets" in sources.text
+
+
+@pytest.mark.parametrize(
+    ("alike", "words"),
+    [
+        ((0.9, 0.3, 0.3, 0.9), None),
+        ((0.3, 0.9, 0.9, 0.3), "look swapped"),
+        ((0.3, 0.9, 0.3, 0.9), "valid.src is the source, but looks like train's target"),
+        ((0.9, 0.3, 0.9, 0.3), "valid.tgt is the target, but looks like train's source"),
+        ((0.01, 0.0, 0.2, 0.9), "its source looks like another language"),
+        ((0.9, 0.1, 0.0, 0.02), "its target looks like another language"),
+        ((0.85, 0.9, 0.9, 0.85), None),
+    ],
+)
+def test_languages_are_compared_side_by_side(
+    tiny_vocabularies: Vocabularies, alike: tuple[float, ...], words: str | None
+) -> None:
+    split = split_of(toy_text(20), tiny_vocabularies, "valid")
+    (finding,) = likeness_findings(split, Resemblance(*alike))
+    assert finding.warning is (words is not None)
+    assert (words or "same side of train") in finding.text
+
+
+def test_a_list_of_lines_shows_the_first_few() -> None:
+    assert listed([7]) == "line 7"
+    assert listed([7, 9]) == "lines 7, 9"
+    assert listed(range(1, 10)) == "lines 1, 2, 3, 4, 5, ..."
+
+
+# -------------------------------------------------------------------------------------------- costs
+
+COST = Forecast("cpu", 1000, 16_000, 2**30, 2**34, 400, 8000, 40, 2000.0, 60.0, 1.0)
+
+
+def findings_of(cost: Forecast, **training: object) -> dict[str, str]:
+    config = tiny_config(Path("run"), "none").training
+    settings = config.model_copy(update={"max_epochs": 20, **training})
+    return warnings(list(cost_findings(settings, cost)))
+
+
+def test_costs_within_bounds_give_no_warning() -> None:
+    assert findings_of(COST) == {}
+    assert findings_of(COST, max_minutes=25) == {}
+
+
+def test_a_time_that_does_not_suffice_is_told_with_its_share() -> None:
+    text = findings_of(COST, max_minutes=5, decay="linear")["time"]
+    assert "25 % of its 8,000 updates" in text
+    assert "linear decay" in text
+    assert "decay" not in findings_of(COST, max_minutes=5)["time"]
+
+
+def test_too_few_updates_memory_and_a_busy_machine_are_warned_of() -> None:
+    assert "about 40 updates" in findings_of(COST._replace(last_update=40))["updates"]
+    assert "batch_tokens" in findings_of(COST._replace(peak_bytes=2**34))["memory"]
+    assert findings_of(COST._replace(peak_bytes=None)) == {}
+    load = findings_of(COST._replace(core_share=0.5))["load"]
+    assert "50 % of a core; with a whole one an epoch would take about 30.0 s, not 1 min" in load
+    assert findings_of(COST._replace(core_share=None)) == {}
+
+
+def test_a_busy_machine_is_judged_as_if_it_were_idle() -> None:
+    busy = COST._replace(core_share=0.1)
+    assert "time" in findings_of(COST, max_minutes=15)
+    assert set(findings_of(busy, max_minutes=15)) == {"load"}
+    assert set(findings_of(busy, max_minutes=1)) == {"load", "time"}
+
+
+def test_the_length_of_training_is_the_nearest_limit() -> None:
+    settings = tiny_config(Path("run"), "none").training
+    assert expected_seconds(settings, COST) == 20 * 60
+    by_clock = settings.model_copy(update={"max_minutes": 3.0})
+    assert expected_seconds(by_clock, COST) == 180
+    assert expected_updates(by_clock, COST) == 1200
+    open_ended = COST._replace(last_update=None)
+    assert expected_seconds(settings, open_ended) is None
+    assert expected_updates(settings, open_ended) is None
+
+
+def test_sizes_and_durations_in_words() -> None:
+    assert [size(n) for n in (5 * 2**20, 3 * 2**29)] == ["5 MiB", "1.5 GiB"]
+    assert [duration(n) for n in (4.25, 90, 7500)] == ["4.2 s", "2 min", "2 h 05 min"]

@@ -1,0 +1,219 @@
+"""What a run says of itself: each kind of failure is named, and a sound run is left in peace."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.config import load_config
+from seq2seq.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, Outcome, diagnose
+from seq2seq.reporting import LOG, METRICS, read_metrics
+from seq2seq.training import train
+from seq2seq.vocabulary import UNK_ID, Vocabularies
+
+SOURCES, REFERENCES = toy_pairs(40, seed=5)
+
+
+def figures(
+    valid: Sequence[float] = (5.0, 3.0, 2.0),
+    train: Sequence[float] = (6.0, 4.0, 3.0, 2.5),
+    bleu: Sequence[float] = (1.0, 12.0, 30.0),
+    every: int = 1000,
+) -> Metrics:
+    """The lines of metrics.jsonl of a training with these losses and scores."""
+    lines = [{"step": every * n, "train_loss": loss} for n, loss in enumerate(train, start=1)]
+    for n, (loss, score) in enumerate(zip(valid, bleu, strict=True), start=1):
+        lines.append({"step": every * n, "valid_loss": loss, "valid_bleu": score})
+    return lines
+
+
+def nearly(lines: Sequence[str]) -> list[str]:
+    """What a fair model makes of the references: a word wrong here and there."""
+    generator = random.Random(3)
+    return [
+        " ".join("zaza" if generator.random() < 0.2 else word for word in line.split())
+        for line in lines
+    ]
+
+
+def complaints(hypotheses: Sequence[str], metrics: Metrics | None = None) -> list[str]:
+    outcome = Outcome(SOURCES, REFERENCES, hypotheses, figures() if metrics is None else metrics)
+    return diagnose(outcome)
+
+
+def only(hypotheses: Sequence[str], metrics: Metrics | None = None) -> str:
+    (complaint,) = complaints(hypotheses, metrics)
+    assert "\n" not in complaint
+    return complaint
+
+
+POOR = figures(bleu=(0.0, 0.1, 0.4))
+
+
+# ---------------------------------------------------------------------------------------- in peace
+
+
+def test_a_sound_run_is_left_in_peace() -> None:
+    assert complaints(nearly(REFERENCES)) == []
+    assert complaints(REFERENCES) == []
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        pytest.param(figures(valid=(3.0, 2.0, 2.4)), id="learnt by heart only late"),
+        pytest.param(figures(valid=(2.1,), bleu=(55.0,)), id="one validation"),
+        pytest.param(figures(train=()), id="too short for a line of the log"),
+        pytest.param(figures(train=(1.5, 1.5, 1.5, 1.5)), id="converged before the first line"),
+        pytest.param(figures(valid=(2.9, 2.8, 2.8), train=(3, 2, 1.5, 1.3)), id="small data"),
+        pytest.param([], id="nothing yet"),
+    ],
+)
+def test_figures_that_sound_runs_have_are_left_in_peace(metrics: Metrics) -> None:
+    assert complaints(nearly(REFERENCES), metrics) == []
+
+
+def test_nothing_is_said_of_texts_where_there_are_none() -> None:
+    assert complaints([]) == []
+    assert diagnose(Outcome(["a"] * 3, ["b"] * 3, [""] * 3, figures())) == []
+
+
+def test_what_the_references_do_as_well_is_no_fault() -> None:
+    repeated = ["tra la la la la la la la la la"] * 20 + list(REFERENCES[:20])
+    assert diagnose(Outcome(SOURCES, repeated, repeated, figures())) == []
+    blank = [""] * 15 + list(REFERENCES[15:])
+    assert diagnose(Outcome(SOURCES, blank, blank, figures())) == []
+    unknown = [f"{UNKNOWN} ba {n}" for n in range(40)]
+    assert diagnose(Outcome(SOURCES, unknown, unknown, figures())) == []
+    assert diagnose(Outcome(SOURCES, SOURCES, SOURCES, figures())) == []
+
+
+# ------------------------------------------------------------------------------- the translations
+
+
+def test_empty_translations_are_named() -> None:
+    text = only([""] * 10 + REFERENCES[10:])
+    assert "25 % of the last validation's translations are empty" in text
+    assert "training.learning_rate" in text
+
+
+def test_one_output_for_every_input_is_named() -> None:
+    text = only(["ba da."] * 30 + REFERENCES[30:], POOR)
+    assert "75 % of the last validation's translations are one and the same" in text
+    assert "seq2seq check" in text
+
+
+@pytest.mark.parametrize(
+    "loop", [" na na na na na", " so it goes so it goes so it goes so it goes"]
+)
+def test_endless_repetition_is_named(loop: str) -> None:
+    text = only([line + loop for line in REFERENCES])
+    assert "100 % of the last validation's translations repeat themselves" in text
+    assert "training.max_epochs" in text
+
+
+def test_unknown_words_are_named(tiny_vocabularies: Vocabularies) -> None:
+    assert tiny_vocabularies.tgt.decode([UNK_ID]).strip() == UNKNOWN
+    text = only([" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES], POOR)
+    assert (
+        f"100 % of the words of the last validation's translations are unknown ({UNKNOWN})" in text
+    )
+    assert "vocabulary.size" in text
+
+
+def test_copies_of_the_source_are_named() -> None:
+    text = only(SOURCES, POOR)
+    assert "copies of their source" in text
+    assert "data.train.tgt" in text
+
+
+@pytest.mark.parametrize(("factor", "word"), [(0.4, "short"), (2.5, "long")])
+def test_lengths_far_from_the_references_are_named(factor: float, word: str) -> None:
+    hypotheses = [(line * 3)[: int(factor * len(line))] for line in REFERENCES]
+    ratio = sum(map(len, hypotheses)) / sum(map(len, REFERENCES))
+    assert f"too {word}, {ratio:.2f} times as long as the references" in only(hypotheses)
+
+
+# --------------------------------------------------------------------------------------- the scores
+
+
+def test_a_falling_loss_without_bleu_is_named() -> None:
+    text = only(list(reversed(REFERENCES)), POOR)
+    assert "the validation loss fell from 5.00 to 2.00, but BLEU is 0.4" in text
+    assert "data.valid.tgt" in text
+
+
+def test_a_loss_that_stays_without_bleu_is_named() -> None:
+    slow = figures(valid=(5.0, 4.9, 4.8), train=(6.0, 5.5, 5.2, 5.0), bleu=(0.0, 0.1, 0.4))
+    text = only(list(reversed(REFERENCES)), slow)
+    assert "hardly fallen" in text
+    assert "seq2seq check" in text
+
+
+def test_a_script_without_spaces_explains_a_bleu_of_nothing() -> None:
+    references = ["彼は昨日新しい本を三冊買いました。", "猫が静かに窓の外を見ていますよ。"] * 6
+    hypotheses = ["彼は昨日古い本を二冊買いましたよ。", "犬が静かに窓の外を見ていますね。"] * 6
+    outcome = Outcome([str(n) for n in range(12)], references, hypotheses, POOR)
+    (text,) = diagnose(outcome)
+    assert "no spaces between words" in text
+    assert "--tokenize" in text
+
+
+def test_a_short_training_is_the_first_cause_to_be_named() -> None:
+    every = FEW_UPDATES // 10
+    early = figures(bleu=(0.0, 0.1, 0.4), every=every)
+    assert f"{4 * every} updates are few" in only(list(reversed(REFERENCES)), early)
+    assert f"{4 * every} updates are few" in only(["ba."] * 40, early)
+
+
+# --------------------------------------------------------------------------------------- the losses
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words", "key"),
+    [
+        (
+            figures(train=(8.1, 8.0, 8.2, 8.1), bleu=(2.5, 2.5, 2.5)),
+            "the training loss has hardly fallen (8.10 to 8.10)",
+            "training.learning_rate",
+        ),
+        (
+            figures(valid=(3.0, 3.5, 4.0), bleu=(11.0, 11.0, 11.0)),
+            "risen from the first validation (3.00 to 4.00)",
+            "model.dropout",
+        ),
+        (
+            figures(valid=(7.0, 6.0, 6.5), train=(6.0, 3.0, 2.0, 1.5), bleu=(2.5, 2.5, 2.5)),
+            "the validation loss (6.00 at its best) is far above the training loss (1.50)",
+            "data.valid",
+        ),
+    ],
+)
+def test_losses_that_go_wrong_are_named(metrics: Metrics, words: str, key: str) -> None:
+    text = only(nearly(REFERENCES), metrics)
+    assert words in text
+    assert key in text
+
+
+# -------------------------------------------------------------------------------------- of the run
+
+
+def test_a_training_that_ends_too_early_says_so_in_its_log(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    config, _ = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
+    run = train(config, "cpu")
+    lines = (run / LOG).read_text(encoding="utf-8").splitlines()
+    place = next(n for n, line in enumerate(lines) if "Best validation BLEU" in line)
+    said = lines[place + 1 :]
+    assert said
+    assert all(" warning: " in line for line in said)
+    assert "updates are few" in said[0]
+
+
+def test_the_metrics_are_read_as_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / METRICS).write_text('{"step": 3, "train_loss": 2.5}\n{"step": 4}\n', "utf-8")
+    assert read_metrics(tmp_path) == [{"step": 3, "train_loss": 2.5}, {"step": 4}]

@@ -1,0 +1,81 @@
+"""What a training will cost: counted exactly, measured in real updates, nothing written."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq import forecast as module
+from seq2seq.batches import Batch, Rows, epoch_order
+from seq2seq.config import load_config
+from seq2seq.corpus import usable
+from seq2seq.errors import RunError
+from seq2seq.forecast import forecast
+from seq2seq.preparation import Run, assemble, read_texts
+from seq2seq.training import batch_of
+from seq2seq.vocabulary import train_vocabularies
+
+
+@pytest.fixture(autouse=True)
+def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "WARM_UP", 2)
+
+
+def run_of(corpus: Path, *overrides: str) -> Run:
+    config, _ = load_config(corpus, overrides)
+    texts = read_texts(config.data)
+    train, valid = usable(texts.train)[0], usable(texts.valid)[0]
+    vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
+    return assemble(config, torch.device("cpu"), vocabularies, train, valid)
+
+
+def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
+    run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
+    batches = len(epoch_order(run.train, 300, 1, 0))
+    tokens = sum(len(ids) + 1 for ids in run.train.tgt)
+    found = forecast(run)
+    assert found.parameters == sum(weight.numel() for weight in run.model.parameters())
+    # weight, gradient, average and two moments, in float32; Adam counts steps, one a weight
+    weights = len(list(run.model.parameters()))
+    assert found.state_bytes == 5 * 4 * found.parameters + 4 * weights
+    assert found.updates_per_epoch == -(-batches // 3)
+    assert found.last_update == 2 * found.updates_per_epoch
+    assert found.epoch_seconds * found.tokens_per_second == pytest.approx(tokens)
+    assert found.measured_updates == 3
+    assert run.progress.step == 5
+    assert found.peak_bytes is None or found.peak_bytes > found.state_bytes
+    assert found.device == "cpu"
+
+
+def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(small_corpus)
+    sizes = []
+    step = module.train_step
+
+    def spy(*arguments):  # type: ignore[no-untyped-def]
+        sizes.extend(batch.src.numel() + batch.tgt_in.numel() for batch in arguments[1])
+        return step(*arguments)
+
+    monkeypatch.setattr(module, "train_step", spy)
+    forecast(run)
+    order = epoch_order(run.train, 300, 1, 0)
+    padded = [batch.src.numel() + batch.tgt_in.numel() for batch in _all(run, order)]
+    assert sizes[0] >= 0.9 * max(padded)  # lengths are rounded up in batches
+    assert sizes[1:] == [*padded[:1], *padded[:3]]
+
+
+def _all(run: Run, order: list[Rows]) -> list[Batch]:
+    return [batch_of(run, rows, 0) for rows in order]
+
+
+def test_a_full_device_is_told_with_the_key_to_turn(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    run = run_of(small_corpus)
+    monkeypatch.setattr("seq2seq.update.batch_loss", full)
+    with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
+        forecast(run)

@@ -1,0 +1,477 @@
+"""Nothing runs that the user did not write: hostile files are refused in a line, and do nothing."""
+
+import ast
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_small_corpus
+from safetensors.torch import save
+
+from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.cli import main
+from seq2seq.config import load_config
+from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.training import train
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL = "vocabulary/joint.model"
+SETTINGS = ("training.max_steps=1",)
+MEMORY = 1 << 30  # bytes, of addresses, above what the process has
+
+resource = pytest.importorskip("resource", reason="limits, links and pipes are those of POSIX")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_tensorboard() -> Iterator[None]:
+    """It takes longer than these trainings."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    yield
+    patch.undo()
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Let no large allocation succeed."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        yield
+        return
+    pages = int(statm.read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path) -> Path:
+    config = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])[0]
+    return train(config, "cpu")
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    """What hostile code would make."""
+    return tmp_path / "marker"
+
+
+class Payload:
+    """Makes the marker when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (os.mkdir, (str(self.marker),))
+
+
+def pickled(marker: Path) -> bytes:
+    return pickle.dumps(Payload(marker))
+
+
+def torch_saved(marker: Path) -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"model": Payload(marker)}, buffer)
+    return buffer.getvalue()
+
+
+def slipping_zip(marker: Path) -> bytes:
+    """An archive whose entry would land outside where it is unpacked."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(f"../../../../../..{marker}", "slipped")
+    return buffer.getvalue()
+
+
+def yaml_object(marker: Path) -> bytes:
+    return f"name: !!python/object/apply:os.mkdir [{str(marker)!r}]\n".encode()
+
+
+def yaml_module(marker: Path) -> bytes:
+    return f"!!python/object/apply:os.mkdir [{str(marker)!r}]\n".encode()
+
+
+def billion_laughs(_: Path) -> bytes:
+    lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
+    for n in range(1, 30):
+        lines.append(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]")
+    return "\n".join(lines).encode()
+
+
+def claims(header: bytes) -> bytes:
+    return struct.pack("<Q", len(header)) + header
+
+
+def terabytes(_: Path) -> bytes:
+    entry = {"dtype": "F32", "shape": [1 << 20, 1 << 18], "data_offsets": [0, 1 << 40]}
+    return claims(json.dumps({"a": entry}).encode()) + b"\0" * 64
+
+
+def deep_json(_: Path) -> bytes:
+    return save({"a": torch.ones(2)}, {"seq2seq": "[" * 200_000})
+
+
+CONTENTS: dict[str, Callable[[Path], bytes]] = {
+    "pickle": pickled,
+    "pickle by torch": torch_saved,
+    "zip": slipping_zip,
+    "YAML object": yaml_object,
+    "YAML of one object": yaml_module,
+    "billion laughs": billion_laughs,
+    "deep YAML": lambda _: b"a: " + b"[" * 20_000,
+    "deep blocks of YAML": lambda _: b"".join(b" " * n + b"a:\n" for n in range(1200)),
+    "terabytes claimed": terabytes,
+    "absurd header length": lambda _: struct.pack("<Q", 2**63 - 1) + b"{}",
+    "large header length": lambda _: struct.pack("<Q", 99_000_000) + b"{}",
+    "deep JSON": deep_json,
+    "deep JSON header": lambda _: claims(b'{"a":' * 100_000),
+    "noise": lambda _: random.Random(1).randbytes(100_000),
+    "gzip": lambda _: gzip.compress(b"\0" * 10_000_000),
+}
+
+
+def sparse(path: Path) -> None:
+    path.write_bytes(b"\x08")
+    os.truncate(path, 1 << 40)
+
+
+PLANTED: dict[str, Callable[[Path], None]] = {
+    "endless device": lambda path: path.symlink_to("/dev/zero"),
+    "pipe": os.mkfifo,
+    "terabyte of nothing": sparse,
+    "folder": Path.mkdir,
+    "link to nowhere": lambda path: path.symlink_to("nowhere"),
+    "link to itself": lambda path: path.symlink_to(path.name),
+}
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Exit code 2, and one line that says why, without much memory."""
+    capsys.readouterr()
+    with little_memory():
+        code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, ""), err
+    assert err.startswith("seq2seq: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def assert_refused_in(
+    name: str, run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reads the file of this name says so."""
+    if name in (LAST, PREVIOUS):
+        command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
+        assert name in refused(capsys, *command)
+    else:
+        command = ("translate", "-m", run, "-i", corpus.parent / "test.src", "--device", "cpu")
+        error = refused(capsys, *command)
+        assert name in error
+
+
+READ = (BEST, LAST, MODEL, CONFIG)
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
+def test_a_hostile_file_in_a_run_folder_is_refused(
+    run: Path,
+    corpus: Path,
+    marker: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: Callable[[Path], bytes],
+    name: str,
+) -> None:
+    (run / name).write_bytes(content(marker))
+    assert_refused_in(name, run, corpus, capsys)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED.keys())
+def test_what_is_no_plain_file_is_not_waited_for(
+    run: Path,
+    corpus: Path,
+    capsys: pytest.CaptureFixture[str],
+    plant: Callable[[Path], None],
+    name: str,
+) -> None:
+    (run / name).unlink()
+    plant(run / name)
+    if name == LAST:  # or it would stand in
+        (run / PREVIOUS).unlink()
+    assert_refused_in(name, run, corpus, capsys)
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
+def test_a_hostile_file_on_the_command_line_does_nothing(
+    corpus: Path,
+    marker: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: Callable[[Path], bytes],
+) -> None:
+    path = tmp_path / "hostile"
+    path.write_bytes(content(marker))
+    assert str(path) in refused(capsys, "translate", "-m", path)
+    with little_memory():
+        assert main(["train", str(path)]) == 2
+        assert main(["train", str(corpus), f"data.test.src={path}", f"run_dir={tmp_path}/r"]) == 2
+        assert main(["evaluate", "--hyp", str(path), "-r", str(corpus)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert not marker.exists()
+    assert not (tmp_path / "r").exists()
+
+
+# ----------------------------------------------------------- by one who can compute a checksum too
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    """Put other values into the header, and the right checksums."""
+    header, _ = read_header(path)
+    tensors = {name: tensor.clone() for name, tensor in read_tensors(path).items()}
+    save_tensors(path, tensors, {**header, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"limit": {"ratio": 1e300, "extra": 3}},
+        {"limit": {"ratio": float("nan"), "extra": 3}},
+        {"limit": {"ratio": "1", "extra": 3}},
+        {"limit": {"ratio": 1.0, "extra": 10**30}},
+        {"limit": [1]},
+        {"config": 5},
+        {"config": {"model.decoder": "bahdanau"}},
+        {"vocabulary": None},
+        {"vocabulary": {"joint": 5}},
+        {"vocabulary": {"../../../../etc/passwd": "0"}},
+        {"vocabulary": {"src": "0" * 64, "joint": "0" * 64}},
+    ],
+)
+def test_a_forged_header_is_refused(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object]
+) -> None:
+    rewrite(run / BEST, **changes)
+    assert_refused_in(BEST, run, corpus, capsys)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"progress": {"step": 1}},
+        {"progress": None},
+        {"seconds": "long"},
+        {"seconds": None},
+        {"limit": {}},
+        {"config": 7},
+        {"vocabulary": {"src": "0"}},
+    ],
+)
+def test_a_forged_state_is_refused(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object]
+) -> None:
+    rewrite(run / LAST, **changes)
+    assert_refused_in(LAST, run, corpus, capsys)
+
+
+@pytest.mark.parametrize("name", ["optimizer.step.nothing", "optimizer.", "weights.more", "x"])
+def test_a_state_with_tensors_of_no_use_is_refused(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    header, _ = read_header(run / LAST)
+    tensors = {key: tensor.clone() for key, tensor in read_tensors(run / LAST).items()}
+    save_tensors(run / LAST, {**tensors, name: torch.ones(())}, header)
+    assert_refused_in(LAST, run, corpus, capsys)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("hidden_size", 60_000), ("hidden_size", 10**12), ("embedding_size", 65_536)],
+)
+def test_a_model_of_absurd_size_is_refused_before_it_is_made(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], key: str, value: int
+) -> None:
+    header, _ = read_header(run / BEST)
+    size = header["config"][f"model.{key}"]
+    text = (run / CONFIG).read_text(encoding="utf-8")
+    (run / CONFIG).write_text(text.replace(f"  {key}: {size}", f"  {key}: {value}"))
+    rewrite(run / BEST, config={**header["config"], f"model.{key}": value})
+    command = ("translate", "-m", run, "-i", corpus.parent / "test.src", "--device", "cpu")
+    error = refused(capsys, *command)
+    assert ("does not fit" if value < 10**6 else "must be at most 65536") in error
+
+
+# ------------------------------------------------------------------------------------------- links
+
+
+def trained(corpus: Path, run: Path, *options: str) -> int:
+    return main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--device", "cpu", *options])
+
+
+WRITTEN = (BEST, LAST, PREVIOUS, CONFIG, METRICS, TIMING, LOG)
+PARTS = tuple(f"{name}.part" for name in (BEST, LAST, CONFIG, METRICS))
+
+
+def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(mine)
+
+
+def test_training_anew_writes_through_no_link(corpus: Path, tmp_path: Path) -> None:
+    mine, folder, run = tmp_path / "mine", tmp_path / "folder", tmp_path / "run"
+    mine.write_text("precious")
+    folder.mkdir()
+    (folder / "joint.model").write_text("precious")
+    run.mkdir()
+    plant_links(run, (*WRITTEN, *PARTS), mine)
+    for name in ("vocabulary", TENSORBOARD):
+        (run / name).symlink_to(folder)
+    assert trained(corpus, run, "--overwrite") == 0
+    assert mine.read_text() == (folder / "joint.model").read_text() == "precious"
+    assert [entry.name for entry in folder.iterdir()] == ["joint.model"]
+    assert not any(path.is_symlink() for path in run.rglob("*"))
+
+
+@pytest.mark.parametrize("name", [METRICS, TIMING, LOG, TENSORBOARD])
+def test_resuming_refuses_links_where_it_would_write(
+    run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    plant_links(run, (name,), mine)
+    command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
+    assert f"{run / name}: is a link, through which no run writes" in refused(capsys, *command)
+    assert mine.read_text() == "precious"
+
+
+def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) -> None:
+    for name in (LAST, BEST):  # the files are elsewhere, and read there
+        (run / name).rename(tmp_path / name)
+        (run / name).symlink_to(tmp_path / name)
+    before = {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)}
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    plant_links(run, PARTS, mine)
+    assert trained(corpus, run, "training.max_steps=2", "--resume") == 0
+    assert mine.read_text() == "precious"
+    assert {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)} == before
+    assert read_header(run / LAST)[0]["progress"]["step"] == 2
+
+
+def test_a_run_folder_may_be_a_link_itself(run: Path, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(run)
+    assert trained(corpus, tmp_path / "link", "training.max_steps=2", "--resume") == 0
+    command = ["translate", "-m", str(tmp_path / "link"), "-i", str(corpus.parent / "test.src")]
+    assert main([*command, "-o", str(tmp_path / "out"), "--device", "cpu"]) == 0
+    assert read_header(run / LAST)[0]["progress"]["step"] == 2
+
+
+# -------------------------------------------------------------------------------------- the source
+
+MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "runpy", "code"}
+BUILTINS = {"eval", "exec", "compile", "__import__", "execfile"}
+CALLS = {
+    ("torch", "load"),
+    ("torch", "save"),
+    ("jit", "load"),
+    ("np", "load"),
+    ("numpy", "load"),
+    ("os", "system"),
+    ("os", "popen"),
+    ("yaml", "load"),
+    ("yaml", "load_all"),
+    ("yaml", "full_load"),
+    ("yaml", "unsafe_load"),
+    ("importlib", "import_module"),
+}
+LOADERS = {"yaml.BaseLoader", "yaml.SafeLoader"}
+
+
+def dangers(source: str) -> list[str]:
+    """What in a module could run what it reads."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names if each.name.split(".")[0] in MODULES]
+        if isinstance(node, ast.ImportFrom):
+            root = (node.module or "").split(".")[0]
+            found += [root] if root in MODULES else []
+            found += [f"{root}.{n.name}" for n in node.names if (root, n.name) in CALLS]
+        if isinstance(node, ast.Name) and node.id in BUILTINS:
+            found.append(node.id)
+        if isinstance(node, ast.Attribute):
+            before = node.value.attr if isinstance(node.value, ast.Attribute) else ""
+            before = node.value.id if isinstance(node.value, ast.Name) else before
+            found += [f"{before}.{node.attr}"] if (before, node.attr) in CALLS else []
+        if isinstance(node, ast.keyword):
+            value = ast.unparse(node.value)
+            if node.arg == "Loader" and value not in LOADERS:
+                found.append(f"Loader={value}")
+            if node.arg in ("shell", "allow_pickle") and value != "False":
+                found.append(f"{node.arg}={value}")
+    return found
+
+
+SOURCES = sorted(
+    path for folder in ("seq2seq", "scripts") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_module_runs_what_it_reads(path: Path) -> None:
+    assert dangers(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "import pickle as p",
+        "from marshal import loads",
+        "import torch\ntorch.load(f)",
+        "from torch import load",
+        "import torch\nf = torch.jit.load",
+        "eval('1')",
+        "f = exec",
+        "import yaml\nyaml.load(text, Loader=yaml.SafeLoader)",
+        "import yaml\nyaml.compose(text, Loader=yaml.UnsafeLoader)",
+        "import numpy as np\nnp.load(path)",
+        "run(command, shell=True)",
+    ],
+)
+def test_a_planted_danger_is_found(source: str) -> None:
+    assert dangers(source)
+
+
+@pytest.mark.parametrize("source", ["model.eval()", "re.compile('a')", "json.load(f)"])
+def test_what_sounds_alike_is_none(source: str) -> None:
+    assert dangers(source) == []

@@ -1,0 +1,153 @@
+"""A loss that is no number: batches named, the run gone back, words where that does not help."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq import update
+from seq2seq.batches import Batch
+from seq2seq.checkpoint import LAST
+from seq2seq.config import Config, load_config
+from seq2seq.errors import RunError
+from seq2seq.loss import batch_loss
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.preparation import Run
+from seq2seq.reporting import LOG, METRICS
+from seq2seq.training import Interrupted, train
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+
+
+def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
+    short = ("decoding.max_length=9", "training.max_epochs=null", "training.log_every=5")
+    return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])[0]
+
+
+class Spoiler:
+    """Makes the loss of some updates no number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[int, float], bool]) -> None:
+        self.when, self.step, self.rate = when, 0, 0.0
+        monkeypatch.setattr(update, "batch_loss", self.loss)
+        monkeypatch.setattr("seq2seq.training.train_step", self.train_step)
+
+    def train_step(self, run: Run, batches: list[Batch], rate: float) -> int:
+        self.step, self.rate = run.progress.step, rate
+        return update.train_step(run, batches, rate)
+
+    def loss(self, model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+        loss = batch_loss(model, batch, smoothing)
+        return loss * torch.nan if model.training and self.when(self.step, self.rate) else loss
+
+
+def test_the_log_names_the_batches_that_were_not_taken(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiler(monkeypatch, lambda step, _: step in (2, 4, 7))
+    run = train(configured(small_corpus, "training.max_steps=9"), "cpu")
+    log = (run / LOG).read_text()
+    for step in (2, 4, 7):
+        assert f"update {step} was not taken: its loss or gradient is not finite (" in log
+    assert log.count("pairs, the first: '") == 3
+    assert "NaN" not in (run / METRICS).read_text()
+
+
+def test_many_are_counted(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Spoiler(monkeypatch, lambda step, _: step < 6)
+    run = train(configured(small_corpus, "training.max_steps=7"), "cpu")
+    log = (run / LOG).read_text()
+    assert log.count("was not taken") == 3
+    assert "nor were 2 more up to update 5" in log
+    assert "no update taken" in log
+
+
+def test_an_interruption_does_not_forget_them(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoiler = Spoiler(monkeypatch, lambda step, _: step == 2)
+    config = configured(small_corpus, "training.max_steps=6")
+    monkeypatch.setattr("seq2seq.training.stop_signals", stops_at(spoiler, 3))
+    with pytest.raises(Interrupted):
+        train(config, "cpu")
+    assert "not taken" not in (config.run_dir / LOG).read_text()
+    monkeypatch.undo()
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    run = train(config, "cpu", resume=True)
+    assert "update 2 was not taken" in (run / LOG).read_text()
+
+
+def stops_at(spoiler: Spoiler, step: int) -> Callable[[], "Stops"]:
+    return lambda: Stops(spoiler, step)
+
+
+class Stops(list[int]):
+    """A signal that arrives once an update has been taken."""
+
+    def __init__(self, spoiler: Spoiler, step: int) -> None:
+        super().__init__([15])
+        self.spoiler, self.at = spoiler, step
+
+    def __enter__(self) -> "Stops":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def __bool__(self) -> bool:
+        return self.spoiler.step >= self.at
+
+
+def test_after_ten_in_a_row_training_goes_back_with_half_the_rate(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: dict[int, list[float]] = {}
+
+    def breaks_at_the_full_rate(step: int, rate: float) -> bool:
+        rates.setdefault(step, []).append(rate)
+        return step > 6 and rate > 0.7e-3
+
+    Spoiler(monkeypatch, breaks_at_the_full_rate)
+    limits = ("training.max_steps=25", "training.validate_every=6", "training.accumulate=1")
+    run = train(configured(small_corpus, *limits, "training.learning_rate=1e-3"), "cpu")
+    log = (run / LOG).read_text()
+    assert "no finite loss in" in log
+    assert "back to update 18, with 0.5 of the learning rate" in log
+    lines = map(json.loads, (run / METRICS).read_text().splitlines())
+    steps = [line["step"] for line in lines if "learning_rate" in line]
+    assert steps == [5, 10, 15, 20, 25]  # what was told after update 18 is taken back
+    assert rates[19] == [1e-3, 0.5e-3]
+    assert rates[25] == [0.5e-3]
+
+
+def test_a_run_that_going_back_does_not_help_stops_in_words(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiler(monkeypatch, lambda step, _: step > 3)
+    config = configured(small_corpus, "training.max_steps=60", "training.validate_every=3")
+    with pytest.raises(
+        RunError, match=r"no finite loss in \d+ updates in a row, also at 0\.125 of"
+    ):
+        train(config, "cpu")
+    assert (config.run_dir / LAST).exists()
+    assert all(weight.isfinite().all() for weight in _weights(config.run_dir / LAST))
+
+
+def _weights(path: Path) -> list[Tensor]:
+    from safetensors.torch import load_file
+
+    return [tensor for name, tensor in load_file(path).items() if name.startswith("weights.")]
+
+
+def test_before_the_first_validation_it_goes_back_to_the_beginning(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiler(monkeypatch, lambda step, rate: step > 1 and rate > 0.7e-3)
+    limits = ("training.max_steps=17", "training.validate_every=50", "training.learning_rate=1e-3")
+    run = train(configured(small_corpus, *limits), "cpu")
+    assert "back to update 0, with 0.5 of the learning rate" in (run / LOG).read_text()

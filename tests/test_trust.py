@@ -1,0 +1,292 @@
+"""A run folder damaged, mixed up or edited: what is wrong is named, what is whole is used."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_small_corpus
+
+from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.cli import main
+from seq2seq.config import Config, load_config
+from seq2seq.errors import UserError
+from seq2seq.reporting import LOG, METRICS
+from seq2seq.tensor_file import read_header, read_tensors
+from seq2seq.training import train
+from seq2seq.translator import Translator
+
+SETTINGS = ("training.max_steps=6", "training.validate_every=4", "training.log_every=1")
+MODEL = "vocabulary/joint.model"
+LINES = ["buda ki.", "zu mo lu."]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_tensorboard() -> Iterator[None]:
+    """It takes longer than these trainings."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def configured(corpus: Path, run: Path, *overrides: str) -> Config:
+    return load_config(corpus, [*SETTINGS, f"run_dir={run}", *overrides])[0]
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path) -> Path:
+    """A run that is not to be changed."""
+    return train(configured(corpus, corpus.parent / "finished"), "cpu")
+
+
+@pytest.fixture(scope="module")
+def another(corpus: Path) -> Path:
+    """A run of the same sizes with another vocabulary."""
+    overrides = ("vocabulary.type=bpe", "vocabulary.size=345")
+    return train(configured(corpus, corpus.parent / "another", *overrides), "cpu")
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def flip(path: Path, share: float = 0.7) -> None:
+    """One bit, at that share of the file."""
+    with path.open("rb+") as file:
+        file.seek(int(path.stat().st_size * share))
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 4]))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def refusal(act: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as caught:
+        act()
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def translate(run: Path) -> list[str]:
+    return [each.text for each in Translator.load(run, device="cpu").translate(LINES, 1)]
+
+
+def assert_same_state(run: Path, wanted: Path) -> None:
+    """The same figures and the same tensors, bit for bit."""
+    assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
+    assert (run / BEST).read_bytes() == (wanted / BEST).read_bytes()
+    (found, same) = (read_tensors(each / LAST) for each in (run, wanted))
+    assert found.keys() == same.keys()
+    assert all(torch.equal(found[name], same[name]) for name in same)
+
+
+DAMAGES = [pytest.param(flip, id="flipped"), pytest.param(cut, id="cut")]
+Damage = Callable[[Path], None]
+
+# ------------------------------------------------------------------------------------ the weights
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_best_weights_are_named_and_written_anew(
+    run: Path, corpus: Path, damage: Damage
+) -> None:
+    damage(run / BEST)
+    message = refusal(lambda: translate(run))
+    assert message.startswith(f"{run / BEST}: damaged")
+    assert f"{LAST} is whole: `seq2seq train CONFIG --resume` goes on from it" in message
+    train(configured(corpus, run), "cpu", resume=True)
+    assert f"{BEST} is damaged or missing; the next validation" in (run / LOG).read_text()
+    assert read_header(run / BEST)[0]["step"] == 6
+    assert len(translate(run)) == 2
+
+
+def test_best_weights_that_are_gone_are_written_anew_in_training_too(
+    run: Path, corpus: Path
+) -> None:
+    (run / BEST).unlink()
+    longer = configured(corpus, run, "training.max_steps=8")
+    train(longer, "cpu", resume=True)
+    assert read_header(run / BEST)[0]["step"] == 8
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_from_a_damaged_last_state_there_is_a_way_back_to_the_same_end(
+    run: Path, corpus: Path, finished: Path, damage: Damage
+) -> None:
+    damage(run / LAST)
+    config = configured(corpus, run)
+    message = refusal(lambda: train(config, "cpu", resume=True))
+    assert message.startswith(f"{run / LAST}: damaged")
+    assert f"{PREVIOUS} is whole: once {LAST} is deleted, `seq2seq train CONFIG --res" in message
+    assert len(translate(run)) == 2  # that needs the best alone
+    (run / LAST).unlink()
+    assert read_header(run / PREVIOUS)[0]["progress"]["step"] == 4
+    train(config, "cpu", resume=True)
+    assert_same_state(run, finished)
+
+
+def test_where_both_states_are_damaged_the_best_weights_are_offered(
+    run: Path, corpus: Path
+) -> None:
+    for name in (LAST, PREVIOUS):
+        flip(run / name)
+    config = configured(corpus, run)
+    message = refusal(lambda: train(config, "cpu", resume=True))
+    assert f"{BEST} is whole and translates; to train again, --overwrite or" in message
+    (run / LAST).unlink()
+    message = refusal(lambda: train(config, "cpu", resume=True))
+    assert message.startswith(f"{run / PREVIOUS}: damaged")
+    flip(run / BEST)
+    assert "no other weights here are whole: copy the run again" in refusal(lambda: translate(run))
+
+
+def test_the_weights_of_another_run_are_known(run: Path, another: Path, corpus: Path) -> None:
+    shutil.copy(another / BEST, run / BEST)
+    message = refusal(lambda: translate(run))
+    assert str(run / BEST) in message
+    assert "vocabulary.size: 345 -> 340" in message
+    train(configured(corpus, run), "cpu", resume=True)
+    assert len(translate(run)) == 2
+    shutil.copy(another / LAST, run / LAST)
+    with pytest.raises(UserError, match=r"vocabulary\.size: 345 -> 340"):
+        train(configured(corpus, run), "cpu", resume=True)
+
+
+# --------------------------------------------------------------------------------- the vocabulary
+
+
+def swap(path: Path) -> None:
+    """A whole vocabulary, but not the run's."""
+    content = path.read_bytes()
+    path.write_bytes(content + b"\x7a\x00")  # an unknown, empty protobuf field
+
+
+@pytest.mark.parametrize(
+    "damage", [*DAMAGES, pytest.param(swap, id="another"), pytest.param(Path.unlink, id="gone")]
+)
+def test_a_damaged_vocabulary_is_named_and_learnt_anew(
+    run: Path, corpus: Path, finished: Path, damage: Damage
+) -> None:
+    damage(run / MODEL)
+    message = refusal(lambda: translate(run))
+    assert message.startswith(f"{run / MODEL}: ")
+    assert "`seq2seq train CONFIG --resume` mends that" in message
+    train(configured(corpus, run), "cpu", resume=True)
+    assert (run / MODEL).read_bytes() == (finished / MODEL).read_bytes()
+    assert "learnt anew, it is the same to the bit" in (run / LOG).read_text()
+    assert translate(run) == translate(finished)
+
+
+def test_from_another_text_a_damaged_vocabulary_is_not_learnt(tmp_path: Path) -> None:
+    corpus = write_small_corpus(tmp_path)
+    run = train(configured(corpus, tmp_path / "run", "training.max_steps=1"), "cpu")
+    flip(run / MODEL)
+    text = (tmp_path / "train.src").read_text()
+    (tmp_path / "train.src").write_text(text.replace("bu", "ib"))
+    damaged = (run / MODEL).read_bytes()
+    message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
+    assert "the training text does not give it either" in message
+    assert (run / MODEL).read_bytes() == damaged
+
+
+# ------------------------------------------------------------------------------------- the config
+
+
+def edit(run: Path, old: str, new: str) -> None:
+    text = (run / CONFIG).read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (run / CONFIG).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_what_shapes_no_weights_may_be_edited(run: Path) -> None:
+    before = translate(run)
+    edit(run, "beam_size: 3", "beam_size: 2")
+    edit(run, "learning_rate: 0.001", "learning_rate: 0.002")
+    edit(run, "name: small", "name: renamed")
+    assert translate(run) == before
+    assert Translator.load(run, device="cpu").decoding.beam_size == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("hidden_size: 20", "hidden_size: 24", "model.hidden_size: 20 -> 24"),
+        ("dropout: 0.25", "dropout: 0.35", "model.dropout: 0.25 -> 0.35"),
+        ("  size: 340", "  size: 341", "vocabulary.size: 340 -> 341"),
+    ],
+)
+def test_what_shapes_them_may_not_and_is_put_right(
+    run: Path, corpus: Path, finished: Path, old: str, new: str, change: str
+) -> None:
+    edit(run, old, new)
+    message = refusal(lambda: translate(run))
+    assert message.startswith(f"{run / CONFIG}: does not fit {run / BEST}")
+    assert change in message
+    train(configured(corpus, run), "cpu", resume=True)
+    assert translate(run) == translate(finished)
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink])
+def test_a_damaged_config_is_named_and_written_anew(
+    run: Path, corpus: Path, finished: Path, damage: Damage
+) -> None:
+    damage(run / CONFIG)
+    message = refusal(lambda: translate(run))
+    assert message.startswith(str(run))
+    assert CONFIG in message
+    train(configured(corpus, run), "cpu", resume=True)
+    assert translate(run) == translate(finished)
+
+
+def test_resuming_looks_at_what_was_trained_and_not_at_the_config_beside_it(
+    run: Path, corpus: Path
+) -> None:
+    edit(run, "learning_rate: 0.001", "learning_rate: 0.002")
+    changed = configured(corpus, run, "training.learning_rate=2e-3")
+    with pytest.raises(UserError, match=r"training\.learning_rate: 0\.001 -> 0.002"):
+        train(changed, "cpu", resume=True)
+
+
+# --------------------------------------------------------------------------------- the whole folder
+
+
+def test_a_copy_elsewhere_is_as_good(run: Path, finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy, copy_function=shutil.copyfile)  # without times and modes
+    run.rename(tmp_path / "moved")
+    assert translate(copy) == translate(tmp_path / "moved") == translate(finished)
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\xfe\n", b'{"step": 7', b"[" * 50_000, b"\0" * 99])
+def test_garbage_behind_the_metrics_is_cut_off(
+    run: Path, corpus: Path, finished: Path, garbage: bytes
+) -> None:
+    later = b'{"step": 7, "train_loss": 0.5}\n'
+    with (run / METRICS).open("ab") as file:
+        file.write(later + garbage)
+    assert main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--resume"]) == 0
+    assert (run / METRICS).read_bytes() == (finished / METRICS).read_bytes()
+
+
+def test_a_run_that_was_killed_before_it_was_saved_begins_anew(
+    run: Path, corpus: Path, finished: Path
+) -> None:
+    for name in (BEST, LAST, PREVIOUS):
+        (run / name).unlink()
+    (run / f"{LAST}.part").write_bytes(b"half")
+    train(configured(corpus, run), "cpu", resume=True)
+    assert_same_state(run, finished)
+    assert not list(run.rglob("*.part"))

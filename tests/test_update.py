@@ -1,0 +1,192 @@
+"""An update: not taken where its gradient is no number, in pieces where memory runs out."""
+
+import copy
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq import update
+from seq2seq.batches import Batch, make_batch
+from seq2seq.checkpoint import own_weights
+from seq2seq.config import load_config
+from seq2seq.device import choose_device
+from seq2seq.errors import RunError
+from seq2seq.loss import batch_loss
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.preparation import Run, prepare
+from seq2seq.update import train_step
+
+Loss = Callable[[Seq2Seq, Batch, float], Tensor]
+
+
+def prepared(corpus: Path, *overrides: str, run: str = "run") -> Run:
+    """A run before its first update, without dropout."""
+    overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
+    config = load_config(corpus, overrides)[0]
+    return prepare(config, choose_device("cpu"), resume=False)[0]
+
+
+def some_batch(run: Run, rows: range) -> Batch:
+    return make_batch([run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows])
+
+
+def taken(run: Run, rows: range) -> int:
+    run.progress.step += 1
+    return train_step(run, [some_batch(run, rows)], 1e-2)
+
+
+def everything(run: Run) -> list[Tensor]:
+    """Weights and the optimizer's state."""
+    states = [value for state in run.optimizer.state.values() for value in state.values()]
+    tensors = [*own_weights(run.model).values(), *(each for each in states if each is not None)]
+    return copy.deepcopy(tensors)
+
+
+def same(left: list[Tensor], right: list[Tensor]) -> bool:
+    return len(left) == len(right) and all(map(torch.equal, left, right))
+
+
+# ------------------------------------------------------------------------------------- not a number
+
+
+def spoiled(by: float) -> Loss:
+    def loss(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+        return batch_loss(model, batch, smoothing) * by
+
+    return loss
+
+
+def spoiled_gradient(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+    """A loss of ordinary value whose gradient is infinite."""
+    loss = batch_loss(model, batch, smoothing)
+    return loss + (loss.detach() - loss).sqrt()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("loss", [spoiled(math.nan), spoiled(math.inf), spoiled_gradient])
+def test_a_step_without_a_finite_gradient_changes_nothing(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, loss: Loss
+) -> None:
+    run = prepared(small_corpus, f"training.optimizer={optimizer}")
+    taken(run, range(8))
+    before, told = everything(run), run.loss.clone()
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "batch_loss", loss)
+        taken(run, range(8, 16))
+    assert same(everything(run), before)
+    assert torch.equal(run.loss, told)
+    assert run.untaken.nonzero().flatten().tolist() == [2]
+    taken(run, range(16, 24))
+    assert not same(everything(run), before)
+    assert run.loss.isfinite().all()
+    assert run.untaken.nonzero().flatten().tolist() == [2]
+
+
+def test_a_step_after_one_not_taken_is_as_if_that_had_not_been(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = (prepared(small_corpus, run=name) for name in ("left", "right"))
+    for run in (left, right):
+        taken(run, range(8))
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "batch_loss", spoiled(math.nan))
+        taken(left, range(8, 16))
+    right.progress.step += 1
+    for run in (left, right):
+        taken(run, range(16, 24))
+    assert same(everything(left), everything(right))
+
+
+# ------------------------------------------------------------------------------------ out of memory
+
+
+class LittleMemory:
+    """A loss that has room for so many target positions, and counts the pieces it was given."""
+
+    def __init__(self, positions: int, message: str = "can't allocate memory: 7 bytes") -> None:
+        self.positions, self.message = positions, message
+        self.pieces: list[int] = []
+
+    def __call__(self, model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+        if batch.tgt_in.numel() > self.positions:
+            raise RuntimeError(self.message)
+        self.pieces.append(batch.tgt_in.numel())
+        return batch_loss(model, batch, smoothing)
+
+
+@pytest.mark.parametrize("divisor", [2, 5])
+@pytest.mark.parametrize(
+    "message",
+    ["DefaultCPUAllocator: can't allocate memory", "CUDA out of memory.", "std::bad_alloc"],
+)
+def test_pieces_have_the_gradient_of_the_whole(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, divisor: int, message: str
+) -> None:
+    whole, parts = (prepared(small_corpus, run=name) for name in ("whole", "parts"))
+    tokens = taken(whole, range(19))
+    loss = LittleMemory(some_batch(whole, range(19)).tgt_in.numel() // divisor, message)
+    monkeypatch.setattr(update, "batch_loss", loss)
+    assert taken(parts, range(19)) == tokens
+    assert len(loss.pieces) >= divisor
+    assert parts.largest_piece is not None
+    torch.testing.assert_close(parts.loss, whole.loss)
+    gradients = (each.grad for each in whole.model.parameters())
+    for parameter, gradient in zip(parts.model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_what_was_too_large_once_is_not_tried_again(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(small_corpus)
+    loss = LittleMemory(some_batch(run, range(16)).tgt_in.numel() - 1)
+    monkeypatch.setattr(update, "batch_loss", loss)
+    taken(run, range(16))
+    limit = run.largest_piece
+    loss.positions = 10**9
+    taken(run, range(16))
+    assert run.largest_piece == limit
+    assert limit is not None
+    assert max(loss.pieces) <= limit
+
+
+def test_memory_for_not_even_a_pair_is_an_error_in_words(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(small_corpus)
+    monkeypatch.setattr(update, "batch_loss", LittleMemory(1))
+    with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
+        taken(run, range(8))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
+def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
+    program = """
+import resource, torch
+from seq2seq.device import limit_memory
+from seq2seq.update import _is_out_of_memory
+(size,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
+limit_memory(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25)
+torch.zeros(2**20)
+try:
+    torch.zeros(2**27)
+except RuntimeError as error:
+    print("out of memory:", _is_out_of_memory(error))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == "out of memory: True\n", result.stderr
+
+
+def test_another_failure_is_no_lack_of_memory(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(small_corpus)
+    monkeypatch.setattr(update, "batch_loss", LittleMemory(1, "mat1 and mat2 do not fit"))
+    with pytest.raises(RuntimeError, match="do not fit"):
+        taken(run, range(8))

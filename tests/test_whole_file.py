@@ -1,0 +1,80 @@
+"""Files written whole: the old one stands until the new one is complete, and nothing is left."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from seq2seq.whole_file import PART, read_bounded, write_whole, written_aside
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for content in (b"one", b"", b"three\n\0"):
+        write_whole(path, content)
+        assert path.read_bytes() == content
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_old_file_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    path, kept = tmp_path / "a", tmp_path / "b"
+    write_whole(path, b"1", kept)
+    assert not kept.exists()
+    for old, new in ((b"1", b"2"), (b"2", b"3")):
+        write_whole(path, new, kept)
+        assert (path.read_bytes(), kept.read_bytes()) == (new, old)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), KeyboardInterrupt(), ValueError("x")])
+def test_a_failure_leaves_the_old_file_and_nothing_aside(
+    tmp_path: Path, error: BaseException
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+
+    def fail() -> None:
+        with written_aside(path) as aside:
+            aside.write_bytes(b"ne")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_kill_left_aside_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    (tmp_path / f"a{PART}").write_bytes(b"half of something longer")
+    write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("planted", ["a", f"a{PART}"])
+def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> None:
+    mine, folder = tmp_path / "mine", tmp_path / "folder"
+    mine.write_bytes(b"precious")
+    folder.mkdir()
+    (folder / planted).symlink_to(mine)
+    write_whole(folder / "a", b"new")
+    assert mine.read_bytes() == b"precious"
+    assert (folder / "a").read_bytes() == b"new"
+    assert [path.name for path in folder.iterdir() if path.is_symlink()] == []
+
+
+def test_others_may_read_it_as_any_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    write_whole(tmp_path / "a", b"")
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_reading_stops_at_the_bound(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    assert read_bounded(path, 5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        read_bounded(path, 4)
+    os.truncate(path, 1 << 40)  # a terabyte of nothing
+    with pytest.raises(OSError, match="larger than 1,000 bytes"):
+        read_bounded(path, 1000)

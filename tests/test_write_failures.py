@@ -1,0 +1,336 @@
+"""Disks that are full, folders that are gone: one clear line, and what was saved is whole."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+from conftest import write_small_corpus
+
+from seq2seq import training
+from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.cli import main
+from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter
+from seq2seq.tensor_file import read_header, read_tensors
+from seq2seq.whole_file import PART
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = ("training.max_steps=6", "training.validate_every=2", "training.log_every=1")
+TEXTS = (METRICS, TIMING, LOG)
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than these trainings."""
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The config of a run that is not to be changed; the run lies beside it."""
+    corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
+    patch = pytest.MonkeyPatch()
+    patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    assert train(corpus, corpus.parent / "finished") == 0
+    patch.undo()
+    return corpus
+
+
+def train(corpus: Path, run: Path, *options: str) -> int:
+    return main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--device", "cpu", *options])
+
+
+def error_of(capsys: pytest.CaptureFixture[str]) -> str:
+    """The last of what was told: the one line about the failure."""
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    *before, last = err.splitlines()
+    assert not [line for line in before if "error" in line]
+    assert last.startswith("seq2seq: error: ")
+    return last
+
+
+def assert_whole(run: Path, *names: str) -> None:
+    for name in names:
+        read_tensors(run / name)
+    assert not list(run.rglob(f"*{PART}"))
+
+
+def assert_same_state(run: Path, wanted: Path) -> None:
+    assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
+    assert (run / BEST).read_bytes() == (wanted / BEST).read_bytes()
+    digests = [read_header(each / LAST)[0]["tensors"] for each in (run, wanted)]
+    assert digests[0] == digests[1]
+
+
+def after_updates(number: int, act: Callable[[], object]) -> Callable[..., object]:
+    """`train_step`, with something happening after that many updates."""
+    step, taken = training.train_step, [0]
+
+    def counted(*arguments: object) -> object:
+        result = step(*arguments)  # type: ignore[arg-type]
+        taken[0] += 1
+        if taken[0] == number:
+            act()
+        return result
+
+    return counted
+
+
+# ---------------------------------------------------------------------------------- the run folder
+
+
+class FullDisk:
+    """A file whose disk is full from now on."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file = file
+
+    def write(self, text: str) -> int:
+        return self.file.write(text)
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+    def close(self) -> None:
+        self.file.close()
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_log_that_cannot_be_written_ends_training_in_words(
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    run = tmp_path / "run"
+    reporters: list[Reporter] = []
+    enter = Reporter.__enter__
+    monkeypatch.setattr(Reporter, "__enter__", lambda self: reporters.append(self) or enter(self))
+
+    def fill() -> None:
+        files = reporters[0]._files
+        files[name] = FullDisk(files[name])  # type: ignore[assignment]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "train_step", after_updates(3, fill))
+        assert train(finished, run) == 1
+    error = error_of(capsys)
+    assert f"{run / name}: cannot be written (No space left on device)" in error
+    assert "the last checkpoint is whole: mend that, and --resume goes on from it" in error
+    assert_whole(run, LAST, PREVIOUS, BEST)
+    assert train(finished, run, "--resume") == 0
+    assert_same_state(run, finished.parent / "finished")
+
+
+class FullBoard:
+    """TensorBoard's writer, which tells of a failure at a later call."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def add_scalar(self, *_: object) -> None:
+        self.room -= 1
+        if self.room < 0:
+            raise OSError(28, "No space left on device")
+
+    def close(self) -> None:
+        if self.room < 0:
+            raise OSError(28, "No space left on device")
+
+
+def test_tensorboard_that_cannot_be_written_ends_training_in_words(
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: FullBoard(9))
+    assert train(finished, tmp_path / "run") == 1
+    error = error_of(capsys)
+    assert f"{tmp_path / 'run' / TENSORBOARD}: cannot be written (No space left on dev" in error
+    assert_whole(tmp_path / "run", LAST)
+
+
+@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("at", [1, 4])
+def test_a_checkpoint_that_cannot_be_written_ends_training_in_words(
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failing: str,
+    at: int,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        fill = after_updates(at, lambda: patched.setattr(failing, full))
+        patched.setattr(training, "train_step", fill)
+        assert train(finished, run) == 1
+    error = error_of(capsys)
+    assert "No space left on device" in error
+    assert "what was there before is whole" in error
+    assert read_header(run / LAST)[0]["progress"]["step"] == {1: 0, 4: 2}[at]
+    assert_whole(run, LAST)
+    assert train(finished, run, "--resume") == 0
+    assert_same_state(run, finished.parent / "finished")
+
+
+def test_a_folder_that_vanished_ends_training_in_words(
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    monkeypatch.setattr(training, "train_step", after_updates(3, lambda: shutil.rmtree(run)))
+    assert train(finished, run) == 1
+    assert f"; {run} is no longer there" in error_of(capsys)
+    assert not run.exists()
+
+
+def test_a_config_that_vanished_is_no_hindrance(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    vanish = after_updates(3, lambda: (run / CONFIG).unlink())
+    monkeypatch.setattr(training, "train_step", vanish)
+    assert train(finished, run) == 0
+    assert_same_state(run, finished.parent / "finished")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser writes everywhere")
+def test_a_folder_made_read_only_ends_training_in_words(
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "train_step", after_updates(3, lambda: run.chmod(0o555)))
+        assert train(finished, run) == 1
+    assert "Permission denied" in error_of(capsys)
+    run.chmod(0o755)
+    assert_whole(run, LAST, BEST)
+    run.chmod(0o555)
+    assert train(finished, run, "--resume") == 2
+    assert "Permission denied" in error_of(capsys)
+    run.chmod(0o755)
+    assert train(finished, run, "--resume") == 0
+    assert_same_state(run, finished.parent / "finished")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
+@pytest.mark.parametrize("limit", [100_000, 40_000, 1_000])
+def test_a_limit_on_file_sizes_is_told_in_a_line(
+    finished: Path, tmp_path: Path, limit: int
+) -> None:
+    """The whole command, in a process that may write only so many bytes to a file."""
+    run = tmp_path / "run"
+    program = (
+        "import resource, sys\n"
+        "from seq2seq.cli import main\n"
+        "sys.modules['torch.utils.tensorboard'] = None\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = ["train", finished, *SETTINGS, f"run_dir={run}", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, command)],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("error:") == 1
+    assert "File too large" in done.stderr.splitlines()[-1]
+    assert not list(run.rglob(f"*{PART}"))
+    if (run / LAST).exists():  # the first state is small, for it has no moments
+        assert read_header(run / LAST)[0]["progress"]["step"] == 0
+        read_tensors(run / LAST)
+
+
+# ------------------------------------------------------------------------------------- what is told
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+
+
+@needs_full
+@pytest.mark.parametrize(
+    "words",
+    [
+        "translate -m RUN -i SRC -o FULL",
+        "evaluate -m RUN -i SRC -r TGT -o FULL",
+        "evaluate --hyp TGT -r TGT --json FULL",
+        "attention -m RUN -i SRC -o LINK.json",
+    ],
+)
+def test_full_output_is_a_failure_in_a_line(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(FULL)
+    here = finished.parent
+    names = {"RUN": here / "finished", "SRC": here / "test.src", "TGT": here / "test.tgt"}
+    names |= {"FULL": FULL, "LINK.json": link}
+    assert main([str(names.get(word, word)) for word in words.split()]) == 1
+    assert (
+        error_of(capsys) == "seq2seq: error: /dev/full: cannot be written (No space left on device)"
+    )
+    assert FULL.is_char_device()
+
+
+@pytest.fixture(scope="module")
+def full_stdout() -> Callable[[str], tuple[int, str]]:
+    def run(words: str) -> tuple[int, str]:
+        with FULL.open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "seq2seq", *words.split()],
+                cwd=ROOT,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                check=False,
+            )
+        return done.returncode, done.stderr
+
+    return run
+
+
+@needs_full
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["translate -m RUN -i SRC", "evaluate --hyp TGT -r TGT"])
+def test_a_full_stdout_is_a_failure_in_a_line(
+    finished: Path, full_stdout: Callable[[str], tuple[int, str]], words: str
+) -> None:
+    here = finished.parent
+    for name, path in (("RUN", "finished"), ("SRC", "test.src"), ("TGT", "test.tgt")):
+        words = words.replace(name, str(here / path))
+    code, err = full_stdout(words)
+    expected = "seq2seq: error: standard output: cannot be written (No space left on device)\n"
+    assert (code, err) == (1, expected)
+
+
+def test_output_through_a_link_goes_to_the_file_behind_it(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    link, real = tmp_path / "link", tmp_path / "folder" / "real"
+    link.symlink_to(real)
+    tgt = str(finished.parent / "test.tgt")
+    assert main(["evaluate", "--hyp", tgt, "-r", tgt, "--json", str(link)]) == 0
+    assert link.is_symlink()
+    assert json.loads(real.read_text())["bleu"]["score"] > 99
