@@ -590,9 +590,16 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
 
 
 def test_a_log_without_skipped_pairs_does_not_speak_of_them(small_corpus: Path) -> None:
-    assert "skipped in" not in log_of(
-        trained(small_corpus, "training.max_steps=1", "training.max_length=80")
-    )
+    log = log_of(trained(small_corpus, "training.max_steps=1", "training.max_length=80"))
+    assert "skipped in" not in log
+    assert "same text" not in log
+
+
+def test_the_same_text_on_both_sides_is_told(small_corpus: Path) -> None:
+    folder = small_corpus.parent
+    shutil.copy(folder / "train.src", folder / "train.tgt")
+    log = log_of(trained(small_corpus, "training.max_steps=1"))
+    assert "both sides are the same text in 120 of 120 pairs of " in log
 
 
 def refusal(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
