@@ -6,6 +6,7 @@ for byte; what the clock determines goes elsewhere.
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,8 +34,10 @@ class Reporter:
         with self._writing(METRICS):
             cut_back(folder / METRICS, step)
         self._files = {name: self._open(name) for name in (METRICS, TIMING, LOG)}
+        self._thread_hook = threading.excepthook
         with self._writing(TENSORBOARD):
             self._board = _tensorboard(folder)
+        threading.excepthook = _tell_later
         self.bar = tqdm(
             total=last_step,
             initial=step,
@@ -57,9 +60,12 @@ class Reporter:
         for name, file in self._files.items():
             with self._closing(name, error):
                 file.close()
-        with self._closing(TENSORBOARD, error):
-            if self._board is not None:
-                self._board.close()
+        try:
+            with self._closing(TENSORBOARD, error):
+                if self._board is not None:
+                    self._board.close()
+        finally:
+            threading.excepthook = self._thread_hook
 
     def say(self, text: str) -> None:
         """A line for people: to stderr, above the bar, and to train.log with the time."""
@@ -188,6 +194,12 @@ def cut_back(path: Path, step: int) -> None:
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
     write_whole(path, b"".join(kept))
+
+
+def _tell_later(failure: threading.ExceptHookArgs) -> None:
+    """Print no traceback where TensorBoard's thread cannot write: its next call tells."""
+    if not issubclass(failure.exc_type, OSError):
+        threading.__excepthook__(failure)
 
 
 def _tensorboard(folder: Path) -> Any:
