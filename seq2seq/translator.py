@@ -19,7 +19,8 @@ from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
 
-MOST_WEIGHTS = 1_000_000  # attention weights of one line
+MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
+_MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SENTENCE_END = re.compile(r"(?<=[.!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4])\s+")
 
@@ -105,13 +106,21 @@ class Translator:
         size = self.beam_size(beam_size, n_best)
         src = self.vocabularies.src
         parts = [self._parts(*each) for each in zip(lines, src.encode(lines), strict=True)]
+        found = self._searched(parts, size, n_best)
+        return [_join([next(found) for _ in line], n_best) for line in parts]
+
+    def _searched(
+        self, parts: list[list[Ids]], beam_size: int, n_best: int
+    ) -> Iterator[Translation]:
+        """The translation of each part of each line; of a very long line without the weights."""
         sources = [ids for line in parts for ids in line]
-        limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources]
-        found = search(self.model, sources, limits, size, self.decoding.length_penalty, self.device)
-        pairs = iter(zip(sources, found, strict=True))
-        return [
-            _join([self._translation(*next(pairs), n_best) for _ in line], n_best) for line in parts
-        ]
+        looks = [sum(map(len, line)) <= MOST_PIECES for line in parts for _ in line]
+        for rows in _runs(sources):
+            limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources[rows]]
+            penalty = self.decoding.length_penalty
+            found = search(self.model, sources[rows], limits, beam_size, penalty, self.device)
+            for ids, hypotheses, look in zip(sources[rows], found, looks[rows], strict=True):
+                yield self._translation(ids, hypotheses, n_best, look)
 
     def _parts(self, line: str, ids: Ids) -> list[Ids]:
         """A line's ids as they are; none if it is blank; those of its parts if it is too long."""
@@ -124,11 +133,11 @@ class Translator:
         return src.encode([part for sentence in cut for part in sentence])
 
     def _translation(
-        self, src_ids: list[int], hypotheses: list[Hypothesis], n_best: int
+        self, src_ids: Ids, hypotheses: list[Hypothesis], n_best: int, look: bool
     ) -> Translation:
         src_text = _text(self.vocabularies.src, src_ids)  # stands where only white space is found
         best = hypotheses[0]
-        weights = best.attention_weights
+        weights = best.attention_weights if look else None
         nbest = [
             (_text(self.vocabularies.tgt, hypothesis.ids) or src_text, hypothesis.score)
             for hypothesis in hypotheses[:n_best]
@@ -192,6 +201,18 @@ def _head(word: str, vocabulary: Vocabulary, longest: int) -> str:
     return word[:fits]
 
 
+def _runs(sources: list[Ids]) -> Iterator[slice]:
+    """Sources to search at once, lest a very long line take all the memory."""
+    start = room = 0
+    for end, ids in enumerate(sources):
+        room += (len(ids) + 1) ** 2
+        if room > _MOST_AT_ONCE:
+            yield slice(start, end + 1)
+            start, room = end + 1, 0
+    if start < len(sources):
+        yield slice(start, len(sources))
+
+
 def _join(parts: list[Translation], n_best: int) -> Translation:
     """One Translation of a line's parts; each part's attention weights are a block of their own."""
     if not parts:
@@ -218,10 +239,8 @@ def _join(parts: list[Translation], n_best: int) -> Translation:
 
 
 def _joined_weights(parts: list[Translation]) -> list[list[float]] | None:
-    """The parts' attention weights as blocks of one matrix; None where it would be huge."""
+    """The parts' attention weights as blocks of one matrix; None where a part has none."""
     columns = sum(len(part.src_pieces) for part in parts)
-    if columns * sum(len(part.tgt_pieces) for part in parts) > MOST_WEIGHTS:
-        return None
     joined: list[list[float]] = []
     before = 0
     for part in parts:

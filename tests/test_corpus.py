@@ -5,15 +5,19 @@ import random
 from pathlib import Path
 
 import pytest
+from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.corpus import (
+    FEWEST_WORDS,
     ParallelText,
+    check_direction,
     read_lines,
     read_pairs,
     read_parallel,
     read_tsv,
+    same_sides,
     usable,
 )
 from seq2seq.errors import UserError
@@ -175,6 +179,26 @@ def test_blank_pairs_are_left_out_and_counted() -> None:
     kept, skipped = usable(text)
     assert (kept.src, kept.tgt, skipped) == (["a", "e"], ["A", "E"], 4)
     assert usable(kept) == (kept, 0)
+
+
+def test_swapped_sides_are_refused_and_nothing_else() -> None:
+    train = ParallelText(*toy_pairs(200, seed=1), "the training files")
+    src, tgt = toy_pairs(15, seed=2)
+    check_direction(train, ParallelText(src, tgt))
+    check_direction(train, ParallelText(src, src))  # wrong too, but not swapped
+    check_direction(ParallelText(train.src, train.src), ParallelText(tgt, src))
+    check_direction(train, ParallelText(["new"] * 40, ["words"] * 40))
+    few = FEWEST_WORDS - 1
+    check_direction(train, ParallelText([" ".join(tgt).split()[n] for n in range(few)], src))
+    with pytest.raises(UserError, match=r"^it: source and target seem swapped: .* the training f"):
+        check_direction(train, ParallelText(tgt, src, "it"))
+
+
+def test_the_same_text_on_both_sides_is_told() -> None:
+    assert same_sides(ParallelText(["a", "b", "c"], ["a", "B", "C"])) is None
+    told = same_sides(ParallelText(["a", "b"], ["a", "B"], "a.en and a.de"))
+    assert told is not None
+    assert "the same text in 1 of 2 pairs of a.en and a.de" in told
 
 
 def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:

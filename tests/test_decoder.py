@@ -104,7 +104,7 @@ def luong_in_loops(
     hidden, cell = lstm(gates, cell)
     scores = [
         sum(
-            a * b
+            a * b / math.sqrt(H)  # what is learnt is W sqrt(H)
             for a, b in zip(hidden, times(own["score.key_projection.weight"], one), strict=True)
         )
         for one in h

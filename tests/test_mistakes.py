@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import re
 import shutil
 import sys
@@ -11,11 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import toy_pairs
-from safetensors import safe_open
+import torch
+from conftest import copy_with_vocabularies, toy_pairs
 from safetensors.torch import save_file
 
 from seq2seq.cli import main
+from seq2seq.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.vocabulary import Vocabularies, Vocabulary
 
 CONFIG = """\
 name: small
@@ -92,17 +93,18 @@ def cut(name: str, size: int) -> Preparation:
     return lambda: Path(name).write_bytes(Path(name).read_bytes()[:size])
 
 
-def header(name: str, **changes: object) -> Preparation:
-    """Change what a checkpoint says of itself; None removes it."""
+def without_limit() -> None:
+    """Weights that know of no limit, as those of another version might."""
+    path = Path("own/best.safetensors")
+    told = {key: value for key, value in read_header(path)[0].items() if key != "limit"}
+    save_tensors(path, read_tensors(path), told)
 
-    def prepare() -> None:
-        with safe_open(name, "pt") as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            told = json.loads(file.metadata()["seq2seq"])
-        told = {k: v for k, v in {**told, **changes}.items() if v is not None}
-        save_file(tensors, name, {"seq2seq": json.dumps(told)} if told else None)
 
-    return prepare
+def another_vocabulary() -> None:
+    """Make `own`, a run whose vocabulary has an unknown, empty field more."""
+    model = Path("luong/vocabulary/joint.model").read_bytes() + b"\x7a\x00"
+    vocabulary = Vocabulary(model)
+    copy_with_vocabularies(Path("luong"), Path("own"), Vocabularies(vocabulary, vocabulary))
 
 
 T, M = "train config.yaml", "translate -m luong"
@@ -115,6 +117,8 @@ SWAPPED = (
     "from the target side of train.src and train.tgt, 3% from its source side; swap them"
 )
 HAND = "they seem to match until train.tgt ends: is it cut off?"
+NO_OTHER = "no other weights here are whole: copy the run again, or train again with --overwrite"
+MENDS = "`seq2seq train CONFIG --resume` mends that"
 LINES = "but line n of one must translate line n of the other"
 
 CALLS = {
@@ -480,13 +484,11 @@ DATA = {
         "luong: a run lives here already; go on with --resume, "
         "replace it with --overwrite, or set another run_dir",
     ),
-    "nothing to resume": Row(
-        f"{T} --resume", "run: no such run folder; `seq2seq train CONFIG` makes one"
-    ),
+    "nothing to resume": Row(f"{T} --resume", "run: no such run folder; train without --resume"),
     "resuming another config": Row(
-        "train own/config.yaml --resume seed=2",
-        "own: --resume goes on with the config it began with, but these differ:\n  seed: 1 -> 2",
-        own(change("own/config.yaml", "run_dir: ", "run_dir: own #")),
+        f"{T} --resume seed=2",
+        "run: --resume goes on with the config it began with, but these differ:\n  seed: 1 -> 2",
+        lambda: main(["train", "config.yaml"]),
     ),
 }
 
@@ -511,44 +513,43 @@ MODELS = {
     ),
     "weights of another program": Row(
         "translate -m own",
-        "own/best.safetensors: not a checkpoint of seq2seq",
-        own(header("own/best.safetensors", limit=None, step=None, bleu=None, version=None)),
+        f"own/best.safetensors: not a checkpoint of seq2seq; {NO_OTHER}",
+        own(lambda: save_file({"w": torch.ones(2)}, "own/best.safetensors")),
     ),
     "weights of another version": Row(
         "translate -m own",
         "own/best.safetensors: its header is damaged or of another version of seq2seq "
-        "(KeyError('limit'))",
-        own(header("own/best.safetensors", limit=None)),
+        f"(KeyError('limit')); {NO_OTHER}",
+        own(without_limit),
     ),
     "a config of another version": Row(
         "translate -m own",
-        "own/config.yaml: 2 mistakes\n  line 1: title: unknown key\n"
-        "  name: missing; it has no default",
+        "own/config.yaml: 2 mistakes; line 1: title: unknown key; name: missing; "
+        "it has no default (`seq2seq train CONFIG --resume` writes it anew)",
         own(change("own/config.yaml", "name: ", "title: ")),
     ),
     "weights of another config": Row(
         "translate -m own",
-        "own/best.safetensors: ... does not fit the config beside it; was either changed?",
+        "own/config.yaml: does not fit own/best.safetensors, trained before it changed: "
+        "model.hidden_size: 20 -> 22; change it back, or take both files from one run",
         own(change("own/config.yaml", "hidden_size: 20", "hidden_size: 22")),
     ),
     "no vocabulary": Row(
         "translate -m own",
-        "own/vocabulary/src.model: no such file; a run folder holds its vocabulary there",
+        "own/vocabulary/joint.model: no such file; a run folder holds its vocabulary there; "
+        f"{MENDS}",
         own(remove("own/vocabulary/joint.model")),
     ),
     "a vocabulary cut off": Row(
         "translate -m own",
-        "own/vocabulary/joint.model: not a SentencePiece model (...)",
+        "own/vocabulary/joint.model: its checksum is not the one that the weights record; "
+        f"it is damaged, or one of them is of another run; {MENDS}",
         own(cut("own/vocabulary/joint.model", 999)),
     ),
     "an ensemble of two vocabularies": Row(
         "translate -m luong -m own",
         "own: its vocabulary is not that of luong; an ensemble shares one",
-        own(
-            lambda: Path("own/vocabulary/joint.model").write_bytes(
-                Path("luong/vocabulary/joint.model").read_bytes() + b"\x7a\x00"  # an empty field
-            )
-        ),
+        another_vocabulary,
     ),
 }
 
@@ -585,7 +586,9 @@ FILES = {
         f"{M} --stream -o out",
         "out: -o makes a file that appears whole at the end; with --stream use > out",
     ),
-    "a full disk": Row(f"{M} -o /dev/full", "/dev/full: No space left on device", code=1),
+    "a full disk": Row(
+        f"{M} -o /dev/full", "/dev/full: cannot be written (No space left on device)", code=1
+    ),
     "neither run nor text to score": Row("evaluate", "evaluate: give either -m RUN or --hyp FILE"),
     "both to score": Row(
         "evaluate -m luong --hyp test.src -r test.tgt",

@@ -13,7 +13,7 @@ from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, t
 from seq2seq.checkpoint import LengthLimit
 from seq2seq.errors import UserError
 from seq2seq.hypothesis import Hypothesis
-from seq2seq.translator import MOST_WEIGHTS, Translation, Translator
+from seq2seq.translator import MOST_PIECES, Translation, Translator
 from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
 
 LINES, _ = toy_pairs(24, seed=21)
@@ -65,8 +65,8 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     assert translation.tgt_pieces.count("</s>") == translation.parts
     assert spelled(translation.src_pieces) == without_spaces(line)
     weights = translation.attention_weights
-    size = len(translation.src_pieces) * len(translation.tgt_pieces)
-    assert (weights is not None) == (translator.attends and size <= MOST_WEIGHTS)
+    size = len(translation.src_pieces) - translation.parts
+    assert (weights is not None) == (translator.attends and size <= MOST_PIECES)
     if weights is not None:
         assert len(weights) == len(translation.tgt_pieces)
         assert {len(row) for row in weights} == {len(translation.src_pieces)}

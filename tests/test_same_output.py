@@ -1,0 +1,115 @@
+"""The same sentence gets the same translation, whatever stands beside it: on real text.
+
+SEQ2SEQ_DATA names a folder with multi30k/ (default: data/ here, or ../shared/data);
+SEQ2SEQ_SAME_LINES is how many sentences are taken.
+"""
+
+import gzip
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from seq2seq.config import load_config
+from seq2seq.training import train
+from seq2seq.translator import Translator
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = [ROOT / "data", ROOT.parent / "shared" / "data"]
+if "SEQ2SEQ_DATA" in os.environ:
+    FOLDERS = [Path(os.environ["SEQ2SEQ_DATA"])]
+FOUND = [folder for folder in FOLDERS if (folder / "multi30k" / "train.en.gz").exists()]
+LINES = int(os.environ.get("SEQ2SEQ_SAME_LINES", "30"))
+SMALL = LINES < 1000
+UPDATES = 40 if SMALL else 500
+DECODERS = ["bahdanau"] if SMALL else ["bahdanau", "none"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOUND, reason=f"no multi30k in {', '.join(map(str, FOLDERS))}"),
+]
+
+
+def text(name: str, count: int) -> list[str]:
+    """The first lines of a file of multi30k."""
+    with gzip.open(FOUND[0] / "multi30k" / f"{name}.gz", "rt", encoding="utf-8") as file:
+        return [line.rstrip("\n") for line, _ in zip(file, range(count), strict=False)]
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def translator(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Translator]:
+    """A small model that has begun to learn English-German."""
+    folder = tmp_path_factory.mktemp("same")
+    size = 32 if SMALL else 96
+    sizes = {"decoder": request.param, "embedding_size": size, "hidden_size": size}
+    files = {}
+    for split, name, count in (("train", "train", 20 * UPDATES + 700), ("valid", "val", 9)):
+        for side, language in (("src", "en"), ("tgt", "de")):
+            lines = text(f"{name}.{language}", count)
+            (folder / f"{split}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        files[split] = {side: str(folder / f"{split}.{side}") for side in ("src", "tgt")}
+    tree = {
+        "name": "same",
+        "run_dir": str(folder / "run"),
+        "data": {"src_lang": "en", "tgt_lang": "de", **files},
+        "vocabulary": {"size": 800 if SMALL else 2000},
+        "model": sizes,
+        "training": {"max_steps": UPDATES, "learning_rate": 3e-3, "batch_tokens": 1000},
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    run = train(load_config(folder / "config.yaml")[0], "cpu")
+    yield Translator.load(run, device="cpu")
+    torch.set_num_threads(threads)
+
+
+def translated(
+    translator: Translator, lines: list[str], beam: int, size: int
+) -> list[tuple[str, float]]:
+    """Text and score of each line, so many at a time."""
+    found = []
+    for start in range(0, len(lines), size):
+        for each in translator.translate(lines[start : start + size], beam_size=beam):
+            found.append((each.text, each.score))
+    return found
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_company_order_and_padding_change_nothing(translator: Translator, beam: int) -> None:
+    lines = text("train.en", 29_000)[-LINES:]
+    assert len(lines) == LINES
+    wanted = translated(translator, lines, beam, LINES)
+    assert len(set(wanted)) > LINES / 4  # or else this would prove little
+    generator = random.Random(1)
+    order = list(range(LINES))
+    for size, count in ((1, LINES // 25), (7, LINES // 5), (100, LINES), (2048, LINES)):
+        generator.shuffle(order)
+        found = translated(translator, [lines[i] for i in order[:count]], beam, size)
+        assert found == [wanted[i] for i in order[:count]]
+    padded = [part for i in order for part in (lines[i], f"{lines[i]} {lines[-i]}", "")]
+    assert translated(translator, padded, beam, 500)[::3] == [wanted[i] for i in order]
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_how_many_texts_hang_on_the_number_of_threads(
+    translator: Translator, beam: int, record_property: Callable[[str, object], None]
+) -> None:
+    """Not promised, since sums are taken in another order; but few should."""
+    lines = text("train.en", 29_000)[-LINES:][: max(5, LINES // 5)]
+    one = translated(translator, lines, beam, LINES)
+    torch.set_num_threads(2)
+    try:
+        two = translated(translator, lines, beam, LINES)
+    finally:
+        torch.set_num_threads(1)
+    others = sum(left[0] != right[0] for left, right in zip(one, two, strict=True))
+    record_property("texts that differ between one thread and two", others)
+    print(f"beam {beam}: {others} of {len(lines):,} texts differ between one thread and two")
+    assert others <= len(lines) / 5
