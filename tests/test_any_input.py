@@ -18,7 +18,7 @@ from seq2seq.cli import main
 from seq2seq.translator import Translator
 
 LINES = int(os.environ.get("SEQ2SEQ_FUZZ_LINES", "2000"))
-LONG_LINE = int(os.environ.get("SEQ2SEQ_LONG_LINE", "20000"))  # bytes
+LONG_LINE = int(os.environ.get("SEQ2SEQ_LONG_LINE", "8000"))  # bytes
 BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 BOM = b"\xef\xbb\xbf"
 

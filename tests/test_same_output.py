@@ -97,6 +97,7 @@ def test_company_order_and_padding_change_nothing(translator: Translator, beam: 
     assert translated(translator, padded, beam, 500)[::3] == [wanted[i] for i in order]
 
 
+@pytest.mark.skipif(SMALL, reason="a count, not a check: set SEQ2SEQ_SAME_LINES to 1000 or more")
 @pytest.mark.parametrize("beam", [1, 5])
 def test_how_many_texts_hang_on_the_number_of_threads(
     translator: Translator, beam: int, record_property: Callable[[str, object], None]
