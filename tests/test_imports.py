@@ -39,7 +39,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.model.recurrence",),
     ("seq2seq.model.decoder",),
     ("seq2seq.model.seq2seq",),
-    ("seq2seq.model.ensemble",),
+    ("seq2seq.model.ensemble", "seq2seq.model.int8"),
     ("seq2seq.build",),
     ("seq2seq.loss", "seq2seq.optimization", "seq2seq.hypothesis"),
     ("seq2seq.slots",),
