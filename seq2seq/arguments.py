@@ -174,7 +174,9 @@ def _add_beam(command: Any) -> None:
 
 def _add_int8(command: Any) -> None:
     command.add_argument(
-        "--int8", action="store_true", help="weights of eight bits: faster on a CPU, nearly the same"
+        "--int8",
+        action="store_true",
+        help="weights of eight bits: faster on a CPU, nearly the same",
     )
 
 

@@ -38,9 +38,7 @@ class BeamSlots(Slots):
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
-        following = likeliest(
-            self.model, step.outputs, self.ages, self.limits, 2 * self.beam_size
-        )
+        following = likeliest(self.model, step.outputs, self.ages, self.limits, 2 * self.beam_size)
         totals = self.scores.view(-1, 1) + following.log_probs
         best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam_size, dim=-1)
         parents = flat // totals.shape[-1]

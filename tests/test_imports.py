@@ -30,11 +30,11 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.data_advice",),
     (
         "seq2seq.model",
-        "seq2seq.model.attention",
         "seq2seq.model.dropout",
         "seq2seq.model.embedding",
-        "seq2seq.model.lstm",
+        "seq2seq.model.nonlinear",
     ),
+    ("seq2seq.model.attention", "seq2seq.model.lstm"),
     ("seq2seq.model.encoder",),
     ("seq2seq.model.recurrence",),
     ("seq2seq.model.decoder",),
