@@ -16,10 +16,10 @@ from seq2seq.config import (
     ParallelFiles,
     TrainingConfig,
     VocabularyConfig,
-    changed_keys,
     dump_config,
     load_config,
 )
+from seq2seq.config_changes import changed_keys
 
 MINIMAL = """\
 name: tiny
