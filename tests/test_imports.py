@@ -45,7 +45,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.model.seq2seq",),
     ("seq2seq.model.ensemble",),
     ("seq2seq.build",),
-    ("seq2seq.loss", "seq2seq.optimization", "seq2seq.hypothesis"),
+    ("seq2seq.loss", "seq2seq.scheduled_sampling", "seq2seq.optimization", "seq2seq.hypothesis"),
     ("seq2seq.slots",),
     ("seq2seq.greedy", "seq2seq.beam"),
     ("seq2seq.search",),
