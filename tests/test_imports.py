@@ -43,7 +43,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.model.recurrence", "seq2seq.model.attending"),
     ("seq2seq.model.decoder",),
     ("seq2seq.model.seq2seq",),
-    ("seq2seq.model.ensemble",),
+    ("seq2seq.model.ensemble", "seq2seq.model.int8"),
     ("seq2seq.build",),
     ("seq2seq.loss", "seq2seq.scheduled_sampling", "seq2seq.optimization", "seq2seq.hypothesis"),
     ("seq2seq.slots",),

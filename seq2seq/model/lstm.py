@@ -18,6 +18,7 @@ class LSTMLayer(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         bound = hidden_size**-0.5
         self.input_weight = nn.Parameter(
             torch.empty(4 * hidden_size, input_size).uniform_(-bound, bound)
@@ -40,11 +41,22 @@ class LSTMLayer(nn.Module):
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
         gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
+        if not torch.is_grad_enabled():
+            return self._stacked(gates, hidden, cell)
         with torch.autocast(gates.device.type, enabled=False):
             hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
                 gates, self.hidden_weight, hidden, cell
             )
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
+
+    def _stacked(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Step after step, with no thought of a backward pass: gates [T, B, 4H]."""
+        hiddens, cells = [], []
+        for inputs in gates:
+            hidden, cell = self.step(inputs, hidden, cell)
+            hiddens.append(hidden)
+            cells.append(cell)
+        return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
 
 
 class LSTMStack(nn.ModuleList):
