@@ -9,7 +9,6 @@ from torch import Tensor
 from seq2seq.batches import Ids
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
-
 CHUNK = 64  # values of a row whose maximum is taken first
 
 
