@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from seq2seq.config_file import apply_override, read_document
 from seq2seq.config_mistakes import ConfigError, Mistake, describe, section_class, summary
 from seq2seq.config_model import ModelConfig
-from seq2seq.config_section import Origin, Section
+from seq2seq.config_section import Origin, Section, ignore
 from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Text, Whole
 
 
@@ -150,10 +150,8 @@ class Config(Section):
         model, penalty = info.data.get("model"), decoding.coverage_penalty
         if model is None or model.decoder != "none" or penalty == 0:
             return decoding
-        if isinstance(info.context, Origin):
-            info.context.notes.append(
-                f"decoding.coverage_penalty: {penalty} is ignored: decoder none has no attention"
-            )
+        path = ("decoding", "coverage_penalty")
+        ignore(path, penalty, "decoder none has no attention for coverage_penalty", info)
         return decoding.model_copy(update={"coverage_penalty": 0.0})
 
 

@@ -38,14 +38,16 @@ def true_share(config: TrainingConfig, step: int) -> float:
 def with_own_inputs(model: Seq2Seq, batch: Batch, share: float) -> Batch:
     """The batch, each of its inputs after START true with probability `share`, else the model's.
 
-    Coins come from torch's global generator, and none are thrown where all inputs are true. PAD,
-    START and END, which nothing follows, are never put in the place of a piece.
+    Coins come from torch's generator on the CPU, and none are thrown where all inputs are true.
+    PAD, START and END, which nothing follows, are never put in the place of a piece.
     """
     if share >= 1:
         return batch
+    true = torch.rand(batch.tgt_in.shape, device="cpu") < share
+    if true.all():
+        return batch
     training = model.training
-    true = torch.rand(batch.tgt_in.shape, device=batch.tgt_in.device) < share
-    inputs = _chosen(model.eval(), batch, true)
+    inputs = _chosen(model.eval(), batch, true.to(batch.tgt_in.device))
     model.train(training)
     return batch._replace(tgt_in=inputs)
 

@@ -79,6 +79,13 @@ def test_every_model_trains_and_steps(
     assert (step.attention_weights is None) == (keys["decoder"] == "none")
 
 
+@pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
+def test_a_model_without_memory_has_the_same_shapes(keys: dict[str, Any]) -> None:
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in make_model(**keys).named_parameters()}
+    assert shapes == {name: each.shape for name, each in make_model(**keys).named_parameters()}
+
+
 @pytest.mark.parametrize(
     ("name", "score"),
     [

@@ -21,6 +21,7 @@ from seq2seq.config import (
 )
 from seq2seq.config_changes import changed_keys
 
+SHIPPED = Path(__file__).resolve().parent.parent / "configs"
 MINIMAL = """\
 name: tiny
 run_dir: runs/tiny
@@ -238,7 +239,19 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
     assert load_config(path)[0].decoding.coverage_penalty == 0.2
     config, (note,) = load_config(path, ("model.decoder=none",))
     assert config.decoding.coverage_penalty == 0
-    assert note == "decoding.coverage_penalty: 0.2 is ignored: decoder none has no attention"
+    reason = "decoder none has no attention for coverage_penalty"
+    assert note == f"decoding.coverage_penalty: 0.2 is ignored: {reason}"
+    overrides = ("model.decoder=none", "decoding.coverage_penalty=0.3")
+    (line,) = mistakes(tmp_path, overrides=overrides)
+    assert line == f"decoding (command line): {reason}; got a section"
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_config_is_in_order(path: Path) -> None:
+    config, notes = load_config(path)
+    assert notes == []
+    assert config.name == path.stem
+    assert config.run_dir == Path("runs") / path.stem
 
 
 def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:
