@@ -103,15 +103,15 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     width = values.shape[-1]
     whole = width // CHUNK
     if whole < 2 * count:
-        return values.topk(count, dim=-1)  # type: ignore[return-value]
+        best, places = values.topk(count, dim=-1)
+        return best, places
     maxima = values[:, : whole * CHUNK].unflatten(1, (whole, CHUNK)).amax(-1)
     rest = whole * CHUNK
     if rest < width:
         maxima = torch.cat([maxima, values[:, rest:].amax(-1, keepdim=True)], dim=1)
     chunks = maxima.topk(count, dim=-1).indices  # [N, M]
     places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=values.device)).flatten(1)
-    found = values.gather(1, places.clamp(max=width - 1))
-    if rest < width:  # where the last chunk is cut short its last value was found more than once
-        found.masked_fill_(places >= width, -torch.inf)
+    beyond = places >= width  # where the last chunk is cut short
+    found = values.gather(1, places.clamp_(max=width - 1)).masked_fill_(beyond, -torch.inf)
     best, where = found.topk(count, dim=-1)
     return best, places.gather(1, where)

@@ -31,12 +31,15 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.data_advice",),
     (
         "seq2seq.model",
-        "seq2seq.model.attention",
-        "seq2seq.model.coverage",
         "seq2seq.model.dropout",
         "seq2seq.model.embedding",
-        "seq2seq.model.lstm",
+        "seq2seq.model.nonlinear",
         "seq2seq.model.state",
+    ),
+    (
+        "seq2seq.model.attention",
+        "seq2seq.model.coverage",
+        "seq2seq.model.lstm",
         "seq2seq.model.windows",
     ),
     ("seq2seq.model.encoder",),

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seq2seq.model.nonlinear import tanh
+
 
 class Score(Protocol):
     """How well a query matches each source position."""
@@ -65,7 +67,7 @@ class AdditiveScore(nn.Module):
     def _hidden(self, query: Tensor, keys: Tensor) -> Tensor:
         """`tanh(W q + U h)`: [B, K, S, A]."""
         own = keys if keys.dim() == 4 else keys[:, None]
-        return torch.tanh(self.query_projection(query)[:, :, None] + own)
+        return tanh(self.query_projection(query)[:, :, None] + own)
 
 
 class NormedAdditiveScore(AdditiveScore):

@@ -29,7 +29,7 @@ class Int8Weight:
         integers, scale = _rounded(inputs.flatten(0, -2))
         sums = torch._int_mm(integers, self.integers) * self.scale
         scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale)
-        return scaled.unflatten(0, inputs.shape[:-1])
+        return scaled.view(*inputs.shape[:-1], -1)
 
     @classmethod
     def __torch_function__(
@@ -37,8 +37,7 @@ class Int8Weight:
     ) -> Tensor:
         """What torch calls in place of a function of its own that is given such a weight."""
         del types
-        if function is not F.linear:
-            return NotImplemented
+        assert function is F.linear, f"a rounded weight cannot be given to {function}"
         inputs, weight, bias = (*args, *(kwargs or {}).values(), None)[:3]
         product: Tensor = weight.product(inputs, bias)
         return product
@@ -55,12 +54,11 @@ def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
 def to_int8(model: nn.Module) -> None:
     """Round the weights of all LSTM layers and linear maps, for inference; embeddings stay."""
     for module in model.modules():
-        if type(module) is LSTMLayer:
+        names: tuple[str, ...] = ()
+        if isinstance(module, LSTMLayer):
             names = ("input_weight", "hidden_weight")
-        elif type(module) is nn.Linear and module.out_features > 1:
+        elif isinstance(module, nn.Linear) and module.out_features > 1:
             names = ("weight",)
-        else:
-            continue
         for name in names:
             weight = getattr(module, name)
             delattr(module, name)
