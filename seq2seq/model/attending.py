@@ -30,7 +30,7 @@ class Look(NamedTuple):
 class Attending(nn.Module):
     """A decoder that attends by a score, maybe within a window, maybe told what it has looked at.
 
-    Wiring is not its business: when it looks, and with what, is.
+    When it looks, and with which query, is the wiring: the decoders'.
     """
 
     def __init__(self, score: Score, window: Window | None, coverage: Coverage | None) -> None:
