@@ -126,8 +126,15 @@ class Translator:
         looks = [sum(map(len, line)) <= MOST_PIECES for line in parts for _ in line]
         for rows in _runs(sources):
             limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources[rows]]
-            penalty = self.decoding.length_penalty
-            found = search(self.model, sources[rows], limits, beam_size, penalty, self.device)
+            found = search(
+                self.model,
+                sources[rows],
+                limits,
+                beam_size,
+                self.decoding.length_penalty,
+                self.device,
+                self.decoding.coverage_penalty,
+            )
             for ids, hypotheses, look in zip(sources[rows], found, looks[rows], strict=True):
                 yield self._translation(ids, hypotheses, n_best, look)
 
