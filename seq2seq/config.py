@@ -36,6 +36,7 @@ _FREE = (
     "training.patience.",
     "training.log_every.",
     "training.memory_gb.",
+    "training.deterministic.",
 )
 
 
@@ -198,6 +199,7 @@ class TrainingConfig(Section):
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Count = 50  # updates between two lines of the log
     memory_gb: Positive | None = None  # most memory, GiB; a batch that needs more is done in pieces
+    deterministic: Flag = False  # CUDA too gives the same bits for the same seed, if more slowly
 
     @field_validator("max_minutes")
     @classmethod

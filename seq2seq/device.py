@@ -12,6 +12,8 @@ from seq2seq.errors import UserError
 _TOLERANCE = 1e-5  # relative error that a float32 product may have
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # of mallopt(3)
 _GIB = 1 << 30
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_REPEATABLE = (":4096:8", ":16:8")  # with other work spaces cuBLAS may add up in any order
 
 
 def choose_device(name: str) -> torch.device:
@@ -26,6 +28,25 @@ def choose_device(name: str) -> torch.device:
         _keep_memory()
         torch.set_float32_matmul_precision("medium" if _medium_is_exact() else "highest")
     return device
+
+
+def compute_repeatably(device: torch.device) -> None:
+    """Let the same inputs give the same bits on CUDA too; on a CPU they always do.
+
+    cuBLAS looks once, as CUDA starts: raises UserError where it has started otherwise.
+    """
+    if device.type != "cuda":
+        return
+    if os.environ.get(_WORKSPACE) not in _REPEATABLE:
+        if torch.cuda.is_initialized():
+            raise UserError(
+                "training.deterministic: this process has used CUDA already; "
+                f"start it anew with {_WORKSPACE}={_REPEATABLE[0]} in its environment"
+            )
+        os.environ[_WORKSPACE] = _REPEATABLE[0]
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
 
 
 def limit_memory(device: torch.device, gigabytes: float) -> None:

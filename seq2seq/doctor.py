@@ -13,7 +13,7 @@ from seq2seq.data_advice import (
     overlap_findings,
 )
 from seq2seq.data_check import Overlap, Resemblance, examine, overlap, resemblance
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, compute_repeatably
 from seq2seq.forecast import Forecast, forecast
 from seq2seq.piece_check import examine_pieces
 from seq2seq.preparation import assemble, check_folder, read_texts, run_lives
@@ -51,6 +51,8 @@ def check(config: Config, device: str = "auto") -> Report:
     """
     check_folder(config, resume=False, overwrite=True)
     chosen = choose_device(device)
+    if config.training.deterministic:
+        compute_repeatably(chosen)
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
     valid, _ = usable(texts.valid)

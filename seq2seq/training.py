@@ -12,7 +12,7 @@ import torch
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
-from seq2seq.device import choose_device, limit_memory
+from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
 from seq2seq.preparation import Run, check_folder, prepare, save_run
@@ -41,6 +41,8 @@ def train(
     """
     check_folder(config, resume, overwrite)
     chosen = choose_device(device)
+    if config.training.deterministic:
+        compute_repeatably(chosen)  # before anything starts CUDA, as the next lines do
     if config.training.memory_gb is not None:
         limit_memory(chosen, config.training.memory_gb)
     with locked(config.run_dir):

@@ -6,6 +6,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -340,6 +342,27 @@ def assert_same_run(run: Path, whole: Path) -> None:
         assert torch.equal(tensors[name], tensor), name
 
 
+def test_the_same_config_gives_the_same_run(small_corpus: Path, whole_run: Path) -> None:
+    again = trained(small_corpus, *EVENTFUL, "training.deterministic=true", run="again")
+    assert_same_run(again, whole_run)  # also shows that a CPU needs no such key
+
+
+@pytest.mark.slow
+def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
+    """Python hashes words otherwise in each process: no order may hang on that."""
+    settings = ("decoding.max_length=9", "training.max_steps=8", "training.max_minutes=9")
+    runs = [small_corpus.parent / f"run{number}" for number in (1, 2)]
+    for number, run in enumerate(runs, start=1):
+        command = ["train", str(small_corpus), *EVENTFUL, *settings, f"run_dir={run}"]
+        subprocess.run(
+            [sys.executable, "-m", "seq2seq", *command, "--device", "cpu"],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": str(number)},
+        )
+    assert_same_run(*runs)
+
+
 def steps_of(run: Path) -> int:
     return int(state_of(run / LAST)[0]["progress"]["step"])
 
@@ -547,10 +570,11 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
+OF_THE_DEVICE = {"memory_gb", "deterministic"}  # test_update.py, test_device.py and test_cuda.py
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 
 
-@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - {"memory_gb"}))
+@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - OF_THE_DEVICE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
