@@ -5,6 +5,7 @@ for byte; what the clock determines goes elsewhere.
 """
 
 import json
+import os
 import sys
 import threading
 import time
@@ -17,9 +18,10 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.errors import RunError
-from seq2seq.whole_file import write_whole
+from seq2seq.whole_file import read_bounded, write_whole
 
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
+_MOST_BYTES = 1 << 30  # of a file of metrics: no run writes as many
 
 
 class Reporter:
@@ -81,6 +83,11 @@ class Reporter:
         """Figures that follow from the clock."""
         self._write(TIMING, json.dumps({"step": step, **values}))
         self._draw(step, values)
+
+    def sync(self) -> None:
+        """Let the metrics reach the disk: no checkpoint may count lines that a power cut takes."""
+        with self._writing(METRICS):
+            os.fsync(self._files[METRICS].fileno())
 
     def describe(self, step: int, text: str) -> None:
         """How it goes, behind the bar, or as a line where there is no bar."""
@@ -187,7 +194,7 @@ def cut_back(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_bytes().split(b"\n"):
+    for line in read_bounded(path, _MOST_BYTES).split(b"\n"):
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + b"\n")

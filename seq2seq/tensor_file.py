@@ -7,6 +7,7 @@ tensor, and `checksum` that of the header without it.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -58,6 +59,8 @@ def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors, on the CPU; raises DamagedFile, as where a single bit is not what it was."""
     header, shapes = read_header(path)
+    with _reading(path):
+        _check_size(path)
     with _reading(path), safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in shapes}
         found = _digest(tensors)
@@ -65,6 +68,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if header[_TENSORS] != found:
             raise DamagedFile(f"{path}: damaged, its tensors are not those of its checksum")
     return tensors
+
+
+def _check_size(path: Path) -> None:
+    """Refuse at once what this machine could never load, instead of adding it up for hours."""
+    size, most = path.stat().st_size, memory_bytes()
+    if size > most:
+        raise DamagedFile(
+            f"{path}: not a checkpoint that can be read here: it has {size >> 30:,} GiB, "
+            f"this machine {most >> 30:,} GiB of memory"
+        )
+
+
+def memory_bytes() -> int:
+    """The machine's memory, or 64 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:

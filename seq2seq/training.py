@@ -67,7 +67,7 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
         reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
         if run.progress.validated_step < run.progress.step:
             validate(run, reporter, clock)
-        save(run, clock)
+        save(run, reporter, clock)
         reporter.say(
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
@@ -115,9 +115,9 @@ def train_epoch(
                 return
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
-            save(run, clock)
+            save(run, reporter, clock)
         if stops:
-            save(run, clock)
+            save(run, reporter, clock)
             reporter.say(
                 f"Stopped at update {progress.step}, saved. "
                 "Go on with the same command and --resume."
@@ -203,8 +203,9 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
     return f", at most {minutes(max(0.0, min(ends)))} left" if ends else ""
 
 
-def save(run: Run, clock: Clock) -> None:
-    """Write all that training goes on from."""
+def save(run: Run, reporter: Reporter, clock: Clock) -> None:
+    """Write all that training goes on from, once the figures it counts are on the disk."""
+    reporter.sync()
     save_run(run, clock.seconds)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from safetensors.torch import save
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.cli import main
 from seq2seq.config import load_config
+from seq2seq.errors import DamagedFile
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.training import train
@@ -310,6 +312,56 @@ def test_a_state_with_tensors_of_no_use_is_refused(
     tensors = {key: tensor.clone() for key, tensor in read_tensors(run / LAST).items()}
     save_tensors(run / LAST, {**tensors, name: torch.ones(())}, header)
     assert_refused_in(LAST, run, corpus, capsys)
+
+
+class HastyHash:
+    """SHA-256 for those who have no hours."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.hash = hashlib.new("sha256", data)
+
+    def update(self, data: memoryview) -> None:
+        assert len(data) < 1 << 30, "this takes hours"
+        self.hash.update(data)
+
+    def hexdigest(self) -> str:
+        return str(self.hash.hexdigest())
+
+
+@pytest.mark.parametrize("name", [BEST, LAST])
+def test_a_terabyte_of_nothing_is_not_added_up(
+    run: Path,
+    corpus: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """A sparse file whose header is right in every way but takes hours to read."""
+    text = json.dumps(read_header(run / name)[0])
+    length = 1 << 40
+    tensors = {"weights.x": {"dtype": "F32", "shape": [length // 4], "data_offsets": [0, length]}}
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    whole = json.dumps({**json.loads(text), "checksum": checksum})
+    header = json.dumps({"__metadata__": {"seq2seq": whole}, **tensors}).encode()
+    header += b" " * (-len(header) % 8)
+    (run / name).write_bytes(struct.pack("<Q", len(header)) + header)
+    os.truncate(run / name, 8 + len(header) + length)
+    assert read_header(run / name)[1] == {"weights.x": (length // 4,)}  # it is well made
+    monkeypatch.setattr(hashlib, "sha256", HastyHash)
+    with pytest.raises(DamagedFile, match=r"not a checkpoint .* it has 1,024 GiB"):
+        read_tensors(run / name)
+    assert_refused_in(name, run, corpus, capsys)
+
+
+def test_a_terabyte_of_metrics_is_not_read(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.truncate(run / METRICS, 1 << 40)
+    command = ("train", str(corpus), f"run_dir={run}", "--resume", "--device", "cpu")
+    assert main([*command]) == 1
+    (last,) = capsys.readouterr().err.splitlines()[-1:]
+    assert f"error: {run / METRICS}: " in last
+    assert "larger than" in last
 
 
 @pytest.mark.parametrize(
