@@ -58,7 +58,8 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.bar.close()
+        with self._drawing():
+            self.bar.close()
         for name, file in self._files.items():
             with self._closing(name, error):
                 file.close()
@@ -71,7 +72,8 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """A line for people: to stderr, above the bar, and to train.log with the time."""
-        tqdm.write(text, file=sys.stderr)
+        with self._drawing():
+            tqdm.write(text, file=sys.stderr)
         self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -94,7 +96,8 @@ class Reporter:
         if self.bar.disable:
             self.say(f"update {step}, {text}")
         else:
-            self.bar.set_postfix_str(text, refresh=False)
+            with self._drawing():
+                self.bar.set_postfix_str(text, refresh=False)
 
     def go_back(self, step: int) -> None:
         """Take back what was told of the updates after `step`."""
@@ -103,11 +106,13 @@ class Reporter:
             cut_back(self._folder / METRICS, step)
         self._files[METRICS] = self._open(METRICS)
         self.bar.n = step
-        self.bar.refresh()
+        with self._drawing():
+            self.bar.refresh()
 
     def advance(self) -> None:
         """Move the bar by one update."""
-        self.bar.update()
+        with self._drawing():
+            self.bar.update()
 
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
@@ -123,6 +128,14 @@ class Reporter:
             with self._writing(TENSORBOARD):
                 for name, value in values.items():
                     self._board.add_scalar(name, value, step)
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Whoever read stderr may be gone, with a terminal or a pipe: training goes on."""
+        try:
+            yield
+        except OSError:
+            self.bar.disable = True
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:

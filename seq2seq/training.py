@@ -211,14 +211,21 @@ def save(run: Run, reporter: Reporter, clock: Clock) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Gather Ctrl-C and SIGTERM instead of dying of them; a second Ctrl-C kills as usual."""
+    """Gather Ctrl-C, SIGTERM and the end of the terminal instead of dying of them.
+
+    A second Ctrl-C kills as usual; with `nohup` the terminal may go.
+    """
     caught: list[int] = []
 
     def catch(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = {signal.SIGINT, signal.SIGTERM}
+    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        numbers.add(hangup)
+    before = {number: signal.signal(number, catch) for number in numbers}
     try:
         yield caught
     finally:
