@@ -24,6 +24,7 @@ from seq2seq.errors import DamagedFile, UserError
 from seq2seq.whole_file import write_whole
 
 _METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
+_UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)  # torch's: mmap
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
 
@@ -59,8 +60,6 @@ def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors, on the CPU; raises DamagedFile, as where a single bit is not what it was."""
     header, shapes = read_header(path)
-    with _reading(path):
-        _check_size(path)
     with _reading(path), safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in shapes}
         found = _digest(tensors)
@@ -75,7 +74,7 @@ def _check_size(path: Path) -> None:
     size, most = path.stat().st_size, memory_bytes()
     if size > most:
         raise DamagedFile(
-            f"{path}: not a checkpoint that can be read here: it has {size >> 30:,} GiB, "
+            f"{path}: cannot be a checkpoint of seq2seq trained here: it has {size >> 30:,} GiB, "
             f"this machine {most >> 30:,} GiB of memory"
         )
 
@@ -161,9 +160,10 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         if not path.is_file():  # a pipe would be waited for
             raise OSError("not a file")
+        _check_size(path)
         yield
     except DamagedFile:
         raise
-    except (SafetensorError, OSError, ValueError, RecursionError, MemoryError) as error:
+    except _UNREADABLE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DamagedFile(f"{path}: damaged, or no checkpoint at all ({reason})") from None

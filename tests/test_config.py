@@ -131,6 +131,13 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
     assert load_config(path)[0] == load(tmp_path)
 
 
+@pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, key: str) -> None:
+    """As a command line can hold them; no config.yaml could."""
+    with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; give"):
+        load(tmp_path, "", (f"{key}=a\udcffb",))
+
+
 def test_a_config_is_frozen(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="frozen"):
         load(tmp_path).model.dropout = 0.5

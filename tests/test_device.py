@@ -126,7 +126,8 @@ def test_on_cuda_equal_bits_are_asked_for(
     assert not torch.backends.cudnn.benchmark
 
 
-def test_on_a_cpu_nothing_need_be_asked_for(repeatable: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("repeatable")
+def test_on_a_cpu_nothing_need_be_asked_for() -> None:
     compute_repeatably(torch.device("cpu"))
     assert WORKSPACE not in os.environ
     assert not torch.are_deterministic_algorithms_enabled()
