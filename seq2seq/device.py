@@ -56,7 +56,8 @@ def limit_memory(device: torch.device, gigabytes: float) -> None:
     """
     if device.type == "cuda":
         whole = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, gigabytes * _GIB / whole), device)
+        number = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.set_per_process_memory_fraction(min(1.0, gigabytes * _GIB / whole), number)
         return
     if sys.platform != "linux":
         raise UserError("training.memory_gb: only Linux and CUDA can limit memory; leave it out")

@@ -24,6 +24,7 @@ from seq2seq.reporting import METRICS
 from seq2seq.tensor_file import read_header, read_tensors
 from seq2seq.update import train_step
 
+ROOT = Path(__file__).resolve().parent.parent
 CUDA = torch.device("cuda")
 pytestmark = [
     pytest.mark.gpu,
@@ -66,6 +67,7 @@ def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
     environment = {k: v for k, v in os.environ.items() if k != "CUBLAS_WORKSPACE_CONFIG"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(stop_at), "train", str(corpus), *settings],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         env=environment,

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from seq2seq import device as device_module
-from seq2seq.device import choose_device, compute_repeatably
+from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.errors import UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -97,6 +98,23 @@ def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatc
     pretend(monkeypatch, 1)
     choose_device("cuda")
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize(("name", "number"), [("cuda", 3), ("cuda:1", 1)])
+def test_the_limit_is_set_on_the_device_that_is_meant(
+    name: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch takes a number there; of `cuda` alone it does not know which one is meant."""
+    limits = []
+    whole = SimpleNamespace(total_memory=16 << 30)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: whole)
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
+    )
+    limit_memory(torch.device(name), 4)
+    limit_memory(torch.device(name), 99)
+    assert limits == [(0.25, number), (1.0, number)]
 
 
 @pytest.fixture

@@ -358,6 +358,7 @@ def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
             [sys.executable, "-m", "seq2seq", *command, "--device", "cpu"],
             check=True,
             capture_output=True,
+            cwd=Path(__file__).parent.parent,
             env={**os.environ, "PYTHONHASHSEED": str(number)},
         )
     assert_same_run(*runs)

@@ -149,7 +149,12 @@ class LittleMemory:
 @pytest.mark.parametrize("divisor", [2, 5])
 @pytest.mark.parametrize(
     "message",
-    ["DefaultCPUAllocator: can't allocate memory", "CUDA out of memory.", "std::bad_alloc"],
+    [
+        "DefaultCPUAllocator: can't allocate memory",
+        "CUDA out of memory.",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "std::bad_alloc",
+    ],
 )
 def test_pieces_have_the_gradient_of_the_whole(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, divisor: int, message: str
