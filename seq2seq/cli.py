@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,9 +99,10 @@ def train(options: argparse.Namespace) -> int:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
         return stop.exit_code
-    say(f"Translate:  seq2seq translate -m {run} -i FILE")
+    run_words = shlex.quote(str(run))
+    say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
     if config.data.test is not None:
-        say(f"Evaluate:   seq2seq evaluate -m {run}")
+        say(f"Evaluate:   seq2seq evaluate -m {run_words}")
     return 0
 
 

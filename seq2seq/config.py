@@ -306,14 +306,28 @@ def recorded_keys(config: Config) -> dict[str, object]:
 
 
 def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
-    """Say, as `changed_keys` does, which keys differ from the recorded ones."""
+    """Say, as `changed_keys` does, which keys differ from the recorded ones.
+
+    A key that an earlier version did not have yet counts as if it had had its default.
+    """
     now = recorded_keys(new)
+    recorded = {**{key: each for key, each in _defaults().items() if key in now}, **recorded}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
         f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
         for key in {**recorded, **now}
         if recorded.get(key) != now.get(key) and key not in free
     ]
+
+
+def _defaults() -> dict[str, object]:
+    return {
+        f"{name}.{key}": field.get_default()
+        for name, info in Config.model_fields.items()
+        if (section := section_class(info.annotation)) is not None
+        for key, field in section.model_fields.items()
+        if not field.is_required()
+    }
 
 
 def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:

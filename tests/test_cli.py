@@ -320,6 +320,20 @@ def test_a_pipe_given_as_output_is_written_to_and_stays_a_pipe(
         os.close(reader)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux has such links")
+def test_output_may_be_the_pipe_behind_dev_stdout(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    """Its link says `pipe:[1234]`, where no file is."""
+    reader, writer = os.pipe()
+    (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{writer}")
+    result = call("translate", "-m", luong, "-i", src, "-o", tmp_path / "stdout", "-b", 1)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read().count(b"\n") == 11
+    assert result.code == 0
+
+
 @pytest.mark.parametrize("damage", ["cut off", "no gzip"])
 def test_a_damaged_gzip_input_is_named(
     call: Call, luong: Path, src: Path, tmp_path: Path, damage: str

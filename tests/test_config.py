@@ -17,8 +17,10 @@ from seq2seq.config import (
     TrainingConfig,
     VocabularyConfig,
     changed_keys,
+    changed_since,
     dump_config,
     load_config,
+    recorded_keys,
 )
 
 MINIMAL = """\
@@ -469,3 +471,13 @@ def test_the_length_of_training_is_part_of_a_falling_rate(tmp_path: Path) -> Non
     longer = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
     new = load(tmp_path, overrides=longer)
     assert changed_keys(old, new) == ["training.max_epochs: 3 -> 4"]
+
+
+def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
+    """As one of an earlier version."""
+    config = load(tmp_path, "", ("training.average=0.9",))
+    recorded = recorded_keys(config)
+    del recorded["training.weight_decay"]
+    assert changed_since(recorded, config) == []
+    del recorded["training.average"]
+    assert changed_since(recorded, config) == ["training.average: 0.0 -> 0.9"]
