@@ -412,7 +412,7 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
         with pytest.raises(Interrupted):
             train(config, "cpu")
     place = state_of(config.run_dir / LAST)[0]["progress"]
-    assert place["epoch"] >= 2
+    assert place["epoch"] >= 1
     assert place["batch"] >= 1
     made: list[list[int]] = []
     ordered: list[int] = []
