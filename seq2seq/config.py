@@ -95,6 +95,7 @@ class TrainingConfig(Section):
     # Scheduled sampling: how the share of true inputs falls from 1; null: they are all true.
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = None
     scheduled_sampling_steps: Count | None = None  # updates, the k of its formula
+    deterministic: Flag = False  # CUDA too gives the same bits for the same seed, if more slowly
 
     @field_validator("max_minutes")
     @classmethod

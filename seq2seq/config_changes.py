@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from seq2seq.config import Config
 from seq2seq.config_file import Tree
-from seq2seq.config_mistakes import KeyPath, show
+from seq2seq.config_mistakes import KeyPath, section_class, show
 
 _LENGTH = ("training.max_epochs", "training.max_steps")
 _FREE = (
@@ -15,6 +15,7 @@ _FREE = (
     "training.patience.",
     "training.log_every.",
     "training.memory_gb.",
+    "training.deterministic.",
 )
 
 
@@ -34,14 +35,31 @@ def recorded_keys(config: Config) -> dict[str, object]:
 
 
 def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
-    """Say, as `changed_keys` does, which keys differ from the recorded ones."""
+    """Say, as `changed_keys` does, which keys differ from the recorded ones.
+
+    A key that an earlier version did not have yet counts as if it had had its default.
+    """
     now = recorded_keys(new)
+    unknown = {
+        key: each for key, each in _defaults().items() if key in now.keys() - recorded.keys()
+    }
+    recorded = {**recorded, **unknown}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
         f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
         for key in {**recorded, **now}
         if recorded.get(key) != now.get(key) and key not in free
     ]
+
+
+def _defaults() -> dict[str, object]:
+    return {
+        f"{name}.{key}": field.get_default()
+        for name, info in Config.model_fields.items()
+        if (section := section_class(info.annotation)) is not None
+        for key, field in section.model_fields.items()
+        if not field.is_required()
+    }
 
 
 def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:

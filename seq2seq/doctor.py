@@ -5,16 +5,11 @@ from typing import Any, NamedTuple
 
 from seq2seq.config import Config, ParallelFiles, TrainingConfig
 from seq2seq.corpus import ParallelText, usable
-from seq2seq.data_advice import (
-    Finding,
-    Split,
-    data_findings,
-    likeness_findings,
-    overlap_findings,
-)
+from seq2seq.data_advice import Finding, Split, data_findings
 from seq2seq.data_check import Overlap, Resemblance, examine, overlap, resemblance
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, compute_repeatably
 from seq2seq.forecast import Forecast, forecast
+from seq2seq.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.piece_check import examine_pieces
 from seq2seq.preparation import assemble, check_folder, read_texts, run_lives
 from seq2seq.vocabulary import train_vocabularies
@@ -51,6 +46,8 @@ def check(config: Config, device: str = "auto") -> Report:
     """
     check_folder(config, resume=False, overwrite=True)
     chosen = choose_device(device)
+    if config.training.deterministic:
+        compute_repeatably(chosen)
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
     valid, _ = usable(texts.valid)

@@ -30,6 +30,7 @@ from seq2seq.checkpoint import (
 from seq2seq.config import Config, DataConfig, ParallelFiles
 from seq2seq.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.errors import DamagedFile, UserError
+from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
 from seq2seq.origin import config_changes, origin_of, recorded_vocabularies
@@ -108,6 +109,9 @@ def _check_resumed(config: Config) -> None:
     for name in (METRICS, TIMING, LOG, TENSORBOARD):
         if (folder / name).is_symlink():
             raise UserError(f"{folder / name}: is a link, through which no run writes; remove it")
+        plain = Path.is_dir if name == TENSORBOARD else Path.is_file
+        if (folder / name).exists() and not plain(folder / name):
+            raise UserError(f"{folder / name}: is not what a run writes there; remove it")
     last = check_last(folder)
     if last is not None:
         changes = config_changes(*last, config)
@@ -144,8 +148,8 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         _clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
         save_run(run, 0.0)  # whatever happens from here on, --resume finds something
-    same = filter(None, map(same_sides, (train, valid)))
-    return run, [*_notes(run, train_blank, valid_blank), *repairs, *same]
+    odd = (*map(same_sides, (train, valid)), not_nfc_note(f"{valid.origin}, target", valid.tgt))
+    return run, [*_notes(run, train_blank, valid_blank), *repairs, *filter(None, odd)]
 
 
 def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabularies, list[str]]:

@@ -91,7 +91,13 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether a CUDA, CPU or Python allocation failed."""
-    words = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+    words: tuple[str, ...] = (
+        "can't allocate memory",
+        "not enough memory",
+        "out of memory",
+        "bad_alloc",
+    )
+    words = (*words, "STATUS_ALLOC_FAILED")  # of cuBLAS and cuDNN
     return isinstance(error, MemoryError) or any(each in str(error) for each in words)
 
 

@@ -19,7 +19,7 @@ from seq2seq.config import (
     dump_config,
     load_config,
 )
-from seq2seq.config_changes import changed_keys
+from seq2seq.config_changes import changed_keys, changed_since, recorded_keys
 
 SHIPPED = Path(__file__).resolve().parent.parent / "configs"
 MINIMAL = """\
@@ -130,6 +130,13 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
     assert load_config(path)[0] == load(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, key: str) -> None:
+    """As a command line can hold them; no config.yaml could."""
+    with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; give"):
+        load(tmp_path, "", (f"{key}=a\udcffb",))
 
 
 def test_a_config_is_frozen(tmp_path: Path) -> None:
@@ -516,3 +523,13 @@ def test_the_length_of_training_is_part_of_a_falling_rate(tmp_path: Path) -> Non
     longer = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
     new = load(tmp_path, overrides=longer)
     assert changed_keys(old, new) == ["training.max_epochs: 3 -> 4"]
+
+
+def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
+    """As one of an earlier version."""
+    config = load(tmp_path, "", ("training.average=0.9",))
+    recorded = recorded_keys(config)
+    del recorded["training.weight_decay"]
+    assert changed_since(recorded, config) == []
+    del recorded["training.average"]
+    assert changed_since(recorded, config) == ["training.average: 0.0 -> 0.9"]
