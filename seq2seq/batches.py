@@ -4,6 +4,7 @@ The order is a pure function of (seed, epoch).
 """
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Self, TypeVar, overload
@@ -85,6 +86,25 @@ def sampled_pairs(
         if max(len(src[n]), len(tgt[n])) > max_length:
             src[n], tgt[n] = pairs.src[i], pairs.tgt[i]
     return src, tgt
+
+
+def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
+    """A quantile of target length over source length, END counted, as numpy's of all pairs."""
+    counts: dict[float, int] = {}
+    for start in range(0, len(pairs), PART):
+        src, tgt = (
+            side.lengths[start : start + PART].astype(np.int64) + 1
+            for side in (pairs.src, pairs.tgt)
+        )
+        for ratio, count in zip(*np.unique(tgt / src, return_counts=True), strict=True):
+            counts[float(ratio)] = counts.get(float(ratio), 0) + int(count)
+    ratios = np.array(sorted(counts))
+    ends = np.cumsum([counts[ratio] for ratio in ratios.tolist()])
+    place = quantile * (len(pairs) - 1)
+    below, above = ratios[np.searchsorted(ends, [int(place), math.ceil(place)], side="right")]
+    share = place - int(place)
+    difference = above - below  # numpy interpolates from the nearer end
+    return float(below + difference * share if share < 0.5 else above - difference * (1 - share))
 
 
 class EpochOrder(Sequence[Rows]):

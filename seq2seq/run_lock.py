@@ -1,8 +1,9 @@
-"""The lock of a run folder: one process at a time trains in it."""
+"""Locks: one process at a time trains in a run folder, and one builds in a cache."""
 
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,6 +48,31 @@ def locked(folder: Path) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
         os.close(descriptor)
         _remove_empty(made)
+
+
+@contextmanager
+def waited_for(path: Path) -> Iterator[bool]:
+    """Hold a lock file, made if it is not there, once no other process holds it.
+
+    Yields False where the file system knows no locks. Raises OSError where it cannot be made.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        yield _wait(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _wait(descriptor: int) -> bool:
+    while True:
+        try:
+            _try_lock(descriptor)
+            return True
+        except (BlockingIOError, PermissionError):
+            time.sleep(0.1)
+        except OSError:  # as on some network file systems
+            return False
 
 
 def _lock(descriptor: int, folder: Path) -> None:

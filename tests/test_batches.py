@@ -15,6 +15,7 @@ from seq2seq.batches import (
     encode_pairs,
     epoch_order,
     make_batch,
+    pack_ids,
     pad,
     pad_sources,
     sampled_pairs,
@@ -34,7 +35,7 @@ def pairs_of(lengths: list[tuple[int, int]]) -> EncodedPairs:
     """Pairs whose ids stand for themselves alone, of the given lengths."""
     src = [[4 + n] * length for n, (length, _) in enumerate(lengths)]
     tgt = [[5 + n] * length for n, (_, length) in enumerate(lengths)]
-    return EncodedPairs([""] * len(src), [""] * len(tgt), src, tgt, 0)
+    return EncodedPairs([""] * len(src), [""] * len(tgt), pack_ids(src), pack_ids(tgt), 0)
 
 
 def as_lists(order: list[np.ndarray]) -> list[list[int]]:
@@ -221,12 +222,15 @@ def test_pairs_beyond_the_length_are_left_out_and_counted(vocabularies: Vocabula
     some = encode_pairs(SRC, tgt_texts, vocabularies, longest)
     assert 0 < some.too_long < 150
     assert len(some) + some.too_long == 150
-    assert max(map(len, some.src + some.tgt)) == longest
+    assert max(map(len, [*some.src, *some.tgt])) == longest
     assert some.src_texts[0] == SRC[0]
     kept = [n for n in range(150) if SRC[n] in some.src_texts]
     assert some.tgt_texts == [tgt_texts[n] for n in kept]
-    assert some.src == [everything.src[n] for n in kept] == vocabularies.src.encode(some.src_texts)
-    assert some.tgt == [everything.tgt[n] for n in kept] == vocabularies.tgt.encode(some.tgt_texts)
+    for side, whole, texts, vocabulary in (
+        (some.src, everything.src, some.src_texts, vocabularies.src),
+        (some.tgt, everything.tgt, some.tgt_texts, vocabularies.tgt),
+    ):
+        assert list(side) == [whole[n] for n in kept] == vocabulary.encode(texts)
 
 
 def test_one_piece_less_leaves_the_pair_out(vocabularies: Vocabularies) -> None:

@@ -1,0 +1,80 @@
+"""The ids of a text in an entry of the cache: written chunk by chunk, then mapped."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from seq2seq.batches import EncodedPairs
+from seq2seq.cache_folder import Entry, Facts
+from seq2seq.cache_worker import Chunk, Numbers
+from seq2seq.packed import Ends, PackedIds, PackedLines
+from seq2seq.text_cache import SIDES, mapped
+
+
+def write_pairs(
+    folder: Path, text: Path, chunks: Iterable[tuple[int, int, Chunk]], pieces: int
+) -> Facts:
+    """Write the chunks of the ranges (start, end) of a cached text; returns what was counted."""
+    kind = np.uint16 if pieces <= 1 << 16 else np.uint32
+    writers = [_Writer(folder, text, side, kind) for side in SIDES]
+    kept = seen = 0
+    try:
+        for start, end, chunk in chunks:
+            rows = start + chunk.rows.astype(np.int64)
+            writers[0].write(rows, chunk.src_lengths, chunk.src_ids)
+            writers[1].write(rows, chunk.tgt_lengths, chunk.tgt_ids)
+            kept, seen = kept + len(rows), seen + end - start
+    finally:
+        for writer in writers:
+            writer.close()
+    return {"pairs": kept, "too_long": seen - kept, "ids": np.dtype(kind).name}
+
+
+def map_pairs(entry: Entry, text: Path) -> EncodedPairs:
+    """The pairs of an entry, mapped, over the cached text."""
+    kind = {"uint16": np.uint16, "uint32": np.uint32}[entry.facts["ids"]]
+    lines = [
+        PackedLines(
+            mapped(text / f"{side}.text", np.uint8),
+            mapped(entry.folder / f"{side}.text_ends", np.int64),
+            mapped(entry.folder / f"{side}.text_lengths", np.uint32),
+        )
+        for side in SIDES
+    ]
+    ids = [
+        PackedIds(
+            mapped(entry.folder / f"{side}.ids", kind),
+            mapped(entry.folder / f"{side}.ends", np.int64),
+            mapped(entry.folder / f"{side}.lengths", np.uint32),
+        )
+        for side in SIDES
+    ]
+    return EncodedPairs(*lines, *ids, entry.facts["too_long"])
+
+
+class _Writer:
+    """Writes the ids of one side, where they end, and where their text does."""
+
+    def __init__(self, folder: Path, text: Path, side: str, kind: type[np.unsignedinteger]) -> None:
+        self._kind, self._end = kind, 0
+        self._text_ends: Ends = mapped(text / f"{side}.ends", np.int64)
+        self._text_lengths: Numbers = mapped(text / f"{side}.lengths", np.uint32)
+        names = ("ids", "ends", "lengths", "text_ends", "text_lengths")
+        self._files: list[IO[bytes]] = [(folder / f"{side}.{name}").open("xb") for name in names]
+
+    def write(self, rows: Ends, lengths: Numbers, ids: Numbers) -> None:
+        """Append the ids of some rows of the text."""
+        ends = self._end + np.cumsum(lengths, dtype=np.int64)
+        self._end += len(ids)
+        text = self._text_ends[rows], self._text_lengths[rows]
+        for file, values in zip(
+            self._files, (ids.astype(self._kind), ends, lengths, *text), strict=True
+        ):
+            file.write(values.tobytes())
+
+    def close(self) -> None:
+        """Write what is left in buffers."""
+        for file in self._files:
+            file.close()
