@@ -19,6 +19,7 @@ from seq2seq.whole_file import PART, read_bounded
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+MISSING = "it was not there"
 CHANGED = "what it was built from has changed"
 _MOST_BYTES = 1 << 20  # of a manifest
 _BLOCK = 1 << 20  # bytes read at a time
@@ -46,7 +47,7 @@ def open_entry(folder: Path, key: Mapping[str, Any], build: Callable[[Path], Fac
     try:
         return Entry(folder, read_entry(folder, key), None)
     except FileNotFoundError:
-        reason = "it was not there yet"
+        reason = MISSING
     except Unusable as error:
         reason = str(error)
     aside = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{PART}")

@@ -43,8 +43,12 @@ def packed(ids: list[list[int]], cumulative: list[float]) -> Variants:
     """Segmentations with their cumulative probabilities."""
     flat, ends = list(chain.from_iterable(ids)), list(accumulate(map(len, ids)))
     code = "H" if max(*flat, ends[-1]) < 1 << 16 else "I"
-    parts = (array(code, part).tobytes() for part in (flat, ends))
-    return Variants(code, *parts, array("d", cumulative).tobytes())
+    return Variants(
+        code,
+        array(code, flat).tobytes(),
+        array(code, ends).tobytes(),
+        array("d", cumulative).tobytes(),
+    )
 
 
 class Sampler:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from seq2seq.errors import UserError
 from seq2seq.packed import PackedLines
 
 SIDES = ("src", "tgt")
+Number = TypeVar("Number", bound=np.generic)
 _BYTES = 1 << 22  # read at a time
 _PAIRS = 10_000  # written at a time
 _BOM = b"\xef\xbb\xbf"
@@ -86,7 +87,7 @@ def map_text(folder: Path, origin: str) -> ParallelText:
     return ParallelText(src, tgt, origin)
 
 
-def mapped(path: Path, kind: type[np.generic]) -> NDArray[np.generic]:
+def mapped(path: Path, kind: type[Number]) -> NDArray[Number]:
     """A file as an array that takes no memory of the process."""
     if not path.stat().st_size:
         return np.empty(0, kind)  # nothing cannot be mapped
@@ -114,10 +115,9 @@ class _Writer:
     def _flush(self) -> None:
         lengths = np.array([len(line) for line in self._lines], np.uint32)
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
-        text, *arrays = self._files
-        text.write(b"".join(self._lines))
-        for file, values in zip(arrays, (ends, lengths), strict=True):
-            file.write(values.tobytes())
+        content = b"".join(self._lines), ends.tobytes(), lengths.tobytes()
+        for file, part in zip(self._files, content, strict=True):
+            file.write(part)
         self._end = int(ends[-1]) if len(ends) else self._end
         self._lines.clear()
 

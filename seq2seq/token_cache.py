@@ -25,6 +25,7 @@ import sentencepiece
 from seq2seq.batches import EncodedPairs, encode_pairs
 from seq2seq.cache_folder import (
     CHANGED,
+    MISSING,
     Entry,
     Facts,
     checksum_of_file,
@@ -187,7 +188,10 @@ class Cached:
             entry = open_entry(folder, key, build)
         if entry.built:
             self.built.append(folder)
-            self.notes.append(f"{folder}: built, for {entry.built}")
+            if entry.built != MISSING:
+                self.notes.append(f"{folder}: built anew, for {entry.built}")
+            elif name.startswith(_TOKENS):
+                self.notes.append(f"training text and its ids are kept in {self._folder}")
         return entry
 
 

@@ -17,8 +17,8 @@ def write_pairs(
     folder: Path, text: Path, chunks: Iterable[tuple[int, int, Chunk]], pieces: int
 ) -> Facts:
     """Write the chunks of the ranges (start, end) of a cached text; returns what was counted."""
-    kind = np.uint16 if pieces <= 1 << 16 else np.uint32
-    writers = [_Writer(folder, text, side, kind) for side in SIDES]
+    wide = pieces > 1 << 16
+    writers = [_Writer(folder, text, side, wide) for side in SIDES]
     kept = seen = 0
     try:
         for start, end, chunk in chunks:
@@ -29,36 +29,34 @@ def write_pairs(
     finally:
         for writer in writers:
             writer.close()
-    return {"pairs": kept, "too_long": seen - kept, "ids": np.dtype(kind).name}
+    return {"pairs": kept, "too_long": seen - kept, "wide": wide}
 
 
 def map_pairs(entry: Entry, text: Path) -> EncodedPairs:
     """The pairs of an entry, mapped, over the cached text."""
-    kind = {"uint16": np.uint16, "uint32": np.uint32}[entry.facts["ids"]]
-    lines = [
-        PackedLines(
-            mapped(text / f"{side}.text", np.uint8),
-            mapped(entry.folder / f"{side}.text_ends", np.int64),
-            mapped(entry.folder / f"{side}.text_lengths", np.uint32),
-        )
-        for side in SIDES
-    ]
-    ids = [
-        PackedIds(
-            mapped(entry.folder / f"{side}.ids", kind),
-            mapped(entry.folder / f"{side}.ends", np.int64),
-            mapped(entry.folder / f"{side}.lengths", np.uint32),
-        )
-        for side in SIDES
-    ]
-    return EncodedPairs(*lines, *ids, entry.facts["too_long"])
+    wide = entry.facts["wide"]
+
+    def lines(side: str) -> PackedLines:
+        ends = mapped(entry.folder / f"{side}.text_ends", np.int64)
+        lengths = mapped(entry.folder / f"{side}.text_lengths", np.uint32)
+        return PackedLines(mapped(text / f"{side}.text", np.uint8), ends, lengths)
+
+    def ids(side: str) -> PackedIds:
+        path = entry.folder / f"{side}.ids"
+        values = mapped(path, np.uint32) if wide else mapped(path, np.uint16)
+        ends = mapped(entry.folder / f"{side}.ends", np.int64)
+        lengths = mapped(entry.folder / f"{side}.lengths", np.uint32)
+        return PackedIds(values, ends, lengths)
+
+    src, tgt = SIDES
+    return EncodedPairs(lines(src), lines(tgt), ids(src), ids(tgt), entry.facts["too_long"])
 
 
 class _Writer:
     """Writes the ids of one side, where they end, and where their text does."""
 
-    def __init__(self, folder: Path, text: Path, side: str, kind: type[np.unsignedinteger]) -> None:
-        self._kind, self._end = kind, 0
+    def __init__(self, folder: Path, text: Path, side: str, wide: bool) -> None:
+        self._wide, self._end = wide, 0
         self._text_ends: Ends = mapped(text / f"{side}.ends", np.int64)
         self._text_lengths: Numbers = mapped(text / f"{side}.lengths", np.uint32)
         names = ("ids", "ends", "lengths", "text_ends", "text_lengths")
@@ -68,11 +66,15 @@ class _Writer:
         """Append the ids of some rows of the text."""
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
         self._end += len(ids)
-        text = self._text_ends[rows], self._text_lengths[rows]
-        for file, values in zip(
-            self._files, (ids.astype(self._kind), ends, lengths, *text), strict=True
-        ):
-            file.write(values.tobytes())
+        content = (
+            (ids if self._wide else ids.astype(np.uint16)).tobytes(),
+            ends.tobytes(),
+            lengths.tobytes(),
+            self._text_ends[rows].tobytes(),
+            self._text_lengths[rows].tobytes(),
+        )
+        for file, part in zip(self._files, content, strict=True):
+            file.write(part)
 
     def close(self) -> None:
         """Write what is left in buffers."""

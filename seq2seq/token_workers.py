@@ -34,7 +34,9 @@ def encoded(
         desc="cutting into pieces", total=len(text), unit=" pairs", leave=False, disable=None
     ) as bar:
         if len(text) <= MOST_HERE:
-            chunks = (encode_range(text, vocabularies, max_length, *each) for each in ranges)
+            chunks: Iterator[Chunk] = (
+                encode_range(text, vocabularies, max_length, *each) for each in ranges
+            )
         else:
             models = as_text(models_of(vocabularies))
             chunks = _asked(job_of(folder, models=models, max_length=max_length), ranges)
