@@ -114,6 +114,26 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "run"
 
 
+class Built(NamedTuple):
+    """A cache that is not to be changed, and what it must give."""
+
+    files: ParallelFiles
+    run: Path
+    wanted: Given
+
+    def copied_to(self, run: Path) -> None:
+        """The same cache for another run."""
+        shutil.copytree(cache_of(self.run), cache_of(run))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
+    files = write_files(folder / "data")
+    taken(files, folder / "runs" / "run")
+    return Built(files, folder / "runs" / "run", read_into_memory(files))
+
+
 def entry(run: Path, kind: str) -> Path:
     (found,) = cache_of(run).glob(f"*/{kind}*")
     return found
@@ -148,12 +168,12 @@ def test_other_processes_give_the_same(
         taken(files, run, VocabularyConfig(size=9000))
 
 
-def test_draws_are_those_of_the_text_in_memory(files: ParallelFiles, run: Path) -> None:
+def test_draws_are_those_of_the_text_in_memory(built: Built) -> None:
     rows = np.array([4, 60, 7, 11])
     drawn = [
         sampled_pairs(each.pairs, rows, each.vocabularies, LONGEST, seed)
         for seed in (1, 2)
-        for each in (taken(files, run), read_into_memory(files))
+        for each in (taken(built.files, built.run), built.wanted)
     ]
     assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
 
@@ -284,21 +304,21 @@ def fill(path: Path) -> None:
     ],
 )
 def test_damage_is_recognised_and_mended_with_a_line(
-    files: ParallelFiles, run: Path, kind: str, name: str, damage: Callable[[Path], None]
+    built: Built, run: Path, kind: str, name: str, damage: Callable[[Path], None]
 ) -> None:
-    taken(files, run)
+    built.copied_to(run)
     damage(entry(run, kind) / name)
-    found = taken(files, run)
+    found = taken(built.files, run)
     assert found.built == [kind]
     (note,) = found.notes
     assert f"{entry(run, kind)}: built anew, for {name} " in note
     assert "\n" not in note
-    assert_alike(found, read_into_memory(files))
-    assert taken(files, run).built == []
+    assert_alike(found, built.wanted)
+    assert taken(built.files, run).built == []
 
 
-def test_what_is_no_entry_is_replaced(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
-    wanted = taken(files, run)
+def test_what_is_no_entry_is_replaced(built: Built, run: Path, tmp_path: Path) -> None:
+    built.copied_to(run)
     for kind in ("text", "tokens"):
         path = entry(run, kind)
         shutil.rmtree(path)
@@ -306,7 +326,7 @@ def test_what_is_no_entry_is_replaced(files: ParallelFiles, run: Path, tmp_path:
     vocabulary = entry(run, "vocabulary")
     other = vocabulary.rename(tmp_path / "elsewhere")
     vocabulary.symlink_to(tmp_path / "nowhere")
-    assert_alike(taken(files, run), wanted)
+    assert_alike(taken(built.files, run), built.wanted)
     assert not entry(run, "vocabulary").is_symlink()
     assert (other / MANIFEST).is_file()
 
