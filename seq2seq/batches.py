@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2seq.packed import Ids, PackedIds, pack_ids
+from seq2seq.packed import PackedIds, pack_ids
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
+Ids = list[int]
 Rows = NDArray[np.int64]
 Length = TypeVar("Length", int, Rows)
 

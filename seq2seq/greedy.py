@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seq2seq.batches import Ids
 from seq2seq.hypothesis import Hypothesis, Model, next_log_probs
-from seq2seq.packed import Ids
 from seq2seq.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 

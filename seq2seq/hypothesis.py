@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from seq2seq.packed import Ids
+from seq2seq.batches import Ids
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 

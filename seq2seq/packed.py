@@ -9,12 +9,11 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = list[int]
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]
 
 
-class PackedIds(Sequence[Ids]):
+class PackedIds(Sequence[list[int]]):
     """Sequences of ids: sequence i is the `lengths[i]` values before `ends[i]`."""
 
     def __init__(self, values: NDArray[np.unsignedinteger], ends: Ends, lengths: Lengths) -> None:
@@ -24,16 +23,16 @@ class PackedIds(Sequence[Ids]):
         return len(self.lengths)
 
     @overload
-    def __getitem__(self, i: int) -> Ids: ...
+    def __getitem__(self, i: int) -> list[int]: ...
 
     @overload
-    def __getitem__(self, i: slice) -> list[Ids]: ...
+    def __getitem__(self, i: slice) -> list[list[int]]: ...
 
-    def __getitem__(self, i: int | slice) -> Ids | list[Ids]:
+    def __getitem__(self, i: int | slice) -> list[int] | list[list[int]]:
         if isinstance(i, slice):
             return [self[n] for n in range(*i.indices(len(self)))]
         end = int(self._ends[i])
-        ids: Ids = self._values[end - int(self.lengths[i]) : end].tolist()
+        ids: list[int] = self._values[end - int(self.lengths[i]) : end].tolist()
         return ids
 
 
@@ -59,7 +58,7 @@ class PackedLines(Sequence[str]):
         return str(self._text[end - int(self._lengths[i]) : end], "utf-8")
 
 
-def pack_ids(sequences: Sequence[Ids]) -> PackedIds:
+def pack_ids(sequences: Sequence[list[int]]) -> PackedIds:
     """Pack sequences into memory."""
     lengths = np.array([len(ids) for ids in sequences], dtype=np.uint32)
     values = np.fromiter((i for ids in sequences for i in ids), np.uint32, int(lengths.sum()))

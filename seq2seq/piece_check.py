@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from seq2seq.batches import Ids
 from seq2seq.corpus import ParallelText
 from seq2seq.data_check import Lengths, measure
-from seq2seq.packed import Ids
 from seq2seq.vocabulary import UNK_ID, Vocabularies, Vocabulary
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.batches import pad_sources
+from seq2seq.batches import Ids, pad_sources
 from seq2seq.beam import BeamSlots
 from seq2seq.greedy import GreedySlots
 from seq2seq.hypothesis import Hypothesis, Model
-from seq2seq.packed import Ids
 
 TILE_SENTENCES = 64
 TILE_LENGTH_STEP = 8  # source positions

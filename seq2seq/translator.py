@@ -8,14 +8,13 @@ from typing import Self
 
 import torch
 
-from seq2seq.batches import pad_sources
+from seq2seq.batches import Ids, pad_sources
 from seq2seq.checkpoint import LengthLimit, load_best
 from seq2seq.config import DecodingConfig
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
 from seq2seq.hypothesis import Hypothesis, Model
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.packed import Ids
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
