@@ -112,16 +112,15 @@ def train(
     config: Path, overrides: Sequence[str], began: float, updates: int, batches: int
 ) -> dict[str, float]:
     """Begin with a warm cache, take updates, make batches alone; returns what they cost."""
-    import torch
-
     from seq2seq.batches import epoch_order, seed_of
     from seq2seq.config import load_config
+    from seq2seq.device import choose_device
     from seq2seq.preparation import prepare
     from seq2seq.training import batch_of, last_update
     from seq2seq.update import train_step
 
     settings, _ = load_config(config, overrides)
-    run, _ = prepare(settings, torch.device("cpu"), resume=False)
+    run, _ = prepare(settings, choose_device("cpu"), resume=False)
     last_update(run)
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0

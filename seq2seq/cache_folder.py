@@ -71,6 +71,8 @@ def read_entry(folder: Path, key: Mapping[str, Any]) -> Facts:
     if not (folder / MANIFEST).exists() and not folder.exists():
         raise FileNotFoundError(folder)
     try:
+        if not (folder / MANIFEST).is_file():  # a pipe would be waited for
+            raise Unusable(f"{MANIFEST} is missing")
         manifest = json.loads(read_bounded(folder / MANIFEST, _MOST_BYTES))
         checksum = manifest.pop("checksum")
         if checksum != _checksum(manifest):
@@ -139,6 +141,8 @@ def _rename(aside: Path, folder: Path, key: Mapping[str, Any]) -> None:
 
 def _check(path: Path, size: int, crc: int) -> None:
     try:
+        if not path.is_file():
+            raise Unusable(f"{path.name} is missing")
         if path.stat().st_size != size:
             raise Unusable(f"{path.name} is cut off, or of another size")
         if _crc(path) != crc:

@@ -106,7 +106,7 @@ def check_direction(train: ParallelText, other: ParallelText) -> None:
     Judged by the words: most must be known from the wrong side, and few from the right one. Of a
     large training text, MOST_LINES or fewer, evenly spread, are looked at.
     """
-    lines = slice(None, None, -(-len(train) // MOST_LINES))
+    lines = slice(None, None, max(1, -(-len(train) // MOST_LINES)))
     known = [_words(train.src[lines]), _words(train.tgt[lines])]
     sides = [_words(other.src), _words(other.tgt)]
     if min(map(len, sides)) < FEWEST_WORDS:

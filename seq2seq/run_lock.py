@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, repeat
 from pathlib import Path
 
 from seq2seq.errors import UserError
@@ -59,20 +60,23 @@ def waited_for(path: Path) -> Iterator[bool]:
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags, 0o644)
     try:
-        yield _wait(descriptor)
+        yield _wait(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def _wait(descriptor: int) -> bool:
-    while True:
+def _wait(descriptor: int, path: Path) -> bool:
+    for seconds in chain((0.1,), repeat(0.2)):
         try:
             _try_lock(descriptor)
             return True
         except (BlockingIOError, PermissionError):
-            time.sleep(0.1)
+            if seconds == 0.1:
+                print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
+            time.sleep(seconds)
         except OSError:  # as on some network file systems
-            return False
+            break
+    return False
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -7,7 +7,7 @@ counted stands in the entry's facts.
 import gzip
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
@@ -54,20 +54,21 @@ def copy_text(files: Files, folder: Path) -> Facts:
     facts = {"pairs": 0, "blank": 0, "same": 0}
     with suppress(_Irregular, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile):
         writers = [_Writer(folder, side) for side in SIDES]
-        try:
-            with tqdm(desc=f"reading {files}", unit=" pairs", leave=False, disable=None) as bar:
-                for src, tgt in _pairs(files):
-                    bar.update()
-                    if not (src.strip() and tgt.strip()):
-                        facts["blank"] += 1
-                        continue
-                    facts["pairs"] += 1
-                    facts["same"] += src == tgt
-                    for writer, line in zip(writers, (src, tgt), strict=True):
-                        writer.write(line)
-        finally:
+        with ExitStack() as stack:
             for writer in writers:
-                writer.close()
+                stack.callback(writer.close)
+            bar = stack.enter_context(
+                tqdm(desc=f"reading {files}", unit=" pairs", leave=False, disable=None)
+            )
+            for src, tgt in _pairs(files):
+                bar.update()
+                if not (src.strip() and tgt.strip()):
+                    facts["blank"] += 1
+                    continue
+                facts["pairs"] += 1
+                facts["same"] += src == tgt
+                writers[0].write(src)
+                writers[1].write(tgt)
         if facts["pairs"]:
             return facts
     usable(read_pairs(**files._asdict()))
@@ -108,9 +109,10 @@ class _Writer:
             self._flush()
 
     def close(self) -> None:
-        self._flush()
-        for file in self._files:
-            file.close()
+        with ExitStack() as stack:  # closes all of them, whatever fails
+            for file in self._files:
+                stack.callback(file.close)
+            self._flush()
 
     def _flush(self) -> None:
         lengths = np.array([len(line) for line in self._lines], np.uint32)

@@ -1,6 +1,7 @@
 """The ids of a text in an entry of the cache: written chunk by chunk, then mapped."""
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -20,15 +21,14 @@ def write_pairs(
     wide = pieces > 1 << 16
     writers = [_Writer(folder, text, side, wide) for side in SIDES]
     kept = seen = 0
-    try:
+    with ExitStack() as stack:
+        for writer in writers:
+            stack.callback(writer.close)
         for start, end, chunk in chunks:
             rows = start + chunk.rows.astype(np.int64)
             writers[0].write(rows, chunk.src_lengths, chunk.src_ids)
             writers[1].write(rows, chunk.tgt_lengths, chunk.tgt_ids)
             kept, seen = kept + len(rows), seen + end - start
-    finally:
-        for writer in writers:
-            writer.close()
     return {"pairs": kept, "too_long": seen - kept, "wide": wide}
 
 
@@ -78,5 +78,6 @@ class _Writer:
 
     def close(self) -> None:
         """Write what is left in buffers."""
-        for file in self._files:
-            file.close()
+        with ExitStack() as stack:  # closes all of them, whatever fails
+            for file in self._files:
+                stack.callback(file.close)
