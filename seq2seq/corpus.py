@@ -85,13 +85,17 @@ def usable(text: ParallelText) -> tuple[ParallelText, int]:
     return ParallelText(src, tgt, text.origin), len(text) - len(kept)
 
 
-def same_sides(text: ParallelText) -> int:
+def count_same(text: ParallelText) -> int:
     """How many pairs have the same text on both sides."""
     return sum(map(str.__eq__, text.src, text.tgt))
 
 
-def same_sides_note(same: int, text: ParallelText) -> str | None:
-    """Say so where half of the pairs or more have the same text on both sides."""
+def same_sides(text: ParallelText, counted: int | None = None) -> str | None:
+    """Say so where half of the pairs or more have the same text on both sides.
+
+    They are counted unless that was done before.
+    """
+    same = count_same(text) if counted is None else counted
     if 2 * same < len(text):
         return None
     return (

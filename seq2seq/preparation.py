@@ -25,7 +25,6 @@ from seq2seq.corpus import (
     check_direction,
     read_pairs,
     same_sides,
-    same_sides_note,
     usable,
 )
 from seq2seq.errors import DamagedFile, UserError
@@ -96,7 +95,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
         save_run(run, 0.0)  # whatever happens from here on, --resume finds something
-    same = [same_sides_note(data.same, text), same_sides_note(same_sides(valid), valid)]
+    same = [same_sides(text, data.same), same_sides(valid)]
     notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
     return run, [*notes, *filter(None, same)]
 

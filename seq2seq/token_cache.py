@@ -34,7 +34,7 @@ from seq2seq.cache_folder import (
     remove_leftovers,
 )
 from seq2seq.config import ParallelFiles, VocabularyConfig
-from seq2seq.corpus import ParallelText, read_pairs, same_sides, usable
+from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.errors import RunError, UserError
 from seq2seq.run_lock import waited_for
 from seq2seq.text_cache import Files, copy_text, map_text
@@ -207,7 +207,7 @@ class InMemory:
     def text(self) -> ParallelText:
         """Read the text."""
         self._text, self.blank = usable(read_pairs(**self._files._asdict()))
-        self.same = same_sides(self._text)
+        self.same = count_same(self._text)
         return self._text
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:

@@ -23,7 +23,7 @@ from seq2seq import token_cache, token_workers
 from seq2seq.batches import EncodedPairs, encode_pairs, sampled_pairs
 from seq2seq.cache_folder import MANIFEST
 from seq2seq.config import ParallelFiles, VocabularyConfig, load_config
-from seq2seq.corpus import ParallelText, read_pairs, same_sides, usable
+from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.errors import RunError, UserError
 from seq2seq.reporting import LOG, METRICS
 from seq2seq.text_cache import Files, copy_text, map_text
@@ -90,7 +90,7 @@ def read_into_memory(files: ParallelFiles) -> Given:
     text, blank = usable(read_pairs(files.src, files.tgt, files.tsv))
     vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
     pairs = encode_pairs(text.src, text.tgt, vocabularies, LONGEST)
-    return Given(text, vocabularies, pairs, blank, same_sides(text), [], [])
+    return Given(text, vocabularies, pairs, blank, count_same(text), [], [])
 
 
 def assert_alike(found: Given, wanted: Given) -> None:
@@ -210,7 +210,7 @@ def test_copied_text_is_the_text_that_is_read(
         return
     facts = copy_text(files, tmp_path / "copy")
     found = map_text(tmp_path / "copy", str(files))
-    assert facts == {"pairs": len(wanted), "blank": blank, "same": same_sides(wanted)}
+    assert facts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
     assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
     assert found.origin == wanted.origin
 
