@@ -88,7 +88,8 @@ def training_data(given: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     with ExitStack() as stack:
         with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            # The text may be no one else's to read.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             alone = stack.enter_context(waited_for(folder / _LOCK))
         if alone:
             remove_leftovers(folder)

@@ -150,6 +150,7 @@ def test_it_gives_what_memory_gives_built_and_reused(tmp_path: Path, run: Path, 
     assert 0 < wanted.pairs.too_long < 40
     first = taken(files, run)
     assert first.built == ["text", "vocabulary", "tokens"]
+    assert entry(run, "text").parent.stat().st_mode & 0o077 == 0 or os.name == "nt"
     second = taken(files, run.with_name("another"))
     assert second.built == second.notes == []
     for found in (first, second):
