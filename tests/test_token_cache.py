@@ -469,10 +469,16 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
 
     wanted = trained("whole", 5)
     again = trained("again", 2)
+    text, _ = usable(
+        read_pairs(small_corpus.parent / "train.src", small_corpus.parent / "train.tgt")
+    )
+    vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
+    too_long = encode_pairs(text.src, text.tgt, vocabularies, 40).too_long
+    assert too_long > 0
     for folder in (wanted, again):  # cold and warm
         log = (folder / LOG).read_text(encoding="utf-8")
-        assert "skipped in training: pairs with a blank side: 1" in log
-        assert "skipped in training: pairs of more than 40 pieces a side: 1" in log
+        assert "skipped in training: pairs with a blank side: 1\n" in log
+        assert f"skipped in training: pairs of more than 40 pieces a side: {too_long}\n" in log
     shutil.rmtree(cache_of(again))
     trained("again", 5, resume=True)
     assert (again / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
