@@ -3,6 +3,8 @@
 import random
 import re
 import shutil
+import subprocess
+import sys
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -340,3 +342,13 @@ def test_runs_of_different_vocabularies_are_refused_together(
 def test_a_device_that_is_not_there_is_refused(tiny_runs: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="--device"):
         Translator.load(tiny_runs["none"], device="cuda:99")
+
+
+def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -> None:
+    program = (
+        "import sys; from seq2seq.translator import Translator; "
+        f"Translator.load({str(tiny_runs['luong'])!r}, device='cpu').translate(['ba'], 2); "
+        "print([name for name in sys.modules if name in ('torch._dynamo', 'sympy')])"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"[]"
