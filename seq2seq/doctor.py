@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from seq2seq.batches import encode_pairs
 from seq2seq.config import Config, ParallelFiles, TrainingConfig
 from seq2seq.corpus import ParallelText, usable
 from seq2seq.data_advice import Finding, Split, data_findings
@@ -11,7 +12,8 @@ from seq2seq.device import choose_device, compute_repeatably
 from seq2seq.forecast import Forecast, forecast
 from seq2seq.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.piece_check import examine_pieces
-from seq2seq.preparation import assemble, check_folder, read_texts, run_lives
+from seq2seq.preparation import assemble, read_texts
+from seq2seq.run_folder import check_folder, run_lives
 from seq2seq.vocabulary import train_vocabularies
 
 FEW_UPDATES = 500
@@ -52,8 +54,9 @@ def check(config: Config, device: str = "auto") -> Report:
     train, _ = usable(texts.train)
     valid, _ = usable(texts.valid)
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    run = assemble(config, chosen, vocabularies, train, valid)
     longest = config.training.max_length
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
+    run = assemble(config, chosen, vocabularies, pairs, valid)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
     splits = [
         Split(

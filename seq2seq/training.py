@@ -15,9 +15,10 @@ from seq2seq.config import Config
 from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
-from seq2seq.preparation import Run, check_folder, prepare, save_run
+from seq2seq.preparation import Run, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
 from seq2seq.reporting import Clock, Reporter, minutes, read_metrics
+from seq2seq.run_folder import check_folder
 from seq2seq.run_lock import locked
 from seq2seq.update import train_step
 from seq2seq.validation import validate
