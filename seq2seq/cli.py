@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seq2seq import ranks
 from seq2seq.arguments import parse
 from seq2seq.errors import RunError, UserError
 from seq2seq.streams import (
@@ -95,8 +96,9 @@ def train(options: argparse.Namespace) -> int:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
         return stop.exit_code
-    say(f"Translate:  seq2seq translate -m {run} -i FILE")
-    if config.data.test is not None:
+    if ranks.is_first():
+        say(f"Translate:  seq2seq translate -m {run} -i FILE")
+    if ranks.is_first() and config.data.test is not None:
         say(f"Evaluate:   seq2seq evaluate -m {run}")
     return 0
 
@@ -202,7 +204,7 @@ def _config(options: argparse.Namespace) -> "Config":
     from seq2seq.config import load_config
 
     config, notes = load_config(options.config, options.overrides)
-    for note in notes:
+    for note in notes if ranks.is_first() else ():
         say(f"note: {note}")
     return config
 
@@ -270,7 +272,8 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
 
 def _fail(text: str, code: int) -> int:
     with suppress(OSError):
-        say(f"seq2seq: error: {text}")
+        if ranks.speaks():
+            say(f"seq2seq: error: {text}")
     try:
         sys.stdout.flush()
     except OSError:

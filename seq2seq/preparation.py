@@ -148,6 +148,24 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     return run, [*_notes(run, train_blank, valid_blank), *repairs, *same]
 
 
+def follow(config: Config, device: torch.device) -> Run:
+    """The run that another rank has prepared: read from its folder, in which nothing is written.
+
+    Raises UserError where this process does not see that folder.
+    """
+    last = resumable(config.run_dir)
+    if last is None:
+        raise UserError(f"run_dir: {config.run_dir} is not seen by all ranks; let them share it")
+    texts = read_texts(config.data)
+    (train, _), (valid, _) = usable(texts.train), usable(texts.valid)
+    header, _ = read_header(last)
+    sampling = config.vocabulary.sampling
+    vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
+    run = assemble(config, device, vocabularies, train, valid)
+    restore(run)
+    return run
+
+
 def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabularies, list[str]]:
     """The run's vocabulary, learnt anew where its files are damaged: checksums tell it is the same.
 
