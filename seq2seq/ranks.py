@@ -35,6 +35,7 @@ class _Joined:
     """What this process is while it has joined the others."""
 
     rank, count = 0, 1
+    times = 0  # that it has
     store: "Store | None" = None
 
 
@@ -84,6 +85,7 @@ def joined() -> Iterator[None]:
     import torch.distributed as dist
 
     assert _Joined.store is not None
+    _Joined.times += 1
     with _noticing():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
@@ -105,7 +107,8 @@ def joined() -> Iterator[None]:
 
 def restarted() -> bool:
     """Whether torchrun started the ranks anew after the run had begun."""
-    return _Joined.store is not None and _Joined.store.check([_BEGUN])
+    anew = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return anew and _Joined.store is not None and _Joined.store.check([_begun()])
 
 
 def wait_for_first() -> None:
@@ -131,7 +134,7 @@ def prepared(facts: Sequence[float]) -> None:
     if _Joined.store is not None and rank() == 0:
         with _noticing():
             _of_attempt(_Joined.store).set(_FIRST, _READY)
-            _Joined.store.set(_BEGUN, "yes")
+            _Joined.store.set(_begun(), "yes")
     first, *others = gathered(facts)
     for number, other in enumerate(others, start=1):
         if other != first:
@@ -297,15 +300,22 @@ def _reach_store() -> "Store":
     """The store of keys that torchrun keeps for its processes; it outlives their restarts."""
     import torch.distributed as dist
 
-    store, _, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
-    return store
+    found: tuple[Store, int, int]
+    found = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
+    return found[0]
 
 
 def _of_attempt(store: "Store") -> "Store":
-    """The store, apart from what it held before a restart."""
+    """The store, apart from what it held before a restart or in an earlier training."""
     from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-    return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"{attempt}/{_Joined.times}", store)
+
+
+def _begun() -> str:
+    """The key that tells, across restarts, that this training of the process has begun."""
+    return f"{_BEGUN}/{_Joined.times}"
 
 
 @contextmanager
