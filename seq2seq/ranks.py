@@ -86,10 +86,11 @@ def joined() -> Iterator[None]:
 
     assert _Joined.store is not None
     _Joined.times += 1
+    nccl = dist.is_nccl_available()
     with _noticing():
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            store=_of_attempt(_Joined.store),
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and nccl else "gloo",
+            store=_of_training(_Joined.store),
             rank=number,
             world_size=size,
             timeout=TIMEOUT,
@@ -107,8 +108,8 @@ def joined() -> Iterator[None]:
 
 def restarted() -> bool:
     """Whether torchrun started the ranks anew after the run had begun."""
-    anew = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    return anew and _Joined.store is not None and _Joined.store.check([_begun()])
+    store = _Joined.store if _attempt() != "0" else None
+    return store is not None and store.check([_begun()])
 
 
 def wait_for_first() -> None:
@@ -116,7 +117,7 @@ def wait_for_first() -> None:
     if _Joined.store is None or rank() == 0:
         return
     with _noticing():
-        store = _of_attempt(_Joined.store)
+        store = _of_training(_Joined.store)
         while not store.check([_FIRST]):
             time.sleep(_POLL)
         found = store.get(_FIRST).decode()
@@ -133,7 +134,7 @@ def prepared(facts: Sequence[float]) -> None:
     """
     if _Joined.store is not None and rank() == 0:
         with _noticing():
-            _of_attempt(_Joined.store).set(_FIRST, _READY)
+            _of_training(_Joined.store).set(_FIRST, _READY)
             _Joined.store.set(_begun(), "yes")
     first, *others = gathered(facts)
     for number, other in enumerate(others, start=1):
@@ -149,8 +150,8 @@ def speaks() -> bool:
     if size == 1:
         return True
     try:
-        store = _of_attempt(_Joined.store or _reach_store())
-        return store.compare_set(_VOICE, "", str(number)).decode() == str(number)
+        store, key = _Joined.store or _reach_store(), f"{_VOICE}/{_attempt()}"
+        return store.compare_set(key, "", str(number)).decode() == str(number)
     except (RuntimeError, ValueError, OSError):  # the store ended with rank 0
         return number == 0 or _Joined.store is not None
 
@@ -221,7 +222,9 @@ def interleaved(lines: Sequence[str]) -> list[str]:
     rows = [torch.empty_like(padded) for _ in sizes]
     with _noticing():
         dist.all_gather(rows, padded)
-    shares = [json.loads(bytes(row[:size].tolist())) for row, size in zip(rows, sizes, strict=True)]
+    shares = [
+        json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=True)
+    ]
     return [
         shares[n % len(shares)][n // len(shares)] for n in range(sum(len(part) for part in shares))
     ]
@@ -293,7 +296,7 @@ def _tell_failure(kind: str) -> None:
     speaks()
     with suppress(RuntimeError):  # the store may be gone
         assert _Joined.store is not None
-        _of_attempt(_Joined.store).set(_FIRST, kind)
+        _of_training(_Joined.store).set(_FIRST, kind)
 
 
 def _reach_store() -> "Store":
@@ -305,12 +308,16 @@ def _reach_store() -> "Store":
     return found[0]
 
 
-def _of_attempt(store: "Store") -> "Store":
+def _attempt() -> str:
+    """How often torchrun has started the processes anew."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+
+
+def _of_training(store: "Store") -> "Store":
     """The store, apart from what it held before a restart or in an earlier training."""
     from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return PrefixStore(f"{attempt}/{_Joined.times}", store)
+    return PrefixStore(f"{_attempt()}/{_Joined.times}", store)
 
 
 def _begun() -> str:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from seq2seq import ranks
 from seq2seq.checkpoint import BEST, LAST
+from seq2seq.errors import UserError
 from seq2seq.reporting import LOG, METRICS
 from seq2seq.tensor_file import read_header, read_tensors
 
@@ -320,6 +322,32 @@ def test_by_itself_a_process_decides_at_once() -> None:
     seconds[0] = 2.0
     assert accord.stops == [signal.SIGTERM]
     assert accord.seconds == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "found"),
+    [
+        ("auto", 0, "auto"),
+        ("auto", 2, "cuda:1"),
+        ("cuda", 3, "cuda:1"),
+        ("cuda", 0, "cuda"),
+        ("cpu", 2, "cpu"),
+        ("tpu", 2, "tpu"),
+        ("cuda:0", 2, "each takes the GPU of its own number"),
+        ("auto", 1, "2 processes on a machine with 1 CUDA device; start no more"),
+    ],
+)
+def test_each_rank_has_a_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, found: str
+) -> None:
+    monkeypatch.setattr(ranks._Joined, "rank", 5)
+    monkeypatch.setattr(ranks._Joined, "count", 6)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    with pytest.raises(UserError, match=found) if " " in found else nullcontext():
+        assert ranks.device_of(name) == found
 
 
 # ------------------------------------------------------------------------------ several are as one
