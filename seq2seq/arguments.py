@@ -81,6 +81,7 @@ def _add_translate(commands: Any) -> None:
     command.add_argument(
         "--stream", action="store_true", help="translate lines as they arrive, as of `tail -f`"
     )
+    _add_int8(command)
     _add_device(command)
 
 
@@ -112,6 +113,7 @@ def _add_evaluate(commands: Any) -> None:
         "--tokenize", default="13a", metavar="T", help="sacrebleu's (default: 13a)"
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the scores; - is stdout")
+    _add_int8(command)
     _add_device(command)
 
 
@@ -167,6 +169,14 @@ def _add_beam(command: Any) -> None:
         type=_count,
         metavar="N",
         help="beam size, 1 = greedy (default: the config's)",
+    )
+
+
+def _add_int8(command: Any) -> None:
+    command.add_argument(
+        "--int8",
+        action="store_true",
+        help="weights of eight bits: faster on a CPU, nearly the same",
     )
 
 

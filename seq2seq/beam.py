@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.hypothesis import Hypothesis, Model, next_log_probs
+from seq2seq.hypothesis import Hypothesis, Model, likeliest
 from seq2seq.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -38,10 +38,11 @@ class BeamSlots(Slots):
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
-        log_probs = next_log_probs(self.model, step.outputs, self.ages, self.limits)
-        totals = self.scores.view(-1, 1) + log_probs
+        following = likeliest(self.model, step.outputs, self.ages, self.limits, 2 * self.beam_size)
+        totals = self.scores.view(-1, 1) + following.log_probs
         best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam_size, dim=-1)
-        parents, pieces = flat // totals.shape[-1], flat % totals.shape[-1]
+        parents = flat // totals.shape[-1]
+        pieces = following.pieces.view(len(self.scores), -1).gather(1, flat)
         ended = pieces == EOS_ID
         lengths = torch.tensor(self.ages, device=self.device)[:, None] + 1
         norms = lengths.to(best.dtype) ** self.penalty

@@ -212,7 +212,8 @@ def _config(options: argparse.Namespace) -> "Config":
 def _load(options: argparse.Namespace) -> "Translator":
     from seq2seq.translator import Translator
 
-    translator = Translator.load(*options.model, device=options.device)
+    int8 = getattr(options, "int8", False)
+    translator = Translator.load(*options.model, device=options.device, int8=int8)
     translator.beam_size(options.beam, getattr(options, "n_best", None) or 1)  # refuses early
     return translator
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.hypothesis import Hypothesis, Model, next_log_probs
+from seq2seq.hypothesis import Hypothesis, Model, likeliest
 from seq2seq.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -30,11 +30,11 @@ class GreedySlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        log_probs = next_log_probs(self.model, step.outputs, self.ages, self.limits)
-        best, self.ids = log_probs.max(dim=-1)
+        best = likeliest(self.model, step.outputs, self.ages, self.limits, 1)
+        self.ids = best.pieces[:, 0]
         if step.attention_weights is not None:
             self.looks.append(step.attention_weights)
-        pieces, values = self.ids.tolist(), best.tolist()
+        pieces, values = self.ids.tolist(), best.log_probs[:, 0].tolist()
         done = []
         for slot in self.busy():
             self.ages[slot] += 1

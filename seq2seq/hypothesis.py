@@ -9,6 +9,8 @@ from torch import Tensor
 from seq2seq.batches import Ids
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
+CHUNK = 64  # values of a row whose maximum is taken first
+
 
 class ModelStep(Protocol):
     """What one step of a model yields for N rows."""
@@ -57,10 +59,17 @@ class Hypothesis(NamedTuple):
     attention_weights: Tensor | None  # [T, S] on the CPU, END included on both sides
 
 
-def next_log_probs(
-    model: Model, outputs: Any, ages: Sequence[int], limits: Sequence[int]
-) -> Tensor:
-    """Log-probabilities [N, V] of what may follow rows that have so many pieces already.
+class Continuations(NamedTuple):
+    """The likeliest pieces that may follow each of N rows, best first."""
+
+    log_probs: Tensor  # [N, M], nats
+    pieces: Tensor  # [N, M]
+
+
+def likeliest(
+    model: Model, outputs: Any, ages: Sequence[int], limits: Sequence[int], count: int
+) -> Continuations:
+    """The `count` likeliest continuations of rows that have so many pieces already.
 
     N is a multiple of the number of ages. No row may end at once, each must end with the piece of
     its limit, END counted (a limit of 0 is none); PAD and START never follow.
@@ -68,11 +77,34 @@ def next_log_probs(
     log_probs = model.project(outputs).float().log_softmax(dim=-1)
     log_probs[:, [PAD_ID, BOS_ID]] = -torch.inf
     by_sentence = log_probs.view(len(ages), -1, log_probs.shape[-1])
-    for row, (age, limit) in enumerate(zip(ages, limits, strict=True)):
-        if age == 0:
-            by_sentence[row, :, EOS_ID] = -torch.inf
-        elif limit and age + 1 >= limit:
-            end = by_sentence[row, :, EOS_ID].clone()
-            by_sentence[row] = -torch.inf
-            by_sentence[row, :, EOS_ID] = end
-    return log_probs
+    young = [row for row, age in enumerate(ages) if age == 0]
+    old = [row for row, limit in enumerate(limits) if limit and 0 < ages[row] >= limit - 1]
+    if young:
+        by_sentence[young, :, EOS_ID] = -torch.inf
+    if old:
+        ends = by_sentence[old, :, EOS_ID]
+        by_sentence[old] = -torch.inf
+        by_sentence[old, :, EOS_ID] = ends
+    return Continuations(*largest(log_probs, min(count, log_probs.shape[-1])))
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """As `values.topk(count)` of [N, V], and twice as fast or more where V is large.
+
+    The largest values lie in those chunks of a row whose maxima are largest; only these are sorted.
+    """
+    width = values.shape[-1]
+    whole = width // CHUNK
+    if whole < 2 * count:
+        best, places = values.topk(count, dim=-1)
+        return best, places
+    maxima = values[:, : whole * CHUNK].unflatten(1, (whole, CHUNK)).amax(-1)
+    rest = whole * CHUNK
+    if rest < width:
+        maxima = torch.cat([maxima, values[:, rest:].amax(-1, keepdim=True)], dim=1)
+    chunks = maxima.topk(count, dim=-1).indices  # [N, M]
+    places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=values.device)).flatten(1)
+    beyond = places >= width  # where the last chunk is cut short
+    found = values.gather(1, places.clamp_(max=width - 1)).masked_fill_(beyond, -torch.inf)
+    best, where = found.topk(count, dim=-1)
+    return best, places.gather(1, where)

@@ -16,9 +16,8 @@ from seq2seq.beam import BeamSlots
 from seq2seq.greedy import GreedySlots
 from seq2seq.hypothesis import Hypothesis, Model
 
-TILE_SENTENCES = 64
-TILE_LENGTH_STEP = 8  # source positions
-REFILL = 8  # empty slots that are worth the work of filling them
+TILE_LENGTH_STEP = 16  # source positions
+REFILL = 8  # the part of a tile's slots whose emptiness is worth the work of filling them: 1 / 8
 
 
 def search(
@@ -52,6 +51,16 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
+def tile_rows(width: int) -> int:
+    """Sentences of this padded length in a tile: fewer of the long ones, which are rare.
+
+    A tile takes as long as its longest sentence, however many of its rows stand empty by then.
+    """
+    if width <= 32:
+        return 64
+    return 32 if width <= 64 else 16
+
+
 def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
     weights = hypothesis.attention_weights
     return hypothesis._replace(
@@ -69,7 +78,7 @@ def _searched(
     holds: dict[int, int] = {}  # slot -> sentence
     found = []
     while queue.waiting or holds:
-        while queue.waiting and len(free := slots.free()) >= REFILL:
+        while queue.waiting and len(free := slots.free()) >= len(queue.rows) // REFILL:
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
             slots.put(filled, [limits[n] for n in entering], *queue.tile, rows)
@@ -86,23 +95,23 @@ class _Queue:
     ) -> None:
         self.model, self.sources, self.width, self.device = model, sources, width, device
         self.waiting = len(sources)
-        self.rows = torch.arange(TILE_SENTENCES, device=device)
+        self.rows = torch.arange(tile_rows(width), device=device)
         self.tile = self._encode(0)
 
     @torch.inference_mode()
     def _encode(self, start: int) -> tuple[Any, Any]:
         """Memory and state of the tile that begins with this sentence."""
-        sources = self.sources[start : start + TILE_SENTENCES]
-        filled = [*sources, *[[]] * (TILE_SENTENCES - len(sources))]
+        sources = self.sources[start : start + len(self.rows)]
+        filled = [*sources, *[[]] * (len(self.rows) - len(sources))]
         src, src_lengths = (part.to(self.device) for part in pad_sources(filled, self.width))
         return self.model.start(self.model.encode(src, src_lengths))
 
     def take(self, most: int) -> tuple[range, Tensor]:
         """The next sentences, as many as `self.tile` holds of them, and their rows in it."""
         start = len(self.sources) - self.waiting
-        row = start % TILE_SENTENCES
+        row = start % len(self.rows)
         if start and row == 0:
             self.tile = self._encode(start)
-        count = min(most, self.waiting, TILE_SENTENCES - row)
+        count = min(most, self.waiting, len(self.rows) - row)
         self.waiting -= count
         return range(start, start + count), self.rows[row : row + count]

@@ -15,6 +15,7 @@ from seq2seq.device import choose_device
 from seq2seq.errors import UserError
 from seq2seq.hypothesis import Hypothesis, Model
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.int8 import int8_is_exact, to_int8
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
@@ -61,10 +62,18 @@ class Translator:
         self.device = device
 
     @classmethod
-    def load(cls, *runs: Path | str, device: str = "auto") -> Self:
-        """Read run folders, several as an ensemble; raises UserError where they do not fit."""
+    def load(cls, *runs: Path | str, device: str = "auto", int8: bool = False) -> Self:
+        """Read run folders, several as an ensemble; `int8` rounds weights, which is faster.
+
+        Raises UserError where they do not fit, or where the device has no exact int8 products.
+        """
         chosen = choose_device(device)
+        if int8:
+            _check_int8(chosen)
         loaded = [load_best(Path(run), chosen) for run in runs]
+        if int8:
+            for each in loaded:
+                to_int8(each[0])
         model, vocabularies, limit, config = loaded[0]
         for run, other in zip(runs, loaded, strict=True):
             if _contents(other[1]) != _contents(vocabularies):
@@ -150,6 +159,13 @@ class Translator:
             None if weights is None else weights.tolist(),
             nbest,
         )
+
+
+def _check_int8(device: torch.device) -> None:
+    if device.type != "cpu":
+        raise UserError(f"--int8: is for the CPU, not {device}; leave it out, or add --device cpu")
+    if not int8_is_exact():
+        raise UserError("--int8: this processor's int8 products overflow; leave it out")
 
 
 def _text(vocabulary: Vocabulary, ids: Ids) -> str:

@@ -16,10 +16,10 @@ from seq2seq import search as search_module
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.beam import BeamSlots
 from seq2seq.build import build_model
-from seq2seq.hypothesis import Hypothesis
+from seq2seq.hypothesis import Hypothesis, largest
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import by_width, search
+from seq2seq.search import by_width, search, tile_rows
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 CPU = torch.device("cpu")
@@ -404,3 +404,27 @@ def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
             assert by_width([sources[i]]) == {width: [0]}
             assert width > len(sources[i])
     assert sorted(seen) == list(range(500))
+
+
+@pytest.mark.parametrize("width", [5, 128, 640, 1283, 4000])
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_the_largest_of_many_are_those_of_a_whole_sort(width: int, count: int) -> None:
+    generator = torch.Generator().manual_seed(width)
+    values = torch.randn(6, width, generator=generator)
+    values[0, width // 2 :] = -torch.inf
+    values[1] = -torch.inf
+    values[1, -1] = 0
+    found, places = largest(values, min(count, width))
+    expected, _ = values.topk(min(count, width), dim=-1)
+    assert torch.equal(found, expected)
+    real = expected.isfinite()
+    assert torch.equal(values.gather(1, places)[real], expected[real])
+    for row in places[2:]:
+        assert len(set(row.tolist())) == len(row)
+
+
+def test_a_tile_holds_fewer_of_the_long_ones() -> None:
+    rows = [tile_rows(width) for width in range(16, 400, 16)]
+    assert rows[0] == 64
+    assert sorted(rows, reverse=True) == rows
+    assert rows[-1] < rows[0]

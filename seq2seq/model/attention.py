@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from seq2seq.model.nonlinear import tanh
+
 
 class Score(Protocol):
     """How well a query matches each source position."""
@@ -55,7 +57,7 @@ class AdditiveScore(nn.Module):
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         hidden = self.query_projection(query)[:, :, None] + keys[:, None]  # [B, K, S, A]
-        scores: Tensor = self.energy(torch.tanh(hidden))  # [B, K, S, 1]
+        scores: Tensor = self.energy(tanh(hidden))  # [B, K, S, 1]
         return scores.squeeze(-1)
 
     def weights(self) -> ScoreWeights:

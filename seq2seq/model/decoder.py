@@ -12,6 +12,7 @@ from seq2seq.model.attention import Score, attend
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.lstm import LSTMStack
+from seq2seq.model.nonlinear import tanh
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
 
 
@@ -136,7 +137,7 @@ class BahdanauDecoder(nn.Module):
     def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """`tanh(W [s_t; c_t; y_{t-1}])`: [..., R]."""
         inputs = torch.cat([hidden, context.to(hidden.dtype), embedded], dim=-1)
-        return self.dropout(torch.tanh(self.readout(inputs)))
+        return self.dropout(tanh(self.readout(inputs)))
 
 
 class LuongDecoder(nn.Module):
@@ -209,7 +210,7 @@ class LuongDecoder(nn.Module):
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
         """`h~ = tanh(W_c [c; h])`: [..., R]."""
-        return torch.tanh(self.attentional(torch.cat([context.to(hidden.dtype), hidden], dim=-1)))
+        return tanh(self.attentional(torch.cat([context.to(hidden.dtype), hidden], dim=-1)))
 
 
 class PlainDecoder(nn.Module):
@@ -247,7 +248,7 @@ class PlainDecoder(nn.Module):
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """`tanh(W h)`: [..., R]."""
-        return self.dropout(torch.tanh(self.readout(hidden)))
+        return self.dropout(tanh(self.readout(hidden)))
 
 
 def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:

@@ -69,7 +69,7 @@ class Encoder(nn.Module):
 
 def _read(layer: LSTMLayer, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One direction: every hidden [B, S, H]; hidden and cell [B, H] at each last real position."""
-    zero = layer.hidden_weight.new_zeros(len(inputs), layer.hidden_weight.shape[1])
+    zero = inputs.new_zeros(len(inputs), layer.hidden_size)
     hiddens, cells = layer(inputs, zero, zero)
     rows = torch.arange(len(inputs), device=inputs.device)
     return hiddens, hiddens[rows, lengths - 1], cells[rows, lengths - 1]

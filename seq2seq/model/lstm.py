@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq.model.nonlinear import tanh, tanh_into
+
 
 class LSTMLayer(nn.Module):
     """One layer: `c' = s(f) c + s(i) tanh(g)` and `h' = s(o) tanh(c')`, s the logistic function.
@@ -18,6 +20,7 @@ class LSTMLayer(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         bound = hidden_size**-0.5
         self.input_weight = nn.Parameter(
             torch.empty(4 * hidden_size, input_size).uniform_(-bound, bound)
@@ -40,11 +43,22 @@ class LSTMLayer(nn.Module):
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
         gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
+        if not torch.is_grad_enabled():
+            return self._stacked(gates, hidden, cell)
         with torch.autocast(gates.device.type, enabled=False):
             hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
                 gates, self.hidden_weight, hidden, cell
             )
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
+
+    def _stacked(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Step after step, with no thought of a backward pass: gates [T, B, 4H]."""
+        hiddens, cells = [], []
+        for inputs in gates:
+            hidden, cell = self.step(inputs, hidden, cell)
+            hiddens.append(hidden)
+            cells.append(cell)
+        return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
 
 
 class LSTMStack(nn.ModuleList):
@@ -65,8 +79,8 @@ class LSTMStack(nn.ModuleList):
 def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """Gates [N, 4H] before their non-linearities and cell [N, H] -> the next hidden and cell."""
     o, i, f, g = gates.to(cell.dtype).chunk(4, dim=-1)
-    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-    return o.sigmoid() * cell.tanh(), cell
+    cell = f.sigmoid() * cell + i.sigmoid() * tanh(g)
+    return o.sigmoid() * tanh(cell), cell
 
 
 Backward = Callable[..., tuple[Tensor | None, ...]]
@@ -132,10 +146,10 @@ def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> Non
     """The cell without a graph: gates [B, 4H] become activations; writes hidden and cell [B, H]."""
     size = cell.shape[-1]
     gates[:, : 3 * size].sigmoid_()
-    gates[:, 3 * size :].tanh_()
+    tanh_into(gates[:, 3 * size :], gates[:, 3 * size :])
     o, i, f, g = gates.chunk(4, dim=-1)
     torch.mul(f, before, out=cell).addcmul_(i, g)
-    torch.tanh(cell, out=hidden).mul_(o)
+    tanh_into(cell, hidden).mul_(o)
 
 
 class CellSlopes:
@@ -144,10 +158,10 @@ class CellSlopes:
     def __init__(self, activations: Tensor, cells: Tensor, first_cell: Tensor) -> None:
         o, i, f, g = activations.chunk(4, dim=-1)  # [T, B, H]
         befores = torch.cat([first_cell[None], cells[:-1]])
-        tanh = cells.tanh()
+        shown = tanh(cells)
         self.forget = f
-        self.output = tanh * o * (1 - o)
-        self.cell = o * (1 - tanh * tanh)
+        self.output = shown * o * (1 - o)
+        self.cell = o * (1 - shown * shown)
         self.rest = torch.stack([g * i * (1 - i), befores * f * (1 - f), i * (1 - g * g)], dim=2)
 
     def backward(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from seq2seq.model.attention import ScoreWeights
 from seq2seq.model.lstm import CellSlopes, activate, without_autocast
+from seq2seq.model.nonlinear import tanh_into
 
 
 def unroll_bahdanau(
@@ -62,7 +63,11 @@ def unroll_luong(
 
 
 class _Attention:
-    """Attention inside a loop: what it reads, and what it keeps of each step for the way back."""
+    """Attention inside a loop: what it reads, and what it keeps of each step for the way back.
+
+    Additive scores `v . tanh(x)` are taken as `2v . s(2x)`, s the logistic function, which torch
+    computes far faster: they differ by a constant, `v . 1`, that a softmax does not see.
+    """
 
     def __init__(
         self,
@@ -73,7 +78,8 @@ class _Attention:
         score: ScoreWeights,
         product_dtype: torch.dtype,
     ) -> None:
-        self.keys, self.values, self.mask = keys, values, mask
+        self.keys = keys if score.energy is None else 2 * keys
+        self.values, self.mask = values, mask
         self.energy, self.bias = score.energy, score.bias
         self.query_weight = None if score.query is None else score.query.to(product_dtype)
         batch, length, size = keys.shape
@@ -89,9 +95,13 @@ class _Attention:
         if self.energy is None:
             scores = torch.bmm(self.keys, projected[:, :, None]).squeeze(2)
         else:
-            scores = (self.keys + projected[:, None]).tanh_() @ self.energy
+            scores = self.logistic(projected) @ (2 * self.energy)
         torch.softmax(scores.add_(self.mask), dim=-1, out=self.weights[t])
         return torch.bmm(self.weights[t][:, None], self.values).squeeze(1)
+
+    def logistic(self, projected: Tensor) -> Tensor:
+        """`s(2x)` of the additive score's x, the query [B, A] plus each key: [B, S, A]."""
+        return torch.add(self.keys, projected[:, None], alpha=2).sigmoid_()
 
 
 class _AttentionGradient:
@@ -109,7 +119,7 @@ class _AttentionGradient:
         else:
             self.keys = torch.zeros_like(attention.keys)
             self.energy = attention.keys.new_zeros(batch, 1, len(energy))
-            self.negative_energy = -energy
+            self.slope_energy = 4 * energy  # with s the logistic function tanh' is 4 s (1 - s)
 
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
         """From the gradient of step t's context [B, C] to its query's [B, Q], in product dtype."""
@@ -124,15 +134,13 @@ class _AttentionGradient:
         if self.energy is None or self.keys is None:
             torch.bmm(grad_scores[:, None], attention.keys, out=self.queries[t][:, None])
         else:
-            # tanh' = 1 - tanh^2; the gradients of a softmax's inputs sum to zero, so for the query
-            # the 1 drops out, and for the keys `finish` adds it.
-            tanh = (attention.keys + projected[:, None]).tanh_()
-            self.energy.baddbmm_(grad_scores[:, None], tanh)
-            square = tanh.mul_(tanh)
-            self.keys.addcmul_(grad_scores[:, :, None], square, value=-1)
+            logistic = attention.logistic(projected)
+            self.energy.baddbmm_(grad_scores[:, None], logistic)
+            slope = logistic.addcmul_(logistic, logistic, value=-1)
+            self.keys.addcmul_(grad_scores[:, :, None], slope)
             query = self.queries[t]
-            torch.bmm(grad_scores[:, None], square, out=query[:, None])
-            query.mul_(self.negative_energy)
+            torch.bmm(grad_scores[:, None], slope, out=query[:, None])
+            query.mul_(self.slope_energy)
         if attention.query_weight is None:
             return self.queries[t]
         return self.queries[t].to(attention.query_weight.dtype) @ attention.query_weight
@@ -151,8 +159,9 @@ class _AttentionGradient:
         if attention.energy is None or self.energy is None or self.keys is None:
             grad_keys = torch.bmm(self.scores.permute(1, 2, 0), attention.queries.transpose(0, 1))
         else:
-            grad_keys = self.keys.add_(self.scores.sum(0)[:, :, None]).mul_(attention.energy)
-            grad_energy = self.energy.sum((0, 1))
+            grad_keys = self.keys.mul_(self.slope_energy)
+            # tanh = 2 s - 1, and the gradients of a softmax's inputs sum to zero
+            grad_energy = 2 * self.energy.sum((0, 1))
         return grad_keys, grad_values, ScoreWeights(grad_query, grad_bias, grad_energy)
 
 
@@ -255,7 +264,7 @@ class _Luong(torch.autograd.Function):
             joined[t, :, context_size:] = hiddens[t]
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
-            vectors[t].tanh_()
+            tanh_into(vectors[t], vectors[t])
         ctx.save_for_backward(
             inputs, joined, weight, attentional_weight, activations, cells, cell, vectors
         )

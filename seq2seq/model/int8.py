@@ -1,0 +1,75 @@
+"""Weights of eight bits for search on a CPU: whole numbers multiply several times as fast."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.model.lstm import LSTMLayer
+
+STEPS = 127  # from zero to the largest entry
+
+
+class Int8Weight:
+    """A weight [out, in] as whole numbers and a scale a row; stands where the weight stood.
+
+    `F.linear` of inputs [N, in] rounds each input row to steps of its own largest entry. Products
+    of whole numbers are exact, so that what a row yields does not depend on how many there are.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        integers, scale = _rounded(weight)
+        self.integers = integers.t()  # [in, out]
+        self.scale = scale.squeeze(1)  # [out]
+
+    def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
+        """Inputs [..., in] times the weight, and the bias [out]: [..., out]."""
+        integers, scale = _rounded(inputs.flatten(0, -2))
+        sums = torch._int_mm(integers, self.integers) * self.scale
+        scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale)
+        return scaled.view(*inputs.shape[:-1], -1)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Tensor:
+        """What torch calls in place of a function of its own that is given such a weight."""
+        del types
+        assert function is F.linear, f"a rounded weight cannot be given to {function}"
+        inputs, weight, bias = (*args, *(kwargs or {}).values(), None)[:3]
+        product: Tensor = weight.product(inputs, bias)
+        return product
+
+
+def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [N, M] -> whole numbers of at most STEPS, int8 [N, M], and the size of a step [N, 1]."""
+    largest = torch.maximum(values.amax(1, keepdim=True), -values.amin(1, keepdim=True))
+    scale = largest.clamp_(min=torch.finfo(values.dtype).tiny * STEPS).div_(STEPS)
+    return (values / scale).round_().to(torch.int8), scale
+
+
+@torch.no_grad()
+def to_int8(model: nn.Module) -> None:
+    """Round the weights of all LSTM layers and linear maps, for inference; embeddings stay."""
+    for module in model.modules():
+        names: tuple[str, ...] = ()
+        if isinstance(module, LSTMLayer):
+            names = ("input_weight", "hidden_weight")
+        elif isinstance(module, nn.Linear) and module.out_features > 1:
+            names = ("weight",)
+        for name in names:
+            weight = getattr(module, name)
+            delattr(module, name)
+            setattr(module, name, Int8Weight(weight))
+
+
+def int8_is_exact() -> bool:
+    """Whether this processor multiplies int8 without overflow; some have too narrow sums."""
+    generator = torch.Generator().manual_seed(1)
+    left, right = torch.randint(-STEPS, STEPS + 1, (2, 64, 256), generator=generator)
+    left[0], right[0] = STEPS, STEPS
+    left[1], right[1] = STEPS, -STEPS
+    product = torch._int_mm(left.to(torch.int8), right.to(torch.int8).t())
+    return torch.equal(product.long(), left @ right.t())

@@ -1,0 +1,104 @@
+"""Products of whole numbers against the same written out, and a search that uses them."""
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import DECODERS, toy_pairs
+from torch.nn import functional as F
+
+from seq2seq import cli, translator
+from seq2seq.errors import UserError
+from seq2seq.model.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.translator import Translator
+
+pytestmark = pytest.mark.skipif(not int8_is_exact(), reason="int8 products overflow here")
+LINES, _ = toy_pairs(40, seed=5)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+@pytest.mark.parametrize("sizes", [(20, 80), (33, 5), (512, 256)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_product_is_that_of_rounded_rows(
+    rows: int, sizes: tuple[int, int], biased: bool
+) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    inputs = torch.randn(rows, sizes[0], generator=generator)
+    weight = torch.randn(sizes[1], sizes[0], generator=generator)
+    bias = torch.randn(sizes[1], generator=generator) if biased else None
+    expected = torch.zeros(rows, sizes[1], dtype=torch.float64)
+    for n in range(min(rows, 3)):
+        for m in range(sizes[1]):
+            steps = inputs[n].abs().max().double() / STEPS, weight[m].abs().max().double() / STEPS
+            whole = (inputs[n] / steps[0]).round(), (weight[m] / steps[1]).round()
+            expected[n, m] = (whole[0] * whole[1]).sum() * steps[0] * steps[1]
+            expected[n, m] += 0 if bias is None else bias[m]
+    found = F.linear(inputs, Int8Weight(weight), bias)  # type: ignore[arg-type]
+    torch.testing.assert_close(found[:3].double(), expected[:3], rtol=0.02, atol=0.02)
+    exact = F.linear(inputs, weight, bias)
+    assert (found - exact).norm() < 0.02 * exact.norm()
+    assert not torch.equal(found, exact)
+
+
+def test_a_row_does_not_depend_on_the_others_and_zeros_stay_zeros() -> None:
+    generator = torch.Generator().manual_seed(3)
+    inputs, weight = torch.randn(61, 48, generator=generator), torch.randn(17, 48)
+    inputs[4] = 0
+    whole = Int8Weight(weight)
+    together = F.linear(inputs, whole)  # type: ignore[arg-type]
+    alone = [F.linear(row[None], whole) for row in inputs]  # type: ignore[arg-type]
+    assert torch.equal(together, torch.cat(alone))
+    assert not together[4].any()
+    shaped = F.linear(inputs[:60].view(3, 4, 5, 48), whole)  # type: ignore[arg-type]
+    assert torch.equal(shaped.flatten(0, 2), together[:60])
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translation_does_not_depend_on_its_company(
+    tiny_runs: dict[str, Path], decoder: str, beam: int
+) -> None:
+    rounded = Translator.load(tiny_runs[decoder], device="cpu", int8=True)
+    exact = Translator.load(tiny_runs[decoder], device="cpu")
+    together = rounded.translate(LINES, beam_size=beam)
+    alone = [rounded.translate([line], beam_size=beam)[0] for line in LINES]
+    assert together == alone
+    scores = [each.score for each in together]
+    assert scores != [each.score for each in exact.translate(LINES, beam_size=beam)]
+
+
+def test_all_layers_and_maps_are_rounded_and_embeddings_are_not(tiny_runs: dict[str, Path]) -> None:
+    model = Translator.load(tiny_runs["bahdanau"], device="cpu").model
+    assert isinstance(model, torch.nn.Module)
+    to_int8(model)
+    for module in model.modules():
+        if isinstance(module, LSTMLayer):
+            assert isinstance(module.hidden_weight, Int8Weight)
+            assert isinstance(module.input_weight, Int8Weight)
+        elif isinstance(module, torch.nn.Linear):
+            assert isinstance(module.weight, Int8Weight) == (module.out_features > 1)
+        elif isinstance(module, torch.nn.Embedding):
+            assert module.weight.dtype == torch.float32
+
+
+def test_the_command_takes_it(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_text("\n".join(LINES), encoding="utf-8")
+    run = ["-m", str(tiny_runs["luong"]), "--device", "cpu"]
+    assert cli.main(["translate", *run, "--int8", "-i", str(tmp_path / "in")]) == 0
+    expected = Translator.load(tiny_runs["luong"], device="cpu", int8=True).translate(LINES)
+    assert io.StringIO(capsys.readouterr().out).read().splitlines() == [e.text for e in expected]
+
+
+def test_it_is_refused_where_it_cannot_be(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator, "int8_is_exact", lambda: False)
+    with pytest.raises(UserError, match="overflow; leave it out"):
+        Translator.load(tiny_runs["none"], device="cpu", int8=True)
+    monkeypatch.setattr(translator, "choose_device", lambda _: torch.device("cuda"))
+    with pytest.raises(UserError, match="is for the CPU"):
+        Translator.load(tiny_runs["none"], int8=True)
