@@ -123,7 +123,7 @@ def run(number, call):
     if call["befall"] == "other data" and number == 1:
         def fewer(data, train):
             valid, test = read(data, train)
-            return valid._replace(src=valid.src[1:], tgt=valid.tgt[1:]), test
+            return preparation.ParallelText(valid.src[1:], valid.tgt[1:], valid.origin), test
         preparation._others = fewer
     def score(hypotheses, references):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
