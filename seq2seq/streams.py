@@ -218,11 +218,13 @@ def open_output(path: Path | None) -> Iterator[Output]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Output(sys.stdout, "standard output")
         return
+    behind = path.resolve()  # of a link the file behind it, as other programs write it
+    if behind.exists() or not path.exists():  # not so of /dev/stdout, where that is a pipe
+        path = behind
     if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
         with _opened(path, "w") as file:
             yield file
         return
-    path = path.resolve()  # of a link the file behind it, as other programs write it
     with written_aside(path) as aside, _opened(aside, "x") as file:
         yield file
 

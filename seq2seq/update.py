@@ -119,8 +119,8 @@ def _is_out_of_memory(error: Exception) -> bool:
         "not enough memory",
         "out of memory",
         "bad_alloc",
+        "STATUS_ALLOC_FAILED",  # cuBLAS and cuDNN say so
     )
-    words = (*words, "STATUS_ALLOC_FAILED")  # of cuBLAS and cuDNN
     return isinstance(error, MemoryError) or any(each in str(error) for each in words)
 
 

@@ -19,6 +19,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "test_training.py::test_going_on_repeats_nothing",
         "test_batches.py::test_the_order_is_a_function_of_seed_and_epoch_alone",
     ),
+    "memory does not grow with the corpus, and a stale or damaged cache is known": (
+        "test_token_cache.py::test_memory_does_not_grow_with_the_corpus",
+        "test_token_cache.py::test_a_changed_file_is_seen_and_what_hung_on_it_goes",
+        "test_token_cache.py::test_damage_is_recognised_and_mended_with_a_line",
+        "test_token_cache.py::test_after_a_kill_it_is_built_to_the_end",
+    ),
     "kill -9 at any moment leaves a folder that resumes": (
         "test_kill.py::test_a_killed_run_ends_as_one_that_nobody_disturbed",
         "test_trust.py::test_a_run_that_was_killed_before_it_was_saved_begins_anew",
