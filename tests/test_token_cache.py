@@ -463,7 +463,8 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
         tgt.write(f"ba\n{'bo ' * 60}\n")
 
     def trained(run: str, steps: int, resume: bool = False) -> Path:
-        short = ["decoding.max_length=9", "vocabulary.sampling=0.2", f"training.max_steps={steps}"]
+        short = ["decoding.max_length=9", "vocabulary.sampling=0.2", "training.validate_every=2"]
+        short.append(f"training.max_steps={steps}")
         place = small_corpus.parent / run
         return train(load_config(small_corpus, [*short, f"run_dir={place}"])[0], "cpu", resume)
 

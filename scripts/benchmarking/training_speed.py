@@ -9,7 +9,7 @@ import torch
 
 from benchmarking.processes import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.batches import EncodedPairs, Rows, epoch_order, seed_of
+from seq2seq.batches import EncodedPairs, Rows, encode_pairs, epoch_order, seed_of
 from seq2seq.corpus import usable
 from seq2seq.device import choose_device
 from seq2seq.preparation import Run, assemble, read_texts
@@ -56,7 +56,8 @@ def _run(case: Case, precision: str, data: Path, device: str, batch_tokens: int)
     texts = read_texts(config.data)
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    return assemble(config, choose_device(device), vocabularies, train, valid)
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.training.max_length)
+    return assemble(config, choose_device(device), vocabularies, pairs, valid)
 
 
 def _update(run: Run, rows: Rows) -> None:
