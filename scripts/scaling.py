@@ -62,11 +62,11 @@ def main() -> None:
             row = {"pairs": size}
             for what in ("build", "train"):
                 row |= _asked(what, config, options)
-            print(f"{size:,} pairs measured", file=sys.stderr)
             rows.append(row)
+            print(f"{size:,} pairs measured", file=sys.stderr)
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
@@ -194,12 +194,17 @@ def _measured(what: str, options: argparse.Namespace) -> dict[str, float]:
     return train(options.config, options.overrides, options.began, options.updates, options.batches)
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("src", type=Path, help="source lines to make the corpora of")
     parser.add_argument("tgt", type=Path, help="their translations")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="as for train")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[29_000, 290_000, 2_900_000])
+    sizes = "29000,290000,2900000"
+    parser.add_argument("--sizes", type=_numbers, default=sizes, help=f"in pairs ({sizes})")
     parser.add_argument("--updates", type=int, default=200, help="before memory is read again")
     parser.add_argument("--batches", type=int, default=3000, help="to time the stream of batches")
     parser.add_argument("--folder", type=Path, help="where the corpora are made for the while")

@@ -381,7 +381,7 @@ def test_a_process_that_is_lost_is_told_in_a_line(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "scripts", "."]
 from test_token_cache import taken
 from seq2seq.config import ParallelFiles
 left = int(sys.argv[3])
