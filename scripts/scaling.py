@@ -7,7 +7,8 @@ A corpus of each size is made of the given lines, over and over; each time anoth
 to both sides, so that all lines are distinct. Each size is measured in processes of its own, the
 first of which builds the cache. A small model is trained, so that what the corpus takes shows.
 Memory is what a process holds for itself alone (RssAnon in /proc): mapped files, which the system
-can drop at any time, are not counted.
+can drop at any time, are not counted. Freed memory is given back at once, as it is not in training
+(device.py): there it is kept, and how much hangs on the order in which shapes of batches come.
 """
 
 import argparse
@@ -116,15 +117,16 @@ def train(
     config: Path, overrides: Sequence[str], began: float, updates: int, batches: int
 ) -> dict[str, float]:
     """Begin with a warm cache, take updates, make batches alone; returns what they cost."""
+    import torch
+
     from seq2seq.batches import epoch_order, seed_of
     from seq2seq.config import load_config
-    from seq2seq.device import choose_device
     from seq2seq.preparation import prepare
     from seq2seq.training import batch_of, last_update
     from seq2seq.update import train_step
 
     settings, _ = load_config(config, overrides)
-    run, _ = prepare(settings, choose_device("cpu"), resume=False)
+    run, _ = prepare(settings, torch.device("cpu"), resume=False)
     last_update(run)
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0
