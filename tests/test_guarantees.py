@@ -128,12 +128,6 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "test_ranks.py::test_a_rank_that_dies_ends_the_run_with_one_line",
         "test_ranks.py::test_a_mistake_is_told_once",
     ),
-    "memory does not grow with the corpus, and a cache is never believed unseen": (
-        "test_token_cache.py::test_memory_does_not_grow_with_the_corpus",
-        "test_token_cache.py::test_a_changed_file_is_seen_and_what_hung_on_it_goes",
-        "test_token_cache.py::test_damage_is_recognised_and_mended_with_a_line",
-        "test_token_cache.py::test_after_a_kill_it_is_built_to_the_end",
-    ),
     "bad data are refused first": ("test_training.py::test_refused_data_leave_no_trace",),
 }
 
