@@ -178,7 +178,8 @@ def test_best_weights_come_back_bit_for_bit(
     loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
 
     assert_same(loaded.state_dict(), model.state_dict())
-    assert torch.equal(outputs_of(loaded), outputs_of(model))
+    # torch may take another way, to another last digit, through weights that want a gradient.
+    assert torch.equal(outputs_of(loaded), outputs_of(model.requires_grad_(False)))
     assert (limit, same_config) == (LIMIT, config)
     assert same_vocabularies.joint == joint
     assert [each.model for each in same_vocabularies] == [each.model for each in vocabularies]

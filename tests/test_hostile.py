@@ -244,7 +244,7 @@ def test_a_hostile_file_on_the_command_line_does_nothing(
 ) -> None:
     path = tmp_path / "hostile"
     path.write_bytes(content(marker))
-    assert str(path) in refused(capsys, "translate", "-m", path)
+    assert str(path) in refused(capsys, "translate", "-m", path, "-i", corpus)
     with little_memory():
         assert main(["train", str(path)]) == 2
         assert main(["train", str(corpus), f"data.test.src={path}", f"run_dir={tmp_path}/r"]) == 2
