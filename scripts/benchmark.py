@@ -2,7 +2,7 @@
 
     python scripts/benchmark.py                       # training, search, start-up; about 20 minutes
     python scripts/benchmark.py --only training --device cuda --batch-tokens 65536
-    python scripts/benchmark.py --peers DIR           # the peers' scripts too, in turn with ours
+    python scripts/benchmark.py --peers DIR           # in turn with the peers' scripts
 
 DIR holds a script a peer, `run_NAME.sh train|decode ...`, which prints one JSON object a figure.
 """
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
         "length": length,
         "start": start,
     }
-    for part in options.only or PARTS:
+    for part in () if options.peers else options.only or PARTS:
         for row in measures[part](options):
             rows.append({"part": part, **row})
             say(_line(row))
@@ -113,20 +113,29 @@ def start(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
 
 def beside_peers(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Each peer in turn with ours: it trains, we train, it translates, we translate."""
+    parts = options.only or PARTS
     for peer in peers.PEERS:
-        theirs = peers.train(peer, options.peers, options.peer_seconds)
-        for precision in PRECISIONS:
-            ours = _trained(options, peer.case, precision)
-            yield {
-                "what": f"training, {precision}, beside {peer.name}",
-                "theirs": round(theirs.tokens_per_second),
-                "ours": round(ours.tokens_per_second),
-                "ratio": round(ours.tokens_per_second / theirs.tokens_per_second, 2),
-                "memory": f"{ours.peak_mib:.0f} / {theirs.peak_mib:.0f} MiB",
-            }
-        run = _model(options, peer.case)
-        for beam in (1, 5):
-            yield from _search_beside(options, peer, run, beam)
+        if options.peer and peer.name not in options.peer:
+            continue
+        if "training" in parts:
+            yield from _training_beside(options, peer)
+        if "search" in parts:
+            run = _model(options, peer.case)
+            for beam in (1, 5):
+                yield from _search_beside(options, peer, run, beam)
+
+
+def _training_beside(options: argparse.Namespace, peer: peers.Peer) -> Iterable[dict[str, Any]]:
+    theirs = peers.train(peer, options.peers, options.peer_seconds)
+    for precision in PRECISIONS:
+        ours = _trained(options, peer.case, precision)
+        yield {
+            "what": f"training, {precision}, beside {peer.name}",
+            "theirs": round(theirs.tokens_per_second),
+            "ours": round(ours.tokens_per_second),
+            "ratio": round(ours.tokens_per_second / theirs.tokens_per_second, 2),
+            "memory": f"{ours.peak_mib:.0f} / {theirs.peak_mib:.0f} MiB",
+        }
 
 
 def _search_beside(
@@ -229,6 +238,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=4.0, help="training before search")
     parser.add_argument("--runs", type=Path, default=Path("runs/benchmark"))
     parser.add_argument("--peers", type=Path, metavar="DIR", help="the peers' scripts")
+    parser.add_argument(
+        "--peer", action="append", choices=[peer.name for peer in peers.PEERS], help="this alone"
+    )
     parser.add_argument("--peer-seconds", type=float, default=180.0)
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(arguments)

@@ -7,12 +7,14 @@ A corpus of each size is made of the given lines, over and over; each time anoth
 to both sides, so that all lines are distinct. Each size is measured in processes of its own, the
 first of which builds the cache. A small model is trained, so that what the corpus takes shows.
 Memory is what a process holds for itself alone (RssAnon in /proc): mapped files, which the system
-can drop at any time, are not counted.
+can drop at any time, are not counted. Freed memory is given back at once, as it is not in training
+(device.py): there it is kept, and how much hangs on the order in which shapes of batches come.
 """
 
 import argparse
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -39,6 +41,7 @@ COLUMNS = {  # of the table: the key, the heading, how it is shown
     "text_seconds": ("copy text, s", "{:.1f}"),
     "vocabulary_seconds": ("learn pieces, s", "{:.1f}"),
     "ids_seconds": ("cut text, s", "{:.1f}"),
+    "build_cpu_seconds": ("CPU seconds of these, all processes", "{:.1f}"),
     "cache_mb": ("cache, MB", "{:,.0f}"),
     "first_batch_seconds": ("warm start to first batch, s", "{:.1f}"),
     "first_batch_cpu_seconds": ("the same, CPU seconds", "{:.1f}"),
@@ -62,11 +65,11 @@ def main() -> None:
             row = {"pairs": size}
             for what in ("build", "train"):
                 row |= _asked(what, config, options)
-            print(f"{size:,} pairs measured", file=sys.stderr)
             rows.append(row)
+            print(f"{size:,} pairs measured", file=sys.stderr)
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
@@ -102,25 +105,28 @@ def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
         marks.append(time.perf_counter())
         data.pairs(vocabularies, settings.training.max_length)
         marks.append(time.perf_counter())
+    worked = sum(os.times()[:4])  # with that of processes that have ended
     files = [path for path in cache_of(settings.run_dir).rglob("*") if path.is_file()]
     names = ("text_seconds", "vocabulary_seconds", "ids_seconds")
     seconds = {name: b - a for name, (a, b) in zip(names, itertools.pairwise(marks), strict=True)}
-    return {**seconds, "cache_mb": sum(path.stat().st_size for path in files) / 1e6}
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
+    return {**seconds, "build_cpu_seconds": worked, "cache_mb": megabytes}
 
 
 def train(
     config: Path, overrides: Sequence[str], began: float, updates: int, batches: int
 ) -> dict[str, float]:
     """Begin with a warm cache, take updates, make batches alone; returns what they cost."""
+    import torch
+
     from seq2seq.batches import epoch_order, seed_of
     from seq2seq.config import load_config
-    from seq2seq.device import choose_device
     from seq2seq.preparation import prepare
     from seq2seq.training import batch_of, last_update
     from seq2seq.update import train_step
 
     settings, _ = load_config(config, overrides)
-    run, _ = prepare(settings, choose_device("cpu"), resume=False)
+    run, _ = prepare(settings, torch.device("cpu"), resume=False)
     last_update(run)
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0
@@ -194,12 +200,17 @@ def _measured(what: str, options: argparse.Namespace) -> dict[str, float]:
     return train(options.config, options.overrides, options.began, options.updates, options.batches)
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("src", type=Path, help="source lines to make the corpora of")
     parser.add_argument("tgt", type=Path, help="their translations")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="as for train")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[29_000, 290_000, 2_900_000])
+    sizes = "29000,290000,2900000"
+    parser.add_argument("--sizes", type=_numbers, default=sizes, help=f"in pairs ({sizes})")
     parser.add_argument("--updates", type=int, default=200, help="before memory is read again")
     parser.add_argument("--batches", type=int, default=3000, help="to time the stream of batches")
     parser.add_argument("--folder", type=Path, help="where the corpora are made for the while")

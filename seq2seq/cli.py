@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq import ranks
 from seq2seq.arguments import parse
 from seq2seq.errors import RunError, UserError
 from seq2seq.rendering import as_json as rendered_json
@@ -99,6 +100,8 @@ def train(options: argparse.Namespace) -> int:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
         return stop.exit_code
+    if not ranks.is_first():
+        return 0
     run_words = shlex.quote(str(run))
     say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
     if config.data.test is not None:
@@ -212,7 +215,7 @@ def _config(options: argparse.Namespace) -> "Config":
     from seq2seq.config import load_config
 
     config, notes = load_config(options.config, options.overrides)
-    for note in notes:
+    for note in notes if ranks.is_first() else ():
         say(f"note: {note}")
     return config
 
@@ -256,7 +259,8 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
 
 
 def _fail(text: str, code: int) -> int:
-    say(f"seq2seq: error: {text}")
+    if ranks.speaks():
+        say(f"seq2seq: error: {text}")
     try:
         sys.stdout.flush()
     except OSError:

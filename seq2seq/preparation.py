@@ -105,6 +105,25 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     return run, [*notes, *filter(None, odd)]
 
 
+def follow(config: Config, device: torch.device) -> Run:
+    """The run that another rank has prepared: read from its folder, in which nothing is written.
+
+    Raises UserError where this process does not see that folder.
+    """
+    last = resumable(config.run_dir)
+    if last is None:
+        raise UserError(f"run_dir: {config.run_dir} is not seen by all ranks; let them share it")
+    header, _ = read_header(last)
+    sampling = config.vocabulary.sampling
+    vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
+    with training_data(config.data.train, config.run_dir) as data:
+        valid, _ = usable(_others(config.data, data.text())[0])
+        pairs = data.pairs(vocabularies, config.training.max_length)
+        run = assemble(config, device, vocabularies, pairs, valid)
+    restore(run)
+    return run
+
+
 def _resumed_vocabularies(config: Config, data: TrainingData) -> tuple[Vocabularies, list[str]]:
     """The run's vocabulary, learnt anew where its files are damaged: checksums tell it is the same.
 

@@ -158,6 +158,42 @@ class Reporter:
                 raise
 
 
+class Silence(Reporter):
+    """Takes the place of a Reporter on ranks that do not report."""
+
+    def __init__(self) -> None:
+        """Open and draw nothing."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close nothing."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Write nothing."""
+
+    def timing(self, step: int, values: Mapping[str, float]) -> None:
+        """Write nothing."""
+
+    def sync(self) -> None:
+        """Nothing was written."""
+
+    def describe(self, step: int, text: str) -> None:
+        """Draw nothing."""
+
+    def go_back(self, step: int) -> None:
+        """Take nothing back."""
+
+    def advance(self) -> None:
+        """Draw nothing."""
+
+
 class Clock:
     """Seconds trained, over all processes of a run, and how fast target tokens went by."""
 

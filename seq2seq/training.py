@@ -2,22 +2,23 @@
 
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
 import torch
 
+from seq2seq import ranks
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
 from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
-from seq2seq.preparation import Run, prepare, save_run
+from seq2seq.preparation import Run, follow, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
-from seq2seq.reporting import METRICS, Clock, Reporter, minutes, read_metrics
+from seq2seq.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
 from seq2seq.run_folder import check_folder
 from seq2seq.run_lock import locked
 from seq2seq.update import train_step
@@ -35,34 +36,39 @@ class Interrupted(Exception):
 def train(
     config: Config, device: str = "auto", resume: bool = False, overwrite: bool = False
 ) -> Path:
-    """Train as the config says; returns the run folder.
+    """Train as the config says, together with what else torchrun started; returns the run folder.
 
     Raises UserError before any work where data, folder or device do not allow it, RunError where
     the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
     """
-    check_folder(config, resume, overwrite)
-    chosen = choose_device(device)
-    if config.training.deterministic:
-        compute_repeatably(chosen)  # before anything starts CUDA, as the next lines do
-    if config.training.memory_gb is not None:
-        limit_memory(chosen, config.training.memory_gb)
-    with locked(config.run_dir):
-        return _train(config, chosen, resume)
+    with ranks.joined():
+        if ranks.restarted():
+            resume, overwrite = True, False
+        if ranks.is_first():
+            check_folder(config, resume, overwrite)
+        chosen = choose_device(ranks.device_of(device))
+        if config.training.deterministic:
+            compute_repeatably(chosen)  # before anything starts CUDA, as the next lines do
+        if config.training.memory_gb is not None:
+            limit_memory(chosen, config.training.memory_gb)
+        with locked(config.run_dir) if ranks.is_first() else nullcontext():
+            return _train(config, chosen, resume)
 
 
 def _train(config: Config, device: torch.device, resume: bool) -> Path:
     """`train`, alone in the run folder."""
-    run, notes = prepare(config, device, resume)
+    run, notes = _prepared(config, device, resume)
     last_step, began = last_update(run), run.progress.step
     with (
-        Reporter(config.run_dir, run.progress.step, last_step) as reporter,
+        Reporter(config.run_dir, began, last_step) if ranks.is_first() else Silence() as reporter,
         stop_signals() as stops,
     ):
-        for note in [*notes, *missing_figures(run)]:
+        for note in [*notes, *(missing_figures(run) if ranks.is_first() else ())]:
             reporter.say(note)
         clock = Clock(run.seconds)
-        while (reason := why_stop(run, clock)) is None:
-            train_epoch(run, reporter, clock, last_step, stops)
+        accord = ranks.Accord(stops, lambda: clock.seconds)
+        while (reason := why_stop(run, accord.seconds)) is None:
+            train_epoch(run, reporter, clock, last_step, accord)
         name_untaken(run, reporter)
         trained = run.progress.step > began
         reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
@@ -73,7 +79,7 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
-        for complaint in complaints(run):
+        for complaint in complaints(run) if ranks.is_first() else ():
             reporter.say(f"warning: {complaint}")
     return config.run_dir
 
@@ -89,6 +95,20 @@ def missing_figures(run: Run) -> list[str]:
     ]
 
 
+def _prepared(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
+    """The run and what to say of it: rank 0 prepares it, then the others read what it wrote."""
+    notes: list[str] = []
+    if ranks.is_first():
+        run, notes = prepare(config, device, resume)
+    else:
+        ranks.wait_for_first()
+        run = follow(config, device)
+    ranks.prepared([len(run.train), len(run.valid.src), run.progress.step])
+    if ranks.count() > 1:
+        notes.append(f"{ranks.count()} processes, each with a share of every batch")
+    return run, notes
+
+
 def complaints(run: Run) -> list[str]:
     """What looks wrong with the run by its last validation and all its figures."""
     metrics = read_metrics(run.config.run_dir)
@@ -96,7 +116,7 @@ def complaints(run: Run) -> list[str]:
 
 
 def train_epoch(
-    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, stops: list[int]
+    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: ranks.Accord
 ) -> None:
     """The rest of the epoch that progress stands in, or less where training ends within it."""
     settings, progress = run.config.training, run.progress
@@ -104,13 +124,11 @@ def train_epoch(
     for start in range(progress.batch, len(order), settings.accumulate):
         taken = order[start : start + settings.accumulate]
         progress.step += 1
-        batches = [
-            batch_of(run, rows, seed_of(run.config.seed, progress.step, piece))
-            for piece, rows in enumerate(taken)
-        ]
+        batches = own_batches(run, taken)
         rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
         largest_piece = run.largest_piece
         tokens = train_step(run, batches, rate)
+        tokens, run.largest_piece = accord.after_update(tokens, run.largest_piece)
         if run.largest_piece != largest_piece:
             reporter.say(
                 f"update {progress.step}: out of memory; from here on a batch of more than "
@@ -128,16 +146,26 @@ def train_epoch(
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
             save(run, reporter, clock)
-        if stops:
+        if accord.stops:
             save(run, reporter, clock)
             reporter.say(
                 f"Stopped at update {progress.step}, saved. "
                 "Go on with the same command and --resume."
             )
-            raise Interrupted(stops[0])
-        if why_stop(run, clock) is not None:
+            ranks.gathered([0])  # nobody leaves before it is saved
+            raise Interrupted(accord.stops[0])
+        if why_stop(run, accord.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
+
+
+def own_batches(run: Run, taken: Sequence[Rows]) -> list[Batch]:
+    """This rank's share of the batches of an update; fewer where one has fewer pairs than ranks."""
+    return [
+        batch_of(run, rows, seed_of(run.config.seed, run.progress.step, piece, *ranks.seed_part()))
+        for piece, rows in enumerate(map(ranks.share, taken))
+        if len(rows)
+    ]
 
 
 def batch_of(run: Run, rows: Rows, seed: int) -> Batch:
@@ -156,14 +184,14 @@ def validation_due(run: Run, batches: int) -> bool:
     return progress.batch == batches if every is None else progress.step % every == 0
 
 
-def why_stop(run: Run, clock: Clock) -> str | None:
-    """Why training ends here, if it does."""
+def why_stop(run: Run, seconds: float) -> str | None:
+    """Why training ends here, after so many seconds, if it does."""
     settings, progress = run.config.training, run.progress
     if settings.max_steps is not None and progress.step >= settings.max_steps:
         return f"update {progress.step} of training.max_steps {settings.max_steps}"
     if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
         return f"epoch {progress.epoch} of training.max_epochs {settings.max_epochs}"
-    if settings.max_minutes is not None and clock.seconds >= 60 * settings.max_minutes:
+    if settings.max_minutes is not None and seconds >= 60 * settings.max_minutes:
         return f"training.max_minutes {settings.max_minutes:g} are over"
     if settings.patience is not None and progress.worse >= settings.patience:
         return f"no better BLEU in {progress.worse} validations (training.patience)"
@@ -218,7 +246,8 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
 def save(run: Run, reporter: Reporter, clock: Clock) -> None:
     """Write all that training goes on from, once the figures it counts are on the disk."""
     reporter.sync()
-    save_run(run, clock.seconds)
+    if ranks.is_first():
+        save_run(run, clock.seconds)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from seq2seq import ranks
 from seq2seq.batches import Batch, seed_of
 from seq2seq.checkpoint import own_weights
 from seq2seq.errors import RunError
@@ -20,13 +21,15 @@ from seq2seq.scheduled_sampling import true_share, with_own_inputs
 def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     """One update from all the batches at a learning rate; returns their target tokens.
 
+    Of several ranks each gives its share of the batches, and all take the same update.
     Adds to `run.loss`, or to `run.untaken` where loss or gradient is not finite and so neither the
     weights nor the optimizer's state may change. Raises RunError where memory is too small for one
     pair.
     """
     settings = run.config.training
     tokens = sum(len(batch.tgt_out) for batch in batches)
-    loss = gradients(run, batches, tokens)
+    loss = gradients(run, batches, tokens if ranks.count() == 1 else 1)
+    loss, all_tokens = _of_all_ranks(run, loss, torch.full_like(loss, tokens))
     norm = torch.linalg.vector_norm(
         torch.stack([torch.linalg.vector_norm(each.grad) for each in _with_gradient(run)])
     )
@@ -40,13 +43,32 @@ def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     if run.averages:
         weights = list(own_weights(run.model).values())
         update_average(list(run.averages.values()), weights, settings.average, run.progress.step)
-    run.loss += torch.stack([loss, torch.full_like(loss, tokens)]).where(~untaken, 0)
+    run.loss += torch.stack([loss, all_tokens]).where(~untaken, 0)
     run.untaken[run.progress.step % len(run.untaken)] = untaken
     return tokens
 
 
+def _of_all_ranks(run: Run, loss: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Make the gradient of this rank's summed loss that of the mean loss of all ranks.
+
+    Returns the summed loss and the target tokens of all. What is no number on one rank is none on
+    any. A rank without a pair adds zeros.
+    """
+    if ranks.count() == 1:
+        return loss, tokens
+    parameters = list(run.model.parameters())
+    own = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+    loss, tokens, *summed = ranks.add_up([loss, tokens, *own])
+    torch._foreach_div_(summed, tokens)
+    for parameter, gradient in zip(parameters, summed, strict=True):
+        parameter.grad = gradient
+    return loss, tokens
+
+
 def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
-    """Put the gradient of the mean loss of the batches into the parameters; returns their sum.
+    """Put the gradient of the batches' loss, divided by `tokens`, into the parameters.
+
+    Returns the summed loss.
 
     Where memory does not suffice all is done again in halves, which have the same gradient, and so
     are later batches as large.
@@ -74,7 +96,8 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
     run.optimizer.zero_grad()
     try:
         for number, piece in enumerate(pieces):
-            torch.manual_seed(seed_of(run.config.seed, run.progress.step, number))
+            seed = seed_of(run.config.seed, run.progress.step, number, *ranks.seed_part())
+            torch.manual_seed(seed)
             with torch.autocast(
                 run.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bf16"
             ):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+from seq2seq import ranks
 from seq2seq.batches import epoch_order, make_batch
 from seq2seq.checkpoint import own_weights, save_best
 from seq2seq.evaluation import bleu_score
@@ -27,8 +28,9 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
         better = bleu > progress.best_bleu
         if better:
             progress.best_bleu, progress.best_step, progress.worse = bleu, progress.step, 0
-            origin = origin_of(run.config, run.vocabularies, shaping_only=True)
-            save_best(run.config.run_dir, own_weights(run.model), run.limit, progress, origin)
+            if ranks.is_first():
+                origin = origin_of(run.config, run.vocabularies, shaping_only=True)
+                save_best(run.config.run_dir, own_weights(run.model), run.limit, progress, origin)
         else:
             progress.worse += 1
     perplexity = math.exp(min(loss, 700.0))
@@ -49,11 +51,13 @@ def valid_loss(run: Run) -> float:
     model, pairs = run.model.eval(), run.valid_pairs
     total, tokens = 0.0, 0
     with torch.no_grad():
-        for rows in epoch_order(pairs, run.config.training.batch_tokens, 0, None):
+        order = epoch_order(pairs, run.config.training.batch_tokens, 0, None)
+        for rows in ranks.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             total += batch_loss(model, batch.to(run.device), 0.0).item()
             tokens += len(batch.tgt_out)
-    return total / tokens
+    all_total, all_tokens = ranks.added([total, tokens])
+    return all_total / all_tokens
 
 
 def valid_bleu(run: Run) -> float:
@@ -66,8 +70,8 @@ def valid_bleu(run: Run) -> float:
         run.config.training.max_length,
         run.device,
     )
-    translations = translator.translate(run.valid.src, beam_size=1)
-    run.hypotheses = [translation.text for translation in translations]
+    translations = translator.translate(ranks.share(run.valid.src), beam_size=1)
+    run.hypotheses = ranks.interleaved([translation.text for translation in translations])
     return bleu_score(run.hypotheses, run.valid.tgt)
 
 

@@ -18,6 +18,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     (
         "seq2seq.config_values",
         "seq2seq.config_mistakes",
+        "seq2seq.ranks",
         "seq2seq.run_lock",
         "seq2seq.whole_file",
     ),

@@ -628,11 +628,12 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-OF_THE_DEVICE = {"memory_gb", "deterministic"}  # test_update.py, test_device.py and test_cuda.py
+# test_update.py, test_device.py and test_cuda.py; test_scheduled_sampling.py
+ELSEWHERE = {"memory_gb", "deterministic", "scheduled_sampling", "scheduled_sampling_steps"}
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 
 
-@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - OF_THE_DEVICE))
+@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - ELSEWHERE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:

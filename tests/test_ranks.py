@@ -1,0 +1,518 @@
+"""Several processes train as one would; what befalls one of them befalls all.
+
+The processes are forked from one that has imported torch, and set up as torchrun would.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from conftest import write_small_corpus
+from torch import Tensor
+
+from seq2seq import ranks
+from seq2seq.checkpoint import BEST, LAST
+from seq2seq.errors import UserError
+from seq2seq.reporting import LOG, METRICS
+from seq2seq.tensor_file import read_header, read_tensors
+
+ROOT = Path(__file__).resolve().parent.parent
+# Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
+# ended. Each writes the checksum of its weights after every update beside its output.
+SERVER = """
+import hashlib, json, os, signal, sys, time
+from pathlib import Path
+sys.modules["torch.utils.tensorboard"] = None
+import torch
+import torch.distributed
+from seq2seq import preparation, ranks, training, update, validation
+from seq2seq.cli import main
+
+torch.set_num_threads(1)
+taken, scored, read = training.train_step, validation.bleu_score, preparation._others
+loss_of = update.batch_loss
+
+def watched(log, befall):
+    def step(run, batches, rate):
+        befall(run)
+        tokens = taken(run, batches, rate)
+        digest = hashlib.sha256()
+        for weight in run.model.parameters():
+            digest.update(weight.detach().numpy().tobytes())
+        with open(f"{log}.weights", "a") as file:
+            print(digest.hexdigest(), file=file)
+        return tokens
+    return step
+
+def rank_1_ends(ending):
+    def befall(run):
+        if ranks.rank() == 1 and run.progress.step == 5:
+            ending()
+    return befall
+
+def raising():
+    raise OSError(5, "the disk of rank 1", "here")
+
+def spoiled(run):
+    nan = ranks.rank() == 1 and run.progress.step == 3
+    update.batch_loss = (lambda *a: loss_of(*a) * float("nan")) if nan else loss_of
+
+def little_memory(run):
+    def loss(model, batch, smoothing):
+        if ranks.rank() == 1 and batch.tgt_in.numel() > 100:
+            raise RuntimeError("can't allocate memory")
+        return loss_of(model, batch, smoothing)
+    update.batch_loss = loss
+
+def first_is_killed(run):
+    if ranks.rank() == 0 and run.progress.step == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+BEFALL = {
+    "nothing": lambda run: None,
+    "kill": rank_1_ends(lambda: os.kill(os.getpid(), signal.SIGKILL)),
+    "term": rank_1_ends(lambda: os.kill(os.getpid(), signal.SIGTERM)),
+    "interrupt": rank_1_ends(lambda: os.kill(os.getpid(), signal.SIGINT)),
+    "error": rank_1_ends(raising),
+    "first killed": first_is_killed,
+    "nan": spoiled,
+    "memory": little_memory,
+    "other clock": lambda run: None,
+    "other data": lambda run: None,
+}
+
+def exchange():
+    with ranks.joined():
+        number, size = ranks.rank(), ranks.count()
+        for length in (0, 1, 2, 7):
+            lines = [f"\\u0930{n}\\n" * n for n in range(length)]
+            assert ranks.interleaved(ranks.share(lines)) == lines
+        assert ranks.gathered([number, 0.5]) == [[n, 0.5] for n in range(size)]
+        assert ranks.added([number, 1]) == [size * (size - 1) / 2, size]
+        tensors = [torch.full((2, 3), float(number)), torch.tensor(1.5), torch.ones(0)]
+        summed = ranks.add_up(tensors)
+        assert [each.shape for each in summed] == [each.shape for each in tensors]
+        assert summed[0].unique().tolist() == [size * (size - 1) / 2]
+        assert summed[1] == 1.5 * size
+    assert ranks.count() == 1 and ranks.rank() == 0
+    return 0
+
+def run(number, call):
+    if call["ranks"] > 1:
+        os.environ |= dict(RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(call["ranks"]),
+                           MASTER_ADDR="127.0.0.1", MASTER_PORT=str(call["port"]),
+                           TORCHELASTIC_USE_AGENT_STORE="True")
+    log = f"{call['log']}.{number}"
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    if call["befall"] == "exchange":
+        return exchange()
+    training.train_step = watched(log, BEFALL[call["befall"]])
+    if call["befall"] == "other clock" and number == 1:
+        true = time.monotonic
+        time.monotonic = lambda: 1000 * true()
+    if call["befall"] == "other data" and number == 1:
+        def fewer(data, train):
+            valid, test = read(data, train)
+            return preparation.ParallelText(valid.src[1:], valid.tgt[1:], valid.origin), test
+        preparation._others = fewer
+    def score(hypotheses, references):
+        Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
+        return scored(hypotheses, references)
+    validation.bleu_score = score
+    return main(call["arguments"])
+
+main(sys.argv[1:])  # what is slow the first time is then inherited
+print("ready", flush=True)
+for line in sys.stdin:
+    call = json.loads(line)
+    # As torchrun does it keeps the store, so that ranks can speak of one that has gone.
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    call["port"] = store.port
+    numbers = []
+    for number in range(call["ranks"]):
+        child = os.fork()
+        if child == 0:
+            code = 99
+            try:
+                code = run(number, call)
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(code)
+        numbers.append(child)
+    codes, until = {}, time.monotonic() + call["seconds"]
+    while len(codes) < len(numbers):
+        for child in set(numbers) - codes.keys():
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                codes[child] = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > until:
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.02)
+    print(json.dumps([codes[child] for child in numbers]), flush=True)
+"""
+SMALL = ("training.max_steps=8", "training.validate_every=4", "training.log_every=1")
+EXACT = (*SMALL, "model.dropout=0", "training.optimizer=sgd", "training.learning_rate=0.5")
+EVENTFUL = (*SMALL, "vocabulary.sampling=0.2", "training.average=0.9", "training.accumulate=2")
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+
+
+class Ended(NamedTuple):
+    """A training of several processes that is over."""
+
+    folder: Path
+    codes: list[int]  # of each rank, or minus the signal
+    told: list[str]  # by each on stderr
+    log: Path
+
+    def weights(self) -> list[list[str]]:
+        """Of each rank the checksums of the weights after its updates."""
+        return [
+            Path(f"{self.log}.{n}.weights").read_text().splitlines() for n in range(len(self.codes))
+        ]
+
+    def errors(self) -> list[str]:
+        return [line for text in self.told for line in text.splitlines() if "error: " in line]
+
+
+class Trainings:
+    """Starts trainings of one config in one or more processes."""
+
+    def __init__(self, corpus: Path) -> None:
+        self.corpus, self.calls = corpus, 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, *self.command("warm-up"), "training.max_steps=1"],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def command(self, run: str) -> list[str]:
+        folder = self.corpus.parent / run
+        return ["train", str(self.corpus), f"run_dir={folder}", "--device=cpu"]
+
+    def __call__(
+        self,
+        run: str,
+        processes: int,
+        overrides: Sequence[str] = EVENTFUL,
+        *flags: str,
+        befall: str = "nothing",
+        seconds: float = 300,
+    ) -> Ended:
+        """Train; whoever has not ended after so many seconds is killed."""
+        self.calls += 1
+        folder, log = self.corpus.parent / run, self.corpus.parent / f"{run}.{self.calls}"
+        call = {
+            "arguments": [*self.command(run), *overrides, *flags],
+            "ranks": processes,
+            "befall": befall,
+            "log": str(log),
+            "seconds": seconds,
+        }
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(call) + "\n")
+        self.process.stdin.flush()
+        codes = json.loads(self.process.stdout.readline())
+        told = [Path(f"{log}.{n}").read_text() for n in range(processes)]
+        return Ended(folder, codes, told, log)
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
+    started = Trainings(write_small_corpus(tmp_path_factory.mktemp("ranks")))
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def whole(trainings: Trainings) -> Ended:
+    """An eventful training of two processes that nothing befell."""
+    ended = trainings("whole", 2)
+    assert ended.codes == [0, 0], ended.told
+    return ended
+
+
+def metrics_of(ended: Ended) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (ended.folder / METRICS).read_text().splitlines()]
+
+
+def weights_of(ended: Ended) -> dict[str, Tensor]:
+    return read_tensors(ended.folder / LAST)
+
+
+def assert_near(ended: Ended, other: Ended) -> None:
+    """The same run but for rounding."""
+    assert [*ended.codes, *other.codes] == [0] * len(ended.codes + other.codes), ended.told
+    found, wanted = metrics_of(ended), metrics_of(other)
+    assert [line.keys() for line in found] == [line.keys() for line in wanted]
+    for line, right in zip(found, wanted, strict=True):
+        assert line == pytest.approx(right, rel=1e-5)
+    tensors = weights_of(other)
+    for name, tensor in weights_of(ended).items():
+        torch.testing.assert_close(tensor, tensors[name], rtol=1e-4, atol=1e-5)
+    progress, right = (read_header(each.folder / LAST)[0]["progress"] for each in (ended, other))
+    assert progress["tokens"] == right["tokens"]
+    texts = [Path(f"{each.log}.0.hypotheses").read_text() for each in (ended, other)]
+    assert texts[0] == texts[1]
+
+
+def assert_same(ended: Ended, other: Ended) -> None:
+    """The same run to the bit."""
+    for name in (METRICS, BEST):
+        assert (ended.folder / name).read_bytes() == (other.folder / name).read_bytes()
+    tensors = weights_of(other)
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in weights_of(ended).items())
+    headers = [read_header(each.folder / LAST)[0] for each in (ended, other)]
+    for header in headers:
+        del header["seconds"]
+    assert headers[0] == headers[1]
+
+
+# ------------------------------------------------------------------------------------- a process
+
+
+def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    tensors = [torch.ones(2)]
+    with ranks.joined():
+        assert not torch.distributed.is_initialized()
+        assert (ranks.rank(), ranks.count(), ranks.seed_part()) == (0, 1, ())
+        assert ranks.is_first()
+        assert ranks.speaks()
+        assert not ranks.restarted()
+        assert ranks.share([3, 4]) == [3, 4]
+        assert ranks.interleaved(["a"]) == ["a"]
+        assert ranks.added([2.5]) == [2.5]
+        assert ranks.add_up(tensors) is tensors
+        assert ranks.device_of("cuda:1") == "cuda:1"
+
+
+def test_by_itself_a_process_decides_at_once() -> None:
+    stops: list[int] = []
+    seconds = [1.0]
+    accord = ranks.Accord(stops, lambda: seconds[0])
+    assert accord.after_update(5, 7) == (5, 7)
+    stops.append(signal.SIGTERM)
+    seconds[0] = 2.0
+    assert accord.stops == [signal.SIGTERM]
+    assert accord.seconds == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "found"),
+    [
+        ("auto", 0, "auto"),
+        ("auto", 2, "cuda:1"),
+        ("cuda", 3, "cuda:1"),
+        ("cuda", 0, "cuda"),
+        ("cpu", 2, "cpu"),
+        ("tpu", 2, "tpu"),
+        ("cuda:0", 2, "each takes the GPU of its own number"),
+        ("auto", 1, "2 processes on a machine with 1 CUDA device; start no more"),
+    ],
+)
+def test_each_rank_has_a_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, found: str
+) -> None:
+    monkeypatch.setattr(ranks._Joined, "rank", 5)
+    monkeypatch.setattr(ranks._Joined, "count", 6)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    with pytest.raises(UserError, match=found) if " " in found else nullcontext():
+        assert ranks.device_of(name) == found
+
+
+# ------------------------------------------------------------------------------ several are as one
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_what_ranks_tell_arrives_whole_and_in_order(trainings: Trainings, processes: int) -> None:
+    ended = trainings("exchange", processes, befall="exchange")
+    assert ended.codes == [0] * processes, ended.told
+
+
+@pytest.fixture(scope="module")
+def alone(trainings: Trainings) -> Ended:
+    return trainings("alone", 1, EXACT)
+
+
+def test_two_processes_train_as_one_does(trainings: Trainings, alone: Ended) -> None:
+    ended = trainings("two", 2, EXACT)
+    assert_near(ended, alone)
+    assert "BLEU" in ended.told[0]
+    assert ended.told[1] == ""
+    assert "2 processes, each with a share of every batch" in (ended.folder / LOG).read_text()
+    assert {path.name for path in ended.folder.iterdir()} == {
+        path.name for path in alone.folder.iterdir()
+    }
+
+
+def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
+    lonely = (*EXACT, "training.batch_tokens=8", "training.accumulate=2")  # a pair a batch
+    assert_near(trainings("lonely3", 3, lonely), trainings("lonely1", 1, lonely))
+
+
+def test_a_rank_may_do_its_share_in_pieces(trainings: Trainings, alone: Ended) -> None:
+    ended = trainings("pieces", 2, EXACT, befall="memory")
+    assert_near(ended, alone)
+    assert "out of memory; from here on a batch of more than" in ended.told[0]
+    assert ended.weights()[0] == ended.weights()[1]
+
+
+def test_all_ranks_have_the_same_weights_to_the_bit(whole: Ended) -> None:
+    first, second = whole.weights()
+    assert first == second
+    assert len(set(first)) == 8
+
+
+def test_what_is_no_number_on_one_rank_changes_none(trainings: Trainings) -> None:
+    ended = trainings("nan", 2, befall="nan")
+    first, second = ended.weights()
+    assert first == second
+    assert first[2] == first[1] != first[3]
+    assert ended.told[0].count("was not taken: its loss or gradient is not finite") == 1
+
+
+# ------------------------------------------------------------------------------------ going on
+
+
+@pytest.mark.parametrize(("befall", "code"), [("term", 143), ("interrupt", 130)])
+def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
+    trainings: Trainings, whole: Ended, befall: str, code: int
+) -> None:
+    ended = trainings(befall, 2, befall=befall)
+    assert ended.codes == [code, code], ended.told
+    assert ended.told[0].count("Stopped at update 5, saved.") == 1
+    again = trainings(befall, 2, EVENTFUL, "--resume")
+    assert again.codes == [0, 0], again.told
+    assert_same(again, whole)
+
+
+@pytest.mark.parametrize(
+    ("befall", "codes", "line"),
+    [
+        ("kill", [1, -signal.SIGKILL], "another process of this run ended or does not answer"),
+        ("first killed", [-signal.SIGKILL, 1], "another process of this run ended or does not"),
+        ("error", [1, 1], "the disk of rank 1"),
+    ],
+)
+def test_a_rank_that_dies_ends_the_run_with_one_line(
+    trainings: Trainings, whole: Ended, befall: str, codes: list[int], line: str
+) -> None:
+    run = f"dead {befall}"
+    ended = trainings(run, 2, befall=befall)
+    assert ended.codes == codes, ended.told
+    (told,) = ended.errors()
+    assert line in told
+    again = trainings(run, 2, EVENTFUL, "--resume")
+    assert again.codes == [0, 0], again.told
+    assert_same(again, whole)
+
+
+def test_another_number_of_processes_goes_on_too(trainings: Trainings) -> None:
+    overrides = (*EVENTFUL, "training.max_steps=4")
+    assert trainings("fewer", 2, overrides).codes == [0, 0]
+    assert trainings("fewer", 1, EVENTFUL, "--resume").codes == [0]
+
+
+def test_the_clock_of_rank_0_decides(trainings: Trainings) -> None:
+    ended = trainings("clock", 2, (*EVENTFUL, "training.max_minutes=50"), befall="other clock")
+    assert ended.codes == [0, 0], ended.told
+    assert "Done: update 8 of training.max_steps 8." in ended.told[0]
+
+
+# ------------------------------------------------------------------------------------- mistakes
+
+
+def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
+    cases: list[tuple[tuple[Any, ...], str]] = [
+        (("typo", 2, ("training.max_stepz=3",)), "max_stepz"),
+        (("whole", 2), "a run lives here already"),
+        (("nowhere", 2, EVENTFUL, "--resume"), "no such run folder"),
+    ]
+    for call, line in cases:
+        ended = trainings(*call)
+        assert ended.codes == [2, 2], ended.told
+        assert len(ended.errors()) == 1
+        assert "".join(ended.told).count(line) == 1
+    assert (whole.folder / LAST).exists()
+
+
+def test_ranks_that_read_other_data_are_refused(trainings: Trainings) -> None:
+    ended = trainings("other", 2, befall="other data")
+    assert ended.codes == [2, 2], ended.told
+    (told,) = ended.errors()
+    assert "rank 1 reads other data than rank 0" in told
+
+
+# ------------------------------------------------------------------------------------- torchrun
+
+
+KILLED_ONCE = """
+import os, signal, sys
+sys.modules["torch.utils.tensorboard"] = None
+from seq2seq import ranks, training
+from seq2seq.cli import main
+
+taken = training.train_step
+
+def step(run, batches, rate):
+    first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    if first and ranks.rank() == 1 and run.progress.step == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return taken(run, batches, rate)
+
+training.train_step = step
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_run_anew_from_where_it_was_saved(
+    trainings: Trainings, whole: Ended, tmp_path: Path
+) -> None:
+    older = trainings("anew", 1, EVENTFUL)  # the first start replaces it, the second goes on
+    assert older.codes == [0]
+    script = tmp_path / "killed_once.py"
+    script.write_text(KILLED_ONCE, encoding="utf-8")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [
+            *[*torchrun, "--nproc-per-node=2", "--max-restarts=1", str(script)],
+            *[*trainings.command("anew"), *EVENTFUL, "--overwrite"],
+        ],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    log = (older.folder / LOG).read_text()
+    assert "resumed at update 4, epoch 1" in log
+    assert log.count("resumed at") == 1
+    assert_same(older, whole)
