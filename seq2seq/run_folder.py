@@ -20,9 +20,10 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError("--resume and --overwrite: give one of them")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
-    above = next(each for each in folder.absolute().parents if each.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK)):
-        raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
+    if not folder.exists():
+        above = next(each for each in folder.absolute().parents if each.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
     if resume:
         _check_resumed(config)
     elif run_lives(folder) and not overwrite:

@@ -18,7 +18,7 @@ from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
 from seq2seq.preparation import Run, follow, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
-from seq2seq.reporting import Clock, Reporter, Silence, minutes, read_metrics
+from seq2seq.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
 from seq2seq.run_folder import check_folder
 from seq2seq.run_lock import locked
 from seq2seq.update import train_step
@@ -63,7 +63,7 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
         Reporter(config.run_dir, began, last_step) if ranks.is_first() else Silence() as reporter,
         stop_signals() as stops,
     ):
-        for note in notes:
+        for note in [*notes, *(missing_figures(run) if ranks.is_first() else ())]:
             reporter.say(note)
         clock = Clock(run.seconds)
         accord = ranks.Accord(stops, lambda: clock.seconds)
@@ -82,6 +82,17 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
         for complaint in complaints(run) if ranks.is_first() else ():
             reporter.say(f"warning: {complaint}")
     return config.run_dir
+
+
+def missing_figures(run: Run) -> list[str]:
+    """What to say where metrics.jsonl no longer holds what the run counts there."""
+    validated, metrics = run.progress.validated_step, read_metrics(run.config.run_dir)
+    if not validated or any(line["step"] == validated for line in metrics):
+        return []
+    return [
+        f"warning: {run.config.run_dir / METRICS} lacks the figures of update {validated}: it was "
+        "cut off or replaced; the weights are whole, and later figures follow"
+    ]
 
 
 def _prepared(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:

@@ -476,6 +476,12 @@ def test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are(
     ref.write_text(f"{words}\n" * 3, encoding="utf-8")
     assert "NFC" not in call("evaluate", "-m", luong, "-i", src, "-r", ref).err
     assert "NFC" not in call("evaluate", "--hyp", hyp, "-r", ref).err
+    hyp.write_text("ba \u00e9 ka mo zu\n" * 3, encoding="utf-8")
+    ref.write_text("ba e\u0301 ka mo zu\n" * 3, encoding="utf-8")  # looks the same
+    result = call("evaluate", "--hyp", hyp, "-r", ref, "--json", "-")
+    score = json.loads(result.out)["bleu"]["score"]
+    assert score == pytest.approx(sacrebleu_scores(hyp, ref)[0])
+    assert score < 50
 
 
 def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:

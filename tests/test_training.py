@@ -27,6 +27,7 @@ from seq2seq.errors import UserError
 from seq2seq.loss import batch_loss
 from seq2seq.preparation import Run, prepare
 from seq2seq.reporting import LOG, METRICS, TIMING
+from seq2seq.run_folder import check_folder
 from seq2seq.training import Interrupted, train
 from seq2seq.translator import Translator
 from seq2seq.update import train_step
@@ -818,3 +819,21 @@ def test_a_device_that_is_not_there_is_refused_before_any_work(small_corpus: Pat
     with pytest.raises(UserError, match="--device tpu"):
         train(config, "tpu")
     assert not config.run_dir.exists()
+
+
+def test_a_folder_that_is_there_needs_no_way_to_make_it(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a volume mounted where nobody may write, or the root of all."""
+    run = small_corpus.parent / "run"
+    allowed = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, how: Path(path) != run.parent and allowed(path, how)
+    )
+    config = configured(small_corpus)
+    with pytest.raises(UserError, match="cannot be made in"):
+        check_folder(config, resume=False, overwrite=False)
+    run.mkdir()
+    check_folder(config, resume=False, overwrite=False)
+    root = configured(small_corpus, "run_dir=/")
+    check_folder(root, resume=False, overwrite=False)

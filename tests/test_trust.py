@@ -281,6 +281,15 @@ def test_garbage_behind_the_metrics_is_cut_off(
     assert (run / METRICS).read_bytes() == (finished / METRICS).read_bytes()
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_figures_that_are_missing_are_told_of(run: Path, corpus: Path, gone: bool) -> None:
+    if gone:
+        (run / METRICS).unlink()
+    (run / LOG).unlink()
+    train(configured(corpus, run), "cpu", resume=True)
+    assert ("lacks the figures of update 6" in (run / LOG).read_text()) == gone
+
+
 def test_a_run_that_was_killed_before_it_was_saved_begins_anew(
     run: Path, corpus: Path, finished: Path
 ) -> None:
