@@ -4,14 +4,17 @@ The order is a pure function of (seed, epoch).
 """
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self, TypeVar
+from itertools import pairwise
+from typing import NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seq2seq.packed import PackedIds, pack_ids
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
 Ids = list[int]
@@ -19,6 +22,7 @@ Rows = NDArray[np.int64]
 Length = TypeVar("Length", int, Rows)
 
 SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and rows of a batch are multiples of these
+PART = 1 << 18  # pairs that are shuffled together
 
 
 class Batch(NamedTuple):
@@ -38,10 +42,10 @@ class Batch(NamedTuple):
 class EncodedPairs(NamedTuple):
     """A parallel text as ids, END not counted, and its text for drawing other segmentations."""
 
-    src_texts: list[str]
-    tgt_texts: list[str]
-    src: list[Ids]
-    tgt: list[Ids]
+    src_texts: Sequence[str]
+    tgt_texts: Sequence[str]
+    src: PackedIds
+    tgt: PackedIds
     too_long: int  # pairs left out
 
     def __len__(self) -> int:
@@ -64,8 +68,8 @@ def encode_pairs(
     return EncodedPairs(
         [src_texts[i] for i in rows],
         [tgt_texts[i] for i in rows],
-        [src[i] for i in rows],
-        [tgt[i] for i in rows],
+        pack_ids([src[i] for i in rows]),
+        pack_ids([tgt[i] for i in rows]),
         len(src) - len(rows),
     )
 
@@ -85,22 +89,98 @@ def sampled_pairs(
     return src, tgt
 
 
-def epoch_order(pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None) -> list[Rows]:
+def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
+    """A quantile of target length over source length, END counted, as numpy's of all pairs."""
+    counts: dict[float, int] = {}
+    for start in range(0, len(pairs), PART):
+        src, tgt = (
+            side.lengths[start : start + PART].astype(np.int64) + 1
+            for side in (pairs.src, pairs.tgt)
+        )
+        for ratio, count in zip(*np.unique(tgt / src, return_counts=True), strict=True):
+            counts[float(ratio)] = counts.get(float(ratio), 0) + int(count)
+    ratios = np.array(sorted(counts))
+    ends = np.cumsum([counts[ratio] for ratio in ratios.tolist()])
+    place = quantile * (len(pairs) - 1)
+    below, above = ratios[np.searchsorted(ends, [int(place), math.ceil(place)], side="right")]
+    share = place - int(place)
+    difference = above - below  # numpy interpolates from the nearer end
+    return float(below + difference * share if share < 0.5 else above - difference * (1 - share))
+
+
+class EpochOrder(Sequence[Rows]):
+    """The rows of each batch of an epoch, a part of the corpus at a time.
+
+    Memory does not grow with the corpus: every n-th pair is in the same part, of at most PART, and
+    one part is held at a time. Every epoch has as many batches.
+    """
+
+    def __init__(
+        self, pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
+    ) -> None:
+        self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
+        self._parts = -(-len(pairs) // PART)
+        counts = [len(self._bounds(np.sort(self._keys(part)))) - 1 for part in range(self._parts)]
+        self._starts = np.cumsum([0, *counts])
+        self._held = -1
+        self._batches: list[Rows] = []
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @overload
+    def __getitem__(self, n: int) -> Rows: ...
+
+    @overload
+    def __getitem__(self, n: slice) -> list[Rows]: ...
+
+    def __getitem__(self, n: int | slice) -> Rows | list[Rows]:
+        if isinstance(n, slice):
+            return [self[i] for i in range(*n.indices(len(self)))]
+        n = range(len(self))[n]  # from the end, where negative; IndexError
+        part = int(np.searchsorted(self._starts, n, side="right")) - 1
+        if part != self._held:
+            self._held, self._batches = part, self._of(part)
+        return self._batches[n - int(self._starts[part])]
+
+    def _of(self, part: int) -> list[Rows]:
+        """The batches of a part, in the order of training."""
+        keys, epoch = self._keys(part), self._epoch
+        # PCG64 takes a missing number for 0: the first part is what one part alone would be.
+        number = 0 if epoch is None else epoch + 1
+        generator = np.random.Generator(np.random.PCG64([self._seed, number, part]))
+        rows = np.arange(len(keys)) if epoch is None else generator.permutation(len(keys))
+        rows = rows[np.argsort(keys[rows], kind="stable")]
+        bounds = self._bounds(keys[rows])
+        rows = part + rows * self._parts
+        batches = [rows[start:end] for start, end in pairwise(bounds)]
+        if epoch is not None:
+            batches = [batches[i] for i in generator.permutation(len(batches))]
+        return batches
+
+    def _keys(self, part: int) -> Rows:
+        """What the pairs of a part are sorted by: target length, then source length, with END."""
+        sides = self._pairs.src, self._pairs.tgt
+        src, tgt = (side.lengths[part :: self._parts] for side in sides)
+        keys: Rows = ((tgt.astype(np.int64) + 1) << 32) + (src.astype(np.int64) + 1)
+        return keys
+
+    def _bounds(self, keys: Rows) -> list[int]:
+        """Where the batches of sorted pairs begin, and where the last one ends."""
+        src, tgt = _rounded(keys & 0xFFFFFFFF, SRC_STEP), _rounded(keys >> 32, TGT_STEP)
+        return [0, *_cut(src, tgt, self._budget)]
+
+
+def epoch_order(
+    pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
+) -> Sequence[Rows]:
     """The rows of each batch, in the order of training; epoch None: by length, unshuffled.
 
     Pairs of like length meet in a batch, which is full where another row would make its padded
     target, END counted, longer than `batch_tokens` (or its padded source twice that). A pair
     longer than the budget is a batch of its own.
     """
-    src = np.array([len(ids) + 1 for ids in pairs.src])
-    tgt = np.array([len(ids) + 1 for ids in pairs.tgt])
-    generator = np.random.Generator(np.random.PCG64([seed, 0 if epoch is None else epoch + 1]))
-    rows = np.arange(len(src)) if epoch is None else generator.permutation(len(src))
-    rows = rows[np.lexsort((src[rows], tgt[rows]))]
-    batches = list(_cut(rows, _rounded(src, SRC_STEP), _rounded(tgt, TGT_STEP), batch_tokens))
-    if epoch is not None:
-        batches = [batches[i] for i in generator.permutation(len(batches))]
-    return batches
+    return EpochOrder(pairs, batch_tokens, seed, epoch)
 
 
 def _rounded(length: Length, step: int) -> Length:
@@ -108,20 +188,23 @@ def _rounded(length: Length, step: int) -> Length:
     return -(-length // step) * step
 
 
-def _cut(rows: Rows, src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[Rows]:
-    """Batches of multiples of 8 rows where there are as many: fewer sizes, fewer new kernels."""
-    start = end = longest_src = 0
-    while start < len(rows):
-        while end < len(rows):
-            count, longest_src = end + 1 - start, max(longest_src, src[rows[end]])
-            full = count * tgt[rows[end]] > batch_tokens or count * longest_src > 2 * batch_tokens
-            if full and count > 1:
-                break
-            end += 1
-        if end < len(rows) and end - start > ROW_STEP:
-            end -= (end - start) % ROW_STEP
-        yield rows[start:end]
-        start, longest_src = end, 0
+def _cut(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
+    """Where batches of pairs sorted by target length end, by padded lengths of both sides.
+
+    They have multiples of 8 rows where there are as many: fewer sizes, fewer new kernels.
+    """
+    start = 0
+    while start < len(tgt):
+        most = max(1, batch_tokens // int(tgt[start]))
+        counts = np.arange(1, len(tgt[start : start + most]) + 1)
+        longest = np.maximum.accumulate(src[start : start + most])
+        fits = counts * tgt[start : start + most] <= batch_tokens
+        fits &= counts * longest <= 2 * batch_tokens
+        count = len(fits) if fits.all() else max(1, int(np.argmin(fits)))
+        if start + count < len(tgt) and count > ROW_STEP:
+            count -= count % ROW_STEP
+        start += count
+        yield start
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:

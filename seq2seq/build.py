@@ -2,17 +2,31 @@
 
 from torch import nn
 
-from seq2seq.config import ModelConfig
-from seq2seq.model.attention import AdditiveScore, DotScore, GeneralScore, ScaledDotScore, Score
+from seq2seq.config_model import ModelConfig
+from seq2seq.model.attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
+    LocationScore,
+    MultiHeadScore,
+    NormedAdditiveScore,
+    ScaledDotScore,
+    Score,
+)
+from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.embedding import ScaledEmbedding
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
 
 
-def build_model(config: ModelConfig, src_size: int, tgt_size: int, joint: bool) -> Seq2Seq:
+def build_model(
+    config: ModelConfig, src_size: int, tgt_size: int, joint: bool, longest: int = 100
+) -> Seq2Seq:
     """A fresh model for vocabularies of these sizes; weights come from torch's global generator.
 
+    The longest source in training has `longest` pieces, END not counted.
     With `tie_embeddings` the target embedding is also the projection to the vocabulary, and the
     source embedding too where the vocabulary is `joint`; the read-out then has the embedding's
     size.
@@ -24,7 +38,7 @@ def build_model(config: ModelConfig, src_size: int, tgt_size: int, joint: bool) 
         src_embedding, config.hidden_size, config.num_layers, config.bidirectional, config.dropout
     )
     readout_size = config.embedding_size if config.tie_embeddings else config.hidden_size
-    decoder = _decoder(config, readout_size, encoder.direction_size)
+    decoder = _decoder(config, readout_size, encoder.direction_size, longest)
     projection = nn.Linear(readout_size, tgt_size)
     nn.init.zeros_(projection.bias)
     if config.tie_embeddings:
@@ -32,15 +46,24 @@ def build_model(config: ModelConfig, src_size: int, tgt_size: int, joint: bool) 
     return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout)
 
 
-def _decoder(config: ModelConfig, readout_size: int, direction_size: int) -> Decoder:
+def _decoder(config: ModelConfig, readout_size: int, direction_size: int, longest: int) -> Decoder:
     embedding_size, hidden_size = config.embedding_size, config.hidden_size
     num_layers, dropout = config.num_layers, config.dropout
     if config.decoder == "none":
         return PlainDecoder(embedding_size, hidden_size, readout_size, num_layers, dropout)
-    score = _score(config)
+    score, window = _score(config, longest), _window(config)
+    coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
     if config.decoder == "bahdanau":
         return BahdanauDecoder(
-            score, embedding_size, hidden_size, direction_size, readout_size, num_layers, dropout
+            score,
+            embedding_size,
+            hidden_size,
+            direction_size,
+            readout_size,
+            num_layers,
+            dropout,
+            window,
+            coverage,
         )
     return LuongDecoder(
         score,
@@ -50,16 +73,39 @@ def _decoder(config: ModelConfig, readout_size: int, direction_size: int) -> Dec
         num_layers,
         dropout,
         bool(config.input_feeding),
+        window,
+        coverage,
     )
 
 
-def _score(config: ModelConfig) -> Score:
+def _score(config: ModelConfig, longest: int) -> Score:
     size = config.hidden_size
     match config.score:
         case "dot":
             return DotScore(size, size)
         case "general":
             return GeneralScore(size, size)
-    assert config.attention_size is not None, "a complete config has it for every other score"
-    sized = ScaledDotScore if config.score == "scaled_dot" else AdditiveScore
-    return sized(size, size, config.attention_size)
+        case "location":
+            return LocationScore(size, size, longest + 1)
+        case "normed_additive":
+            return NormedAdditiveScore(size, size, _attention_size(config))
+        case "scaled_dot":
+            heads = config.attention_heads
+            if heads is None or heads == 1:
+                return ScaledDotScore(size, size, _attention_size(config))
+            return MultiHeadScore(size, size, _attention_size(config), heads)
+    return AdditiveScore(size, size, _attention_size(config))
+
+
+def _window(config: ModelConfig) -> Window | None:
+    if config.window is None:
+        return None
+    assert config.window_width is not None, "a complete config has it for every window"
+    if config.window == "local_m":
+        return MonotonicWindow(config.window_width)
+    return PredictiveWindow(config.hidden_size, config.window_width)
+
+
+def _attention_size(config: ModelConfig) -> int:
+    assert config.attention_size is not None, "a complete config has it for every such score"
+    return config.attention_size

@@ -167,7 +167,8 @@ def empty_model(config: Config, vocabularies: Vocabularies, device: str = "cpu")
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     try:
         with torch.device(device):
-            return build_model(config.model, *sizes, vocabularies.joint)
+            longest = config.training.max_length
+            return build_model(config.model, *sizes, vocabularies.joint, longest)
     except RuntimeError as error:  # torch has no other for want of memory
         raise UserError(
             f"model: too large for the memory of this machine ({str(error).splitlines()[0]}); "

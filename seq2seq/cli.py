@@ -7,20 +7,23 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seq2seq import ranks
 from seq2seq.arguments import parse
 from seq2seq.errors import RunError, UserError
+from seq2seq.rendering import as_json as rendered_json
+from seq2seq.rendering import rendered
 from seq2seq.streams import (
     InputReport,
     arrivals,
     batches,
     check_output,
+    fill_closed_streams,
     open_input,
     open_output,
     say,
@@ -28,7 +31,7 @@ from seq2seq.streams import (
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
-    from seq2seq.translator import Translation, Translator
+    from seq2seq.translator import Translator
 
 
 _OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
@@ -37,7 +40,7 @@ _OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
-    Returns 0 done, 2 refused before any work, 1 failed later, 130 or 143 interrupted.
+    Returns 0 done, 2 refused before any work, 1 failed later, 129, 130 or 143 interrupted.
     """
     run = {
         "check": check,
@@ -46,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "evaluate": evaluate,
         "attention": attention,
     }
+    fill_closed_streams()
     try:
         options = parse(sys.argv[1:] if arguments is None else list(arguments))
         code = run[options.command](options)
@@ -97,9 +101,10 @@ def train(options: argparse.Namespace) -> int:
     except Interrupted as stop:
         return stop.exit_code
     if ranks.is_first():
-        say(f"Translate:  seq2seq translate -m {run} -i FILE")
-    if ranks.is_first() and config.data.test is not None:
-        say(f"Evaluate:   seq2seq evaluate -m {run}")
+        run_words = shlex.quote(str(run))
+        say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
+        if config.data.test is not None:
+            say(f"Evaluate:   seq2seq evaluate -m {run_words}")
     return 0
 
 
@@ -116,7 +121,8 @@ def translate(options: argparse.Namespace) -> int:
                 translations = translator.translate(texts, options.beam, options.n_best or 1)
                 report.note_parts(number, translations)
                 for index, translation in enumerate(translations, start=number):
-                    output.write(_rendered(translation, index, options))
+                    nbest = options.n_best is not None
+                    output.write(rendered(translation, index, nbest, options.json))
                 output.flush()
                 if options.stream:
                     report.tell()
@@ -135,7 +141,7 @@ def evaluate(options: argparse.Namespace) -> int:
     read = (options.input, *options.hyp, *options.ref)
     check_output(options.output, *read)
     check_output(options.json, *read, options.output)
-    from seq2seq import evaluation
+    from seq2seq import evaluation, score_table
 
     evaluation.check_tokenizer(options.tokenize)
     systems, references = _systems_and_references(options)
@@ -148,7 +154,11 @@ def evaluate(options: argparse.Namespace) -> int:
             with open_output(options.output) as output:
                 output.write("".join(f"{line}\n" for line in hypotheses[0]))
     lines = [reference for _, reference in references]
-    for note in map(evaluation.tokenized_note, hypotheses):
+    scored = [*(systems if options.hyp else []), *references]
+    for note in (
+        *map(evaluation.tokenized_note, hypotheses),
+        *(evaluation.not_nfc_note(*each) for each in scored),
+    ):
         if note:
             say(f"note: {note}")
     how = (lines, options.lowercase, options.tokenize)
@@ -158,10 +168,10 @@ def evaluate(options: argparse.Namespace) -> int:
         comparison = evaluation.compare(hypotheses[0], hypotheses[1], *how)
     if options.json is not None:
         with open_output(options.json) as output:
-            output.write(json.dumps(evaluation.as_json(scores, comparison), indent=2) + "\n")
+            output.write(json.dumps(score_table.as_json(scores, comparison), indent=2) + "\n")
     if options.json is None or str(options.json) != "-":
         with open_output(None) as output:
-            output.write(evaluation.as_table(scores, comparison) + "\n")
+            output.write(score_table.as_table(scores, comparison) + "\n")
     return 0
 
 
@@ -188,7 +198,7 @@ def attention(options: argparse.Namespace) -> int:
     report.tell()
     if as_json:
         with open_output(options.output) as output:
-            items = ",\n".join(_as_json(each, nbest=False) for each in translations)
+            items = ",\n".join(rendered_json(each) for each in translations)
             output.write(f"[\n{items}\n]\n")
         return 0
     maps = [
@@ -218,32 +228,6 @@ def _load(options: argparse.Namespace) -> "Translator":
     return translator
 
 
-def _rendered(translation: "Translation", number: int, options: argparse.Namespace) -> str:
-    if options.json:
-        return _as_json(translation, nbest=options.n_best is not None) + "\n"
-    if options.n_best is None:
-        return translation.text + "\n"
-    return "".join(
-        f"{number - 1} ||| {text} ||| {score:.6f}\n" for text, score in translation.nbest
-    )
-
-
-def _as_json(translation: "Translation", nbest: bool) -> str:
-    weights = translation.attention_weights
-    fields: dict[str, Any] = {
-        "text": translation.text,
-        "score": round(translation.score, 6),
-        "src_pieces": translation.src_pieces,
-        "tgt_pieces": translation.tgt_pieces,
-        "attention_weights": weights and [[round(w, 6) for w in row] for row in weights],
-    }
-    if nbest:
-        fields["nbest"] = [
-            {"text": text, "score": round(score, 6)} for text, score in translation.nbest
-        ]
-    return json.dumps(fields, ensure_ascii=False)
-
-
 Named = tuple[str, list[str]]
 
 
@@ -268,13 +252,14 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
     text = read_pairs(test.src, test.tgt, test.tsv)
-    return [(f"{text.origin}, source", text.src)], [(f"{text.origin}, target", text.tgt)]
+    return [(f"{text.origin}, source", list(text.src))], [
+        (f"{text.origin}, target", list(text.tgt))
+    ]
 
 
 def _fail(text: str, code: int) -> int:
-    with suppress(OSError):
-        if ranks.speaks():
-            say(f"seq2seq: error: {text}")
+    if ranks.speaks():
+        say(f"seq2seq: error: {text}")
     try:
         sys.stdout.flush()
     except OSError:

@@ -5,56 +5,18 @@ a number belongs and `no` (Norwegian) stays a language code. Only an unquoted `n
 at all means None.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config_file import Tree, apply_override, read_document
-from seq2seq.config_mistakes import (
-    ConfigError,
-    KeyPath,
-    Mistake,
-    describe,
-    section_class,
-    show,
-    summary,
-)
-from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Size, Text, Whole
-
-Decoder = Literal["bahdanau", "luong", "none"]
-Score = Literal["additive", "dot", "general", "concat", "scaled_dot"]
-_LENGTH = ("training.max_epochs", "training.max_steps")
-_FREE = (
-    "run_dir.",
-    "data.test.",
-    "decoding.",
-    "training.max_minutes.",
-    "training.patience.",
-    "training.log_every.",
-    "training.memory_gb.",
-)
-
-
-@dataclass
-class _Origin:
-    """Which keys the command line set, and the notes gathered while the config was checked."""
-
-    overridden: set[KeyPath] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-
-
-class Section(BaseModel):
-    """A part of the config: frozen, refuses unknown keys, checks its defaults like any value.
-
-    A check that concerns several keys stands on the last of them and is left out where an earlier
-    one was refused itself, so that one load reports every mistake and no mistake twice.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+from seq2seq.config_file import apply_override, read_document
+from seq2seq.config_mistakes import ConfigError, Mistake, describe, section_class, summary
+from seq2seq.config_model import ModelConfig
+from seq2seq.config_section import Origin, Section, ignore
+from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Text, Whole
 
 
 class ParallelFiles(Section):
@@ -108,74 +70,6 @@ class VocabularyConfig(Section):
         return sampling
 
 
-class ModelConfig(Section):
-    """Which model, and its sizes; complete once made: what the decoder decides is filled in."""
-
-    decoder: Decoder = "bahdanau"  # none: no attention, the last encoder state alone
-    score: Score | None = None  # null: additive (bahdanau), general (luong)
-    input_feeding: Flag | None = None  # luong only; null: true
-    embedding_size: Size = 256  # of both languages
-    bidirectional: Flag = True  # each direction of the encoder then has half of hidden_size
-    hidden_size: Size = 512  # of the decoder and of the encoder's outputs
-    attention_size: Size | None = None  # additive, concat, scaled_dot only; null: hidden_size // 2
-    num_layers: Annotated[Count, Field(le=64)] = 1  # of the encoder and of the decoder
-    dropout: Share = 0.3  # probability
-    tie_embeddings: Flag = True  # the target embedding is also the projection to the vocabulary
-
-    @field_validator("hidden_size")
-    @classmethod
-    def _has_halves(cls, hidden_size: int, info: ValidationInfo) -> int:
-        if info.data.get("bidirectional") and hidden_size % 2:
-            raise ValueError("must be even where the encoder is bidirectional")
-        return hidden_size
-
-    @field_validator("score", "input_feeding", "attention_size")
-    @classmethod
-    def _fit_to_decoder(cls, value: object, info: ValidationInfo) -> object:
-        """Fill in what is unset; refuse what has no use, or drop it where a YAML file set it."""
-        key, earlier = str(info.field_name), info.data
-        if "decoder" not in earlier or (key == "attention_size" and "score" not in earlier):
-            return value
-        reason = _why_unused(key, value, earlier["decoder"], earlier.get("score"))
-        if value is None:
-            return _model_default(key, earlier)
-        if reason is None:
-            return value
-        if not isinstance(info.context, _Origin) or ("model", key) in info.context.overridden:
-            raise ValueError(reason)
-        info.context.notes.append(f"model.{key}: {show(value)} is ignored: {reason}")
-        return _model_default(key, earlier)
-
-
-_SIZED_SCORES = ("additive", "concat", "scaled_dot")
-
-
-def _why_unused(key: str, value: object, decoder: Decoder, score: Score | None) -> str | None:
-    """Why this decoder and score have no use for the value, or None where they have."""
-    if decoder == "none":
-        return "decoder none has no attention"
-    if key == "score" and decoder == "bahdanau" and value != "additive":
-        return "decoder bahdanau takes the additive scores only"
-    if key == "input_feeding" and decoder == "bahdanau":
-        return "input feeding belongs to decoder luong"
-    if key == "attention_size" and score not in _SIZED_SCORES:
-        return f"score {score} has no size of its own"
-    return None
-
-
-def _model_default(key: str, earlier: Tree) -> object:
-    """What a key that follows from the decoder is where nobody sets it; None: it has no use."""
-    decoder = earlier["decoder"]
-    if key == "score":
-        return {"bahdanau": "additive", "luong": "general", "none": None}[str(decoder)]
-    if key == "input_feeding":
-        return True if decoder == "luong" else None
-    hidden_size = earlier.get("hidden_size")
-    if earlier["score"] not in _SIZED_SCORES or not isinstance(hidden_size, int):
-        return None
-    return max(1, hidden_size // 2)
-
-
 class TrainingConfig(Section):
     """How long and how to train; an update is one step of the optimizer."""
 
@@ -198,6 +92,10 @@ class TrainingConfig(Section):
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Count = 50  # updates between two lines of the log
     memory_gb: Positive | None = None  # most memory, GiB; a batch that needs more is done in pieces
+    # Scheduled sampling: how the share of true inputs falls from 1; null: they are all true.
+    scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = None
+    scheduled_sampling_steps: Count | None = None  # updates, the k of its formula
+    deterministic: Flag = False  # CUDA too gives the same bits for the same seed, if more slowly
 
     @field_validator("max_minutes")
     @classmethod
@@ -215,12 +113,23 @@ class TrainingConfig(Section):
             raise ValueError(f"{decay} needs max_epochs or max_steps, to know where it ends")
         return decay
 
+    @field_validator("scheduled_sampling_steps")
+    @classmethod
+    def _paces_a_schedule(cls, steps: int | None, info: ValidationInfo) -> int | None:
+        schedule = info.data.get("scheduled_sampling", "refused")
+        if steps is None and schedule not in (None, "refused"):
+            raise ValueError(f"scheduled_sampling {schedule} needs scheduled_sampling_steps")
+        if steps is not None and schedule is None:
+            raise ValueError("belongs to scheduled_sampling, which is not set")
+        return steps
+
 
 class DecodingConfig(Section):
     """How translations are searched for."""
 
     beam_size: Count = 5  # hypotheses kept at each step; 1: greedy
     length_penalty: NotNegative = 1.0  # a log-probability is divided by length to this power
+    coverage_penalty: NotNegative = 0.0  # how much a beam minds source words not looked at; 0: off
     max_length: Count | None = None  # pieces; null: a limit learnt from the training data
 
 
@@ -236,6 +145,16 @@ class Config(Section):
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
 
+    @field_validator("decoding")
+    @classmethod
+    def _fit_to_model(cls, decoding: DecodingConfig, info: ValidationInfo) -> DecodingConfig:
+        model, penalty = info.data.get("model"), decoding.coverage_penalty
+        if model is None or model.decoder != "none" or penalty == 0:
+            return decoding
+        path = ("decoding", "coverage_penalty")
+        ignore(path, penalty, "decoder none has no attention for coverage_penalty", info)
+        return decoding.model_copy(update={"coverage_penalty": 0.0})
+
 
 # ------------------------------------------------------------------------------------ public calls
 
@@ -249,7 +168,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     """
     document = read_document(path)
     mistakes = document.mistakes
-    origin = _Origin()
+    origin = Origin()
     for override in overrides:
         try:
             origin.overridden.add(apply_override(document.tree, override))
@@ -286,37 +205,3 @@ _Dumper.add_representer(
         "tag:yaml.org,2002:str", text, style='"' if "\x85" in text else None
     ),
 )
-
-
-def changed_keys(old: Config, new: Config) -> list[str]:
-    """Say which keys differ that must not when a run is resumed, as `model.dropout: 0.3 -> 0.2`.
-
-    Left out are the folder, the test data, logging, decoding and the length of training; but a rate
-    that falls linearly or as a cosine depends on max_epochs and max_steps from the first update.
-    """
-    return changed_since(recorded_keys(old), new)
-
-
-def recorded_keys(config: Config) -> dict[str, object]:
-    """The keys a run goes on with, dotted, and their values as JSON has them."""
-    leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
-    return {key: value for key, value in leaves.items() if not f"{key}.".startswith(_FREE)}
-
-
-def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
-    """Say, as `changed_keys` does, which keys differ from the recorded ones."""
-    now = recorded_keys(new)
-    free = () if new.training.decay in ("linear", "cosine") else _LENGTH
-    return [
-        f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
-        for key in {**recorded, **now}
-        if recorded.get(key) != now.get(key) and key not in free
-    ]
-
-
-def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, (*above, key))
-        else:
-            yield (*above, key), value

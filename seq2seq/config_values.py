@@ -30,6 +30,13 @@ def _refuse_empty(value: object) -> object:
     return value
 
 
+def _refuse_bytes(value: object) -> object:
+    """A command line can hold bytes that are no text, which no config file can say again."""
+    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError("is not UTF-8; give it another name")
+    return value
+
+
 def _refuse_nul(value: object) -> object:
     if isinstance(value, str) and "\0" in value:
         raise ValueError("no file name has a NUL character")
@@ -40,9 +47,10 @@ Whole = Annotated[int, BeforeValidator(_read_whole)]
 Count = Annotated[Whole, Field(ge=1)]
 Size = Annotated[Whole, Field(ge=1, le=65_536)]  # beyond, no machine has the memory
 Flag = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
-Text = Annotated[str, BeforeValidator(_refuse_empty)]
+Text = Annotated[str, BeforeValidator(_refuse_empty), BeforeValidator(_refuse_bytes)]
 File = Annotated[
     Path,
+    BeforeValidator(_refuse_bytes),
     BeforeValidator(_refuse_empty),
     BeforeValidator(_refuse_nul),
     PlainSerializer(Path.as_posix),

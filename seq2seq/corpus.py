@@ -7,6 +7,7 @@ shift one side against the other.
 import difflib
 import gzip
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +17,15 @@ from numpy.typing import NDArray
 from seq2seq.errors import UserError
 
 FEWEST_WORDS = 20  # a side must have to be told from another language
+MOST_LINES = 50_000  # of a side that its words are taken from
 
 
 @dataclass(frozen=True)
 class ParallelText:
     """Sentences and their translations: `tgt[i]` translates `src[i]`."""
 
-    src: list[str]
-    tgt: list[str]
+    src: Sequence[str]
+    tgt: Sequence[str]
     origin: str = "the parallel text"  # the files, for messages
 
     def __len__(self) -> int:
@@ -83,9 +85,17 @@ def usable(text: ParallelText) -> tuple[ParallelText, int]:
     return ParallelText(src, tgt, text.origin), len(text) - len(kept)
 
 
-def same_sides(text: ParallelText) -> str | None:
-    """Say so where half of the pairs or more have the same text on both sides."""
-    same = sum(map(str.__eq__, text.src, text.tgt))
+def count_same(text: ParallelText) -> int:
+    """How many pairs have the same text on both sides."""
+    return sum(map(str.__eq__, text.src, text.tgt))
+
+
+def same_sides(text: ParallelText, counted: int | None = None) -> str | None:
+    """Say so where half of the pairs or more have the same text on both sides.
+
+    They are counted unless that was done before.
+    """
+    same = count_same(text) if counted is None else counted
     if 2 * same < len(text):
         return None
     return (
@@ -97,9 +107,11 @@ def same_sides(text: ParallelText) -> str | None:
 def check_direction(train: ParallelText, other: ParallelText) -> None:
     """Refuse text whose sides are swapped against those of training.
 
-    Judged by the words: most must be known from the wrong side, and few from the right one.
+    Judged by the words: most must be known from the wrong side, and few from the right one. Of a
+    large training text, MOST_LINES or fewer, evenly spread, are looked at.
     """
-    known = [_words(train.src), _words(train.tgt)]
+    lines = slice(None, None, max(1, -(-len(train) // MOST_LINES)))
+    known = [_words(train.src[lines]), _words(train.tgt[lines])]
     sides = [_words(other.src), _words(other.tgt)]
     if min(map(len, sides)) < FEWEST_WORDS:
         return
@@ -115,7 +127,7 @@ def check_direction(train: ParallelText, other: ParallelText) -> None:
         )
 
 
-def _words(lines: list[str]) -> set[str]:
+def _words(lines: Iterable[str]) -> set[str]:
     return {word for line in lines for word in line.split()}
 
 
@@ -201,7 +213,7 @@ def _where_they_part(text: ParallelText, src: Path, tgt: Path) -> str:
     )
 
 
-def _matching_lines(longer: list[str], shorter: list[str]) -> int:
+def _matching_lines(longer: Sequence[str], shorter: Sequence[str]) -> int:
     """How many lines match before the extra lines of the longer side, taken to be one block.
 
     Translations of long sentences are long (Gale and Church, 1993) and those of questions are
@@ -216,7 +228,7 @@ def _matching_lines(longer: list[str], shorter: list[str]) -> int:
     return len(shorter) - int(np.argmin(cost[::-1]))  # of equal costs the last place
 
 
-def _features(lines: list[str]) -> NDArray[np.float64]:
+def _features(lines: Sequence[str]) -> NDArray[np.float64]:
     """What a line shares with its translation [lines, 2]: log length, and being a question."""
     marks = [any(mark in line for mark in "?\N{FULLWIDTH QUESTION MARK}؟") for line in lines]
     return np.stack([np.log1p([len(line.strip()) for line in lines]), np.array(marks, float)], 1)

@@ -3,20 +3,17 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from seq2seq.batches import encode_pairs
 from seq2seq.config import Config, ParallelFiles, TrainingConfig
 from seq2seq.corpus import ParallelText, usable
-from seq2seq.data_advice import (
-    Finding,
-    Split,
-    data_findings,
-    likeness_findings,
-    overlap_findings,
-)
+from seq2seq.data_advice import Finding, Split, data_findings
 from seq2seq.data_check import Overlap, Resemblance, examine, overlap, resemblance
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, compute_repeatably
 from seq2seq.forecast import Forecast, forecast
+from seq2seq.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.piece_check import examine_pieces
-from seq2seq.preparation import assemble, check_folder, read_texts, run_lives
+from seq2seq.preparation import assemble, read_texts
+from seq2seq.run_folder import check_folder, run_lives
 from seq2seq.vocabulary import train_vocabularies
 
 FEW_UPDATES = 500
@@ -51,12 +48,15 @@ def check(config: Config, device: str = "auto") -> Report:
     """
     check_folder(config, resume=False, overwrite=True)
     chosen = choose_device(device)
+    if config.training.deterministic:
+        compute_repeatably(chosen)
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
     valid, _ = usable(texts.valid)
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    run = assemble(config, chosen, vocabularies, train, valid)
     longest = config.training.max_length
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
+    run = assemble(config, chosen, vocabularies, pairs, valid)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
     splits = [
         Split(

@@ -1,6 +1,7 @@
 """BLEU, chrF and TER by sacrebleu: scores, 95 % intervals, signatures and the paired test."""
 
 import logging
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -115,6 +116,18 @@ def tokenized_note(hypotheses: Sequence[str]) -> str | None:
     )
 
 
+def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
+    """Say so if a text that scores compare is not in the form that translations have."""
+    count = sum(not unicodedata.is_normalized("NFC", line) for line in lines)
+    if not count:
+        return None
+    return (
+        f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, as translations are: "
+        "there equal words count as different; scored as they are; to compare like with like, "
+        "convert the file (uconv -x nfc < OLD > NEW)"
+    )
+
+
 def bleu_score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Give cased BLEU (13a) against one reference a line, without an interval: for validation."""
     check_line_counts([("hypotheses", hypotheses), ("references", references)])
@@ -169,41 +182,6 @@ def compare(
         )
         signatures, results = test()
     return Comparison(*(_paired(results[name], str(signatures[name])) for name in METRIC_NAMES))
-
-
-def as_json(scores: Scores, comparison: Comparison | None = None) -> dict[str, Any]:
-    """Arrange scores for `json.dumps`: one object a metric and, after a test, `paired`."""
-    tree: dict[str, Any] = {key: value._asdict() for key, value in scores._asdict().items()}
-    if comparison is not None:
-        tree["paired"] = {
-            key: {
-                **pair._asdict(),
-                "baseline": pair.baseline._asdict(),
-                "system": pair.system._asdict(),
-            }
-            for key, pair in comparison._asdict().items()
-        }
-    return tree
-
-
-def as_table(scores: Scores, comparison: Comparison | None = None) -> str:
-    """Lay scores out for reading, a line a metric; after a test, a second table follows."""
-    rows = [("", "score", "95 % interval", "signature")]
-    for name, value in zip(METRIC_NAMES, scores, strict=True):
-        rows.append((name, f"{value.score:.1f}", _interval(value.ci), value.signature))
-    if comparison is None:
-        return _aligned(rows)
-    return f"{_aligned(rows)}\n\n{_comparison_table(comparison)}"
-
-
-def _comparison_table(comparison: Comparison) -> str:
-    rows = [("", "baseline", "95 % interval", "system", "95 % interval", "p", "signature")]
-    for name, pair in zip(METRIC_NAMES, comparison, strict=True):
-        baseline, system = (
-            (f"{side.score:.1f}", _interval(side.ci)) for side in (pair.baseline, pair.system)
-        )
-        rows.append((name, *baseline, *system, f"{pair.p_value:.4f}", pair.signature))
-    return _aligned(rows)
 
 
 def _check_texts(
@@ -267,16 +245,6 @@ def _resampled(result: Result) -> Resampled:
 
 def _bounds(mean: float, half_width: float) -> tuple[float, float]:
     return float(mean) - float(half_width), float(mean) + float(half_width)  # float32 after a test
-
-
-def _interval(ci: tuple[float, float] | None) -> str:
-    return "-" if ci is None else f"{ci[0]:.1f} to {ci[1]:.1f}"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
 
 
 @contextmanager

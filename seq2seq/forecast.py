@@ -51,7 +51,7 @@ def forecast(run: Run) -> Forecast:
     for rows in [widest, *updates[: WARM_UP - 1]]:
         _update(run, rows, last)
     count, tokens, seconds, core_share = _measure(run, updates, last)
-    an_epoch = sum(len(ids) + 1 for ids in run.train.tgt)
+    an_epoch = int(run.train.tgt.lengths.sum()) + len(run.train)
     return Forecast(
         str(run.device),
         sum(weight.numel() for weight in own_weights(run.model).values()),
@@ -97,7 +97,7 @@ def _update(run: Run, taken: Sequence[Rows], last: int | None) -> int:
 
 def _width(pairs: EncodedPairs, rows: Rows) -> int:
     """Source and target positions of a batch, padding included, but for the rounding."""
-    longest = max(len(pairs.src[i]) for i in rows) + max(len(pairs.tgt[i]) for i in rows)
+    longest = int(pairs.src.lengths[rows].max()) + int(pairs.tgt.lengths[rows].max())
     return len(rows) * (longest + 2)
 
 

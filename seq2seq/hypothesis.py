@@ -51,11 +51,18 @@ class Model(Protocol):
         ...
 
 
+class Penalties(NamedTuple):
+    """What the score of a hypothesis is besides its log-probability (Wu et al. 2016, eq. 14)."""
+
+    length: float  # that is divided by length to this power
+    coverage: float = 0.0  # beams alone: how much words count that were hardly looked at; 0: off
+
+
 class Hypothesis(NamedTuple):
     """One translation, END included."""
 
     ids: Ids
-    score: float  # log-probability, nats, divided by length ** length_penalty
+    score: float  # log-probability, nats, by length ** length_penalty, and the coverage penalty
     attention_weights: Tensor | None  # [T, S] on the CPU, END included on both sides
 
 

@@ -7,7 +7,8 @@ that changed since, are told apart from their own.
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config, changed_since, recorded_keys
+from seq2seq.config import Config
+from seq2seq.config_changes import changed_since, recorded_keys
 from seq2seq.errors import UserError
 from seq2seq.tensor_file import reading_header
 from seq2seq.vocabulary import Vocabularies, are_checksums, checksums_of, load_vocabularies

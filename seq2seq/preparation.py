@@ -1,21 +1,14 @@
 """A config made ready to train: data read and checked, folder, vocabulary, model and state."""
 
-import os
-import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.batches import EncodedPairs, encode_pairs, seed_of
+from seq2seq.batches import EncodedPairs, encode_pairs, length_ratio, seed_of
 from seq2seq.checkpoint import (
     BEST,
-    CONFIG,
-    LAST,
-    PREVIOUS,
     VOCABULARY,
     LengthLimit,
     Progress,
@@ -25,19 +18,25 @@ from seq2seq.checkpoint import (
     own_weights,
     update_config,
     update_vocabularies,
-    writing,
 )
 from seq2seq.config import Config, DataConfig, ParallelFiles
-from seq2seq.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
+from seq2seq.corpus import (
+    ParallelText,
+    check_direction,
+    read_pairs,
+    same_sides,
+    usable,
+)
 from seq2seq.errors import DamagedFile, UserError
+from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
-from seq2seq.origin import config_changes, origin_of, recorded_vocabularies
-from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.origin import origin_of, recorded_vocabularies
+from seq2seq.run_folder import clear, remove_parts
 from seq2seq.tensor_file import read_header
-from seq2seq.training_state import check_last, load_last, resumable, save_last
-from seq2seq.vocabulary import Vocabularies, checksums_of, train_vocabularies
-from seq2seq.whole_file import PART
+from seq2seq.token_cache import TrainingData, training_data
+from seq2seq.training_state import load_last, resumable, save_last
+from seq2seq.vocabulary import Vocabularies, checksums_of
 
 
 @dataclass
@@ -76,97 +75,60 @@ class Texts(NamedTuple):
     test: ParallelText | None
 
 
-def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder another run lives in, and resuming what is not there or another config."""
-    folder = config.run_dir
-    if resume and overwrite:
-        raise UserError("--resume and --overwrite: give one of them")
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"run_dir: {folder} is a file; choose another name")
-    above = next(each for each in folder.absolute().parents if each.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK)):
-        raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
-    if resume:
-        _check_resumed(config)
-    elif run_lives(folder) and not overwrite:
-        raise UserError(
-            f"{folder}: a run lives here already; go on with --resume, "
-            "replace it with --overwrite, or set another run_dir"
-        )
-
-
-def run_lives(folder: Path) -> bool:
-    """Whether a run was begun in this folder."""
-    return any((folder / name).exists() for name in (CONFIG, BEST, LAST, PREVIOUS))
-
-
-def _check_resumed(config: Config) -> None:
-    """Refuse to resume unless the run was of this config; it may have been killed unsaved."""
-    folder = config.run_dir
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such run folder; train without --resume")
-    for name in (METRICS, TIMING, LOG, TENSORBOARD):
-        if (folder / name).is_symlink():
-            raise UserError(f"{folder / name}: is a link, through which no run writes; remove it")
-    last = check_last(folder)
-    if last is not None:
-        changes = config_changes(*last, config)
-        if changes:
-            raise UserError(
-                f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
-                + "\n  ".join(changes)
-            )
-    elif (folder / BEST).exists():
-        raise UserError(
-            f"{folder}: nothing to resume, it has no {LAST}; train again with --overwrite"
-        )
-    elif not (folder / CONFIG).exists():
-        raise UserError(f"{folder}: not a run folder, it has no {CONFIG}; train without --resume")
-
-
 def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
     """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
     resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
-    texts = read_texts(config.data)
-    train, train_blank = usable(texts.train)
-    valid, valid_blank = usable(texts.valid)
-    if resume:
-        vocabularies, repairs = _resumed_vocabularies(config, train)
-    else:
-        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-        repairs = []
-    run = assemble(config, device, vocabularies, train, valid)
+    with training_data(config.data.train, config.run_dir) as data:
+        text = data.text()
+        others = _others(config.data, text)
+        valid, valid_blank = usable(others[0])
+        if resume:
+            vocabularies, repairs = _resumed_vocabularies(config, data)
+        else:
+            vocabularies, repairs = data.vocabularies(config.vocabulary), []
+        pairs = data.pairs(vocabularies, config.training.max_length)
+        run = assemble(config, device, vocabularies, pairs, valid)
     if resume:
         repairs += restore(run)
-        _remove_parts(config.run_dir)
+        remove_parts(config.run_dir)
         update_config(config.run_dir, config)
     else:
-        _clear(config.run_dir)
+        clear(config.run_dir)
         create_run(config.run_dir, config, vocabularies)
         save_run(run, 0.0)  # whatever happens from here on, --resume finds something
-    same = filter(None, map(same_sides, (train, valid)))
-    return run, [*_notes(run, train_blank, valid_blank), *repairs, *same]
+    odd = (
+        same_sides(text, data.same),
+        same_sides(valid),
+        not_nfc_note(f"{valid.origin}, target", valid.tgt),
+    )
+    notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
+    return run, [*notes, *filter(None, odd)]
 
 
 def follow(config: Config, device: torch.device) -> Run:
-    """The run that another rank has prepared: read from its folder, in which nothing is written.
+    """The run that another rank has prepared: what it wrote is read, and no state is written.
 
-    Raises UserError where this process does not see that folder.
+    Raises UserError where this process does not see it.
     """
     last = resumable(config.run_dir)
     if last is None:
         raise UserError(f"run_dir: {config.run_dir} is not seen by all ranks; let them share it")
-    texts = read_texts(config.data)
-    (train, _), (valid, _) = usable(texts.train), usable(texts.valid)
+    for files in (config.data.train, config.data.valid):
+        for path in filter(None, (files.src, files.tgt, files.tsv)):
+            if not path.is_file():
+                raise UserError(f"{path}: each of several processes reads it; give a plain file")
     header, _ = read_header(last)
     sampling = config.vocabulary.sampling
     vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
-    run = assemble(config, device, vocabularies, train, valid)
+    with training_data(config.data.train, config.run_dir) as data:
+        valid, _ = usable(_others(config.data, data.text())[0])
+        pairs = data.pairs(vocabularies, config.training.max_length)
+    run = assemble(config, device, vocabularies, pairs, valid)
     restore(run)
     return run
 
 
-def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabularies, list[str]]:
+def _resumed_vocabularies(config: Config, data: TrainingData) -> tuple[Vocabularies, list[str]]:
     """The run's vocabulary, learnt anew where its files are damaged: checksums tell it is the same.
 
     Returns a note where that was done.
@@ -180,7 +142,7 @@ def _resumed_vocabularies(config: Config, text: ParallelText) -> tuple[Vocabular
     except DamagedFile:
         raise  # the header itself
     except UserError as error:
-        vocabularies = train_vocabularies(config.vocabulary, text.src, text.tgt)
+        vocabularies = data.vocabularies(config.vocabulary)
         if checksums_of(vocabularies) != header["vocabulary"]:
             raise UserError(
                 f"{error}, but the training text does not give it either; "
@@ -195,27 +157,32 @@ def read_texts(data: DataConfig) -> Texts:
 
     Raises UserError as `read_pairs` does, and where the languages of one seem to be swapped.
     """
-    texts = Texts(_read(data.train), _read(data.valid), _read(data.test) if data.test else None)
-    for other in texts[1:]:
+    train = _read(data.train)
+    return Texts(train, *_others(data, train))
+
+
+def _others(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
+    """Validation and test, checked against the training text."""
+    valid, test = _read(data.valid), _read(data.test) if data.test else None
+    for other in (valid, test):
         if other is not None:
-            check_direction(texts.train, other)
-    return texts
+            check_direction(train, other)
+    return valid, test
 
 
 def assemble(
     config: Config,
     device: torch.device,
     vocabularies: Vocabularies,
-    train: ParallelText,
+    train: EncodedPairs,
     valid: ParallelText,
 ) -> Run:
-    """A run in memory, before its first update; the texts have no blank side.
+    """A run in memory, before its first update; no text has a blank side.
 
     Raises UserError where no training pair is short enough.
     """
     longest = config.training.max_length
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
-    if not len(pairs):
+    if not len(train):
         raise UserError(
             f"training.max_length: every training pair is longer than {longest} pieces; raise it"
         )
@@ -228,13 +195,13 @@ def assemble(
         config,
         device,
         vocabularies,
-        pairs,
+        train,
         valid,
         valid_pairs,
         model,
         averages if config.training.average else {},
         make_optimizer(config.training, list(model.parameters())),
-        learn_limit(pairs),
+        learn_limit(train),
         torch.zeros(2, dtype=torch.float64, device=device),
         torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
     )
@@ -282,31 +249,9 @@ def _read(files: ParallelFiles) -> ParallelText:
     return read_pairs(files.src, files.tgt, files.tsv)
 
 
-def _clear(folder: Path) -> None:
-    """Remove a run, and nothing else that may lie beside it."""
-    with writing(folder):
-        for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG, CONFIG):
-            (folder / name).unlink(missing_ok=True)
-        for name in (VOCABULARY, TENSORBOARD):
-            if (folder / name).is_symlink():
-                (folder / name).unlink()
-            elif (folder / name).is_dir():
-                shutil.rmtree(folder / name)
-    _remove_parts(folder)
-
-
-def _remove_parts(folder: Path) -> None:
-    """Remove what a killed process was writing."""
-    with writing(folder):
-        for name in (LAST, BEST, METRICS, CONFIG):
-            (folder / f"{name}{PART}").unlink(missing_ok=True)
-
-
 def learn_limit(pairs: EncodedPairs) -> LengthLimit:
     """All but a hundredth of the training pairs, and ten pieces more, fit the limit."""
-    src = np.array([len(ids) + 1 for ids in pairs.src])
-    tgt = np.array([len(ids) + 1 for ids in pairs.tgt])
-    return LengthLimit(float(np.quantile(tgt / src, 0.99)), 10)
+    return LengthLimit(length_ratio(pairs, 0.99), 10)
 
 
 def _notes(run: Run, train_blank: int, valid_blank: int) -> list[str]:

@@ -5,6 +5,7 @@ for byte; what the clock determines goes elsewhere.
 """
 
 import json
+import os
 import sys
 import threading
 import time
@@ -17,9 +18,10 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.errors import RunError
-from seq2seq.whole_file import write_whole
+from seq2seq.whole_file import read_bounded, write_whole
 
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
+_MOST_BYTES = 1 << 30  # of a file of metrics: no run writes as many
 
 
 class Reporter:
@@ -56,7 +58,8 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.bar.close()
+        with self._drawing():
+            self.bar.close()
         for name, file in self._files.items():
             with self._closing(name, error):
                 file.close()
@@ -69,7 +72,8 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """A line for people: to stderr, above the bar, and to train.log with the time."""
-        tqdm.write(text, file=sys.stderr)
+        with self._drawing():
+            tqdm.write(text, file=sys.stderr)
         self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -82,12 +86,18 @@ class Reporter:
         self._write(TIMING, json.dumps({"step": step, **values}))
         self._draw(step, values)
 
+    def sync(self) -> None:
+        """Let the metrics reach the disk: no checkpoint may count lines that a power cut takes."""
+        with self._writing(METRICS):
+            os.fsync(self._files[METRICS].fileno())
+
     def describe(self, step: int, text: str) -> None:
         """How it goes, behind the bar, or as a line where there is no bar."""
         if self.bar.disable:
             self.say(f"update {step}, {text}")
         else:
-            self.bar.set_postfix_str(text, refresh=False)
+            with self._drawing():
+                self.bar.set_postfix_str(text, refresh=False)
 
     def go_back(self, step: int) -> None:
         """Take back what was told of the updates after `step`."""
@@ -96,11 +106,13 @@ class Reporter:
             cut_back(self._folder / METRICS, step)
         self._files[METRICS] = self._open(METRICS)
         self.bar.n = step
-        self.bar.refresh()
+        with self._drawing():
+            self.bar.refresh()
 
     def advance(self) -> None:
         """Move the bar by one update."""
-        self.bar.update()
+        with self._drawing():
+            self.bar.update()
 
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
@@ -116,6 +128,14 @@ class Reporter:
             with self._writing(TENSORBOARD):
                 for name, value in values.items():
                     self._board.add_scalar(name, value, step)
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Whoever read stderr may be gone, with a terminal or a pipe: training goes on."""
+        try:
+            yield
+        except OSError:
+            self.bar.disable = True
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
@@ -159,6 +179,9 @@ class Silence(Reporter):
         """Write nothing."""
 
     def timing(self, step: int, values: Mapping[str, float]) -> None:
+        """Write nothing."""
+
+    def sync(self) -> None:
         """Write nothing."""
 
     def describe(self, step: int, text: str) -> None:
@@ -220,7 +243,7 @@ def cut_back(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_bytes().split(b"\n"):
+    for line in read_bounded(path, _MOST_BYTES).split(b"\n"):
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + b"\n")

@@ -1,12 +1,15 @@
-"""The lock of a run folder: one process at a time trains in it."""
+"""Locks: one process at a time trains in a run folder, and one builds in a cache."""
 
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, repeat
 from pathlib import Path
 
+from seq2seq import ranks
 from seq2seq.errors import UserError
 
 LOCK = "lock"
@@ -47,6 +50,34 @@ def locked(folder: Path) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
         os.close(descriptor)
         _remove_empty(made)
+
+
+@contextmanager
+def waited_for(path: Path) -> Iterator[bool]:
+    """Hold a lock file, made if it is not there, once no other process holds it.
+
+    Yields False where the file system knows no locks. Raises OSError where it cannot be made.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        yield _wait(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _wait(descriptor: int, path: Path) -> bool:
+    for seconds in chain((0.1,), repeat(0.2)):
+        try:
+            _try_lock(descriptor)
+            return True
+        except (BlockingIOError, PermissionError):
+            if seconds == 0.1 and ranks.is_first():
+                print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
+            time.sleep(seconds)
+        except OSError:  # as on some network file systems
+            break
+    return False
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.beam import BeamSlots
 from seq2seq.greedy import GreedySlots
-from seq2seq.hypothesis import Hypothesis, Model
+from seq2seq.hypothesis import Hypothesis, Model, Penalties
 
 TILE_LENGTH_STEP = 16  # source positions
 REFILL = 8  # the part of a tile's slots whose emptiness is worth the work of filling them: 1 / 8
@@ -27,16 +27,18 @@ def search(
     beam_size: int,
     length_penalty: float,
     device: torch.device,
+    coverage_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source (END not counted), best first.
 
     At most `beam_size` of them; none is empty, nor longer than its source's limit, END not counted.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
+    penalties = Penalties(length_penalty, coverage_penalty)
     for width, rows in by_width(sources).items():
         queue = _Queue(model, [sources[i] for i in rows], width, device)
         steps = [limits[i] + 1 for i in rows]
-        for n, hypotheses in _searched(model, queue, steps, beam_size, length_penalty):
+        for n, hypotheses in _searched(model, queue, steps, beam_size, penalties):
             i = rows[n]
             found[i] = [_trim(hypothesis, len(sources[i]) + 1) for hypothesis in hypotheses]
     return found
@@ -70,18 +72,19 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 @torch.inference_mode()
 def _searched(
-    model: Model, queue: "_Queue", limits: Sequence[int], beam_size: int, length_penalty: float
+    model: Model, queue: "_Queue", limits: Sequence[int], beam_size: int, penalties: Penalties
 ) -> list[tuple[int, list[Hypothesis]]]:
     """What is found for each sentence of the queue, by its number; limits count END."""
     kind = GreedySlots if beam_size == 1 else BeamSlots
-    slots = kind(model, *queue.tile, queue.rows, beam_size, length_penalty)
+    slots = kind(model, *queue.tile, queue.rows, beam_size, penalties)
     holds: dict[int, int] = {}  # slot -> sentence
     found = []
     while queue.waiting or holds:
         while queue.waiting and len(free := slots.free()) >= len(queue.rows) // REFILL:
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
-            slots.put(filled, [limits[n] for n in entering], *queue.tile, rows)
+            lengths = [len(queue.sources[n]) + 1 for n in entering]
+            slots.put(filled, [limits[n] for n in entering], lengths, *queue.tile, rows)
             holds |= zip(filled, entering, strict=True)
         found += [(holds.pop(slot), hypotheses) for slot, hypotheses in slots.step()]
     return found

@@ -7,9 +7,10 @@ in each process: a resumed run would not be the run that was interrupted.)
 
 import hashlib
 import math
+from array import array
 from bisect import bisect
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +18,37 @@ from sentencepiece import SentencePieceProcessor
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes the space before a word
 VARIANTS = 32  # kept of each word; of BPE half as many, which are dearer to make
-MOST_WORDS = 200_000  # kept at a time
+NEW_WORDS = 40_000  # kept at a time, and at most as many from before; some 900 bytes each
 
 
 class Variants(NamedTuple):
-    """Segmentations of a word, and their cumulative probabilities (the last is 1)."""
+    """Segmentations of a word, packed as bytes, for there are many."""
 
-    ids: list[list[int]]
-    cumulative: list[float]
+    code: str  # the type of ids and ends: H or I, 16 or 32 bits
+    ids: bytes  # one segmentation after the other
+    ends: bytes  # where each one ends
+    cumulative: bytes  # float64: their cumulative probabilities; the last is 1
+
+    def draw(self, number: float) -> list[int]:
+        """The segmentation in whose share of 0 to 1 the number lies."""
+        cumulative = memoryview(self.cumulative).cast("d")
+        ends = memoryview(self.ends).cast(self.code)  # type: ignore[call-overload]
+        n = min(bisect(cumulative, number), len(ends) - 1)
+        ids = memoryview(self.ids).cast(self.code)  # type: ignore[call-overload]
+        drawn: list[int] = ids[ends[n - 1] if n else 0 : ends[n]].tolist()
+        return drawn
+
+
+def packed(ids: list[list[int]], cumulative: list[float]) -> Variants:
+    """Segmentations with their cumulative probabilities."""
+    flat, ends = list(chain.from_iterable(ids)), list(accumulate(map(len, ids)))
+    code = "H" if max(*flat, ends[-1]) < 1 << 16 else "I"
+    return Variants(
+        code,
+        array(code, flat).tobytes(),
+        array(code, ends).tobytes(),
+        array("d", cumulative).tobytes(),
+    )
 
 
 class Sampler:
@@ -38,6 +62,7 @@ class Sampler:
         # BPE's scores are its merges' ranks, negated; a unigram model's are log-probabilities.
         self._bpe = all(score.is_integer() for score, _ in self._pieces.values())
         self._known: dict[str, Variants] = {}
+        self._before: dict[str, Variants] = {}  # known until there were too many
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each text under one random segmentation."""
@@ -48,23 +73,24 @@ class Sampler:
     def _draw(self, word: str, number: float) -> list[int]:
         variants = self._known.get(word)
         if variants is None:
-            if len(self._known) == MOST_WORDS:
-                self._known.clear()
-            variants = self._known[word] = self._variants(word)
-        return variants.ids[min(bisect(variants.cumulative, number), len(variants.ids) - 1)]
+            if len(self._known) == NEW_WORDS:
+                self._known, self._before = {}, self._known
+            variants = self._before.get(word) or self._variants(word)
+            self._known[word] = variants
+        return variants.draw(number)
 
     def _variants(self, word: str) -> Variants:
         if not self._bpe:
             return self._likeliest(word)
         ids = _dropped_out(word, self._pieces, self._amount, self._processor)
-        return Variants(ids, [(n + 1) / len(ids) for n in range(len(ids))])
+        return packed(ids, [(n + 1) / len(ids) for n in range(len(ids))])
 
     def _likeliest(self, word: str) -> Variants:
         """Kudo (2018), section 3.2: of the n best, each with its probability to the power given."""
         ids: list[list[int]] = self._processor.nbest_encode(word, nbest_size=VARIANTS)
         scores = [self._amount * sum(map(self._processor.get_score, each)) for each in ids]
         weights = [math.exp(score - max(scores)) for score in scores]
-        return Variants(ids, [part / sum(weights) for part in accumulate(weights)])
+        return packed(ids, [part / sum(weights) for part in accumulate(weights)])
 
 
 def _scores(processor: SentencePieceProcessor) -> dict[str, tuple[float, int]]:

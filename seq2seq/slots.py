@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.hypothesis import Hypothesis, Model
+from seq2seq.hypothesis import Hypothesis, Model, Penalties
 from seq2seq.vocabulary import BOS_ID
 
 
@@ -19,16 +19,23 @@ class Slots(ABC):
     """
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam_size: int, penalty: float
+        self,
+        model: Model,
+        memory: Any,
+        state: Any,
+        rows: Tensor,
+        beam_size: int,
+        penalties: Penalties,
     ) -> None:
         """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form."""
         count, self.device = len(rows), rows.device
-        self.model, self.beam_size, self.penalty = model, beam_size, penalty
+        self.model, self.beam_size, self.penalties = model, beam_size, penalties
         self.memory = memory.select(rows)
         self.state = state.select(rows.repeat_interleave(beam_size))
         self.ids = torch.full((count * beam_size,), BOS_ID, device=self.device)
         self.ages = [0] * count  # pieces so far
         self.limits = [0] * count  # pieces at most, END counted; 0: empty
+        self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # END counted
 
     def free(self) -> list[int]:
         """The empty slots."""
@@ -43,7 +50,13 @@ class Slots(ABC):
         self.ages[slot] = self.limits[slot] = 0
 
     def put(
-        self, slots: Sequence[int], limits: Sequence[int], memory: Any, state: Any, taken: Tensor
+        self,
+        slots: Sequence[int],
+        limits: Sequence[int],
+        src_lengths: Sequence[int],
+        memory: Any,
+        state: Any,
+        taken: Tensor,
     ) -> None:
         """Let the sentences `taken` [M] of a memory and state into M empty slots."""
         into = torch.tensor(slots, device=self.device)
@@ -51,6 +64,7 @@ class Slots(ABC):
         self.memory.put(into, memory, taken)
         self.state.put(rows.flatten(), state, taken.repeat_interleave(self.beam_size))
         self.ids[rows] = BOS_ID
+        self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
         for slot, limit in zip(slots, limits, strict=True):
             self.ages[slot], self.limits[slot] = 0, limit
         self.begin(slots)

@@ -24,6 +24,8 @@ _READ_BYTES = 1 << 16  # at most, at a time, of a stream: what a pipe holds
 def open_input(path: Path | None) -> Iterator[IO[bytes]]:
     """The lines of a file or of stdin, as bytes."""
     if path is None:
+        if not sys.stdin.readable():
+            raise UserError("standard input is closed; give a file, -i FILE")
         if sys.stdin.isatty():
             say("Type a sentence a line; end with Ctrl-D.")
         yield sys.stdin.buffer
@@ -123,6 +125,7 @@ class InputReport:
     def __init__(self) -> None:
         self._undecodable: list[int] = []
         self._cut: list[int] = []
+        self._left_out: list[int] = []
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
         """UTF-8 lines, their ends (and a byte-order mark) taken off.
@@ -141,8 +144,12 @@ class InputReport:
         return texts
 
     def note_parts(self, number: int, translations: Sequence["Translation"]) -> None:
-        """Remember which lines were too long for one piece."""
-        self._cut += [i for i, each in enumerate(translations, start=number) if each.parts > 1]
+        """Remember which lines were too long to be translated in one part, or at all."""
+        for index, each in enumerate(translations, start=number):
+            if each.parts > 1:
+                self._cut.append(index)
+            if each.left_out:
+                self._left_out.append(index)
 
     def tell(self) -> None:
         """Say what was done to which lines since it last did."""
@@ -151,7 +158,12 @@ class InputReport:
         if self._cut:
             cut = _numbers(self._cut)
             say(f"note: translated in parts, being longer than any line in training: {cut}")
-        self._undecodable, self._cut = [], []
+        if self._left_out:
+            say(
+                "note: endless stretches without a space, of which only the beginning was "
+                f"translated, in {_numbers(self._left_out)}"
+            )
+        self._undecodable, self._cut, self._left_out = [], [], []
 
 
 def _numbers(lines: Sequence[int]) -> str:
@@ -168,6 +180,8 @@ def check_output(path: Path | None, *others: Path | None, at_once: bool = False)
         return
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file name")
+    if path.is_symlink() and not path.exists() and _leads_nowhere(path):
+        raise UserError(f"{path}: is a link that leads to no place for a file; remove it")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
@@ -178,6 +192,14 @@ def check_output(path: Path | None, *others: Path | None, at_once: bool = False)
         raise UserError(
             f"{path}: -o makes a file that appears whole at the end; with --stream use > {path}"
         )
+
+
+def _leads_nowhere(link: Path) -> bool:
+    """Whether a link goes round in circles, or into a folder that is not there."""
+    try:
+        return not link.resolve().parent.is_dir()
+    except (RuntimeError, OSError):  # Python before 3.13, and later
+        return True
 
 
 def _same(path: Path, other: Path | None) -> bool:
@@ -191,14 +213,16 @@ def open_output(path: Path | None) -> Iterator[Output]:
     """stdout, or a file that appears whole once all is written."""
     check_output(path)
     if path is None or str(path) == "-":
+        if not sys.stdout.writable():
+            raise UserError("standard output is closed; give a file, -o FILE")
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Output(sys.stdout, "standard output")
         return
-    path = path.resolve()  # of a link the file behind it, as other programs write it
     if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
         with _opened(path, "w") as file:
             yield file
         return
+    path = path.resolve()  # of a link the file behind it, as other programs write it
     with written_aside(path) as aside, _opened(aside, "x") as file:
         yield file
 
@@ -216,5 +240,17 @@ def _opened(path: Path, mode: str) -> Iterator[Output]:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, at once."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line on stderr, at once; where nobody can read it, the work goes on all the same."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def fill_closed_streams() -> None:
+    """Put something in the place of a standard stream that the caller closed.
+
+    Python has None there, and the next file opened would take the number of the closed one: notes
+    would end among the translations. Reading or writing what is closed fails, in words.
+    """
+    for name, mode in (("stdin", "w"), ("stdout", "r"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115

@@ -7,6 +7,7 @@ tensor, and `checksum` that of the header without it.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -23,6 +24,7 @@ from seq2seq.errors import DamagedFile, UserError
 from seq2seq.whole_file import write_whole
 
 _METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
+_UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)  # torch's: mmap
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
 
@@ -65,6 +67,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if header[_TENSORS] != found:
             raise DamagedFile(f"{path}: damaged, its tensors are not those of its checksum")
     return tensors
+
+
+def _check_size(path: Path) -> None:
+    """Refuse at once what this machine could never load, instead of adding it up for hours."""
+    size, most = path.stat().st_size, memory_bytes()
+    if size > most:
+        raise DamagedFile(
+            f"{path}: cannot be a checkpoint of seq2seq trained here: it has {size >> 30:,} GiB, "
+            f"this machine {most >> 30:,} GiB of memory"
+        )
+
+
+def memory_bytes() -> int:
+    """The machine's memory, or 64 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
@@ -140,9 +160,10 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         if not path.is_file():  # a pipe would be waited for
             raise OSError("not a file")
+        _check_size(path)
         yield
     except DamagedFile:
         raise
-    except (SafetensorError, OSError, ValueError, RecursionError, MemoryError) as error:
+    except _UNREADABLE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DamagedFile(f"{path}: damaged, or no checkpoint at all ({reason})") from None

@@ -13,12 +13,13 @@ from seq2seq import ranks
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
-from seq2seq.device import choose_device, limit_memory
+from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.optimization import learning_rate
-from seq2seq.preparation import Run, check_folder, follow, prepare, save_run
+from seq2seq.preparation import Run, follow, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
 from seq2seq.reporting import Clock, Reporter, Silence, minutes, read_metrics
+from seq2seq.run_folder import check_folder
 from seq2seq.run_lock import locked
 from seq2seq.update import train_step
 from seq2seq.validation import validate
@@ -46,6 +47,9 @@ def train(
         if ranks.is_first():
             check_folder(config, resume, overwrite)
         chosen = choose_device(ranks.device_of(device))
+        if config.training.deterministic:
+            compute_repeatably(chosen)  # before anything starts CUDA, as the next lines do
+        ranks.settle(chosen)
         if config.training.memory_gb is not None:
             limit_memory(chosen, config.training.memory_gb)
         with locked(config.run_dir) if ranks.is_first() else nullcontext():
@@ -71,7 +75,7 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
         reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
         if run.progress.validated_step < run.progress.step:
             validate(run, reporter, clock)
-        save(run, clock)
+        save(run, reporter, clock)
         reporter.say(
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
@@ -131,9 +135,9 @@ def train_epoch(
                 return
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
-            save(run, clock)
+            save(run, reporter, clock)
         if accord.stops:
-            save(run, clock)
+            save(run, reporter, clock)
             reporter.say(
                 f"Stopped at update {progress.step}, saved. "
                 "Go on with the same command and --resume."
@@ -229,22 +233,30 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
     return f", at most {minutes(max(0.0, min(ends)))} left" if ends else ""
 
 
-def save(run: Run, clock: Clock) -> None:
-    """Write all that training goes on from."""
+def save(run: Run, reporter: Reporter, clock: Clock) -> None:
+    """Write all that training goes on from, once the figures it counts are on the disk."""
+    reporter.sync()
     if ranks.is_first():
         save_run(run, clock.seconds)
 
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Gather Ctrl-C and SIGTERM instead of dying of them; a second Ctrl-C kills as usual."""
+    """Gather Ctrl-C, SIGTERM and the end of the terminal instead of dying of them.
+
+    A second Ctrl-C kills as usual; with `nohup` the terminal may go.
+    """
     caught: list[int] = []
 
     def catch(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = {signal.SIGINT, signal.SIGTERM}
+    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        numbers.add(hangup)
+    before = {number: signal.signal(number, catch) for number in numbers}
     try:
         yield caught
     finally:

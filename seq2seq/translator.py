@@ -14,6 +14,7 @@ from seq2seq.config import DecodingConfig
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
 from seq2seq.hypothesis import Hypothesis, Model
+from seq2seq.long_lines import cut_line
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.int8 import int8_is_exact, to_int8
 from seq2seq.search import search
@@ -23,7 +24,6 @@ from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
-_SENTENCE_END = re.compile(r"(?<=[.!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4])\s+")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Translation:
     attention_weights: list[list[float]] | None = None  # rows: target pieces, columns: source
     nbest: list[tuple[str, float]] = field(default_factory=list)  # text, score; best first
     parts: int = 1  # in how many parts an over-long line was translated
+    left_out: bool = False  # whether the rest of an endless stretch without a space was
 
 
 class Translator:
@@ -108,15 +109,17 @@ class Translator:
     ) -> list[Translation]:
         """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
 
-        A line of more pieces than any in training is cut into parts at sentence ends, else between
-        words, and the parts' translations are joined. Raises UserError where n_best is more than
-        the beam holds.
+        A line of more pieces than any in training is cut into parts as `cut_line` says, and the
+        parts' translations are joined. Raises UserError where n_best is more than the beam holds.
         """
         size = self.beam_size(beam_size, n_best)
         src = self.vocabularies.src
-        parts = [self._parts(*each) for each in zip(lines, src.encode(lines), strict=True)]
-        found = self._searched(parts, size, n_best)
-        return [_join([next(found) for _ in line], n_best) for line in parts]
+        lines_parts = [self._parts(*each) for each in zip(lines, src.encode(lines), strict=True)]
+        found = self._searched([parts for parts, _ in lines_parts], size, n_best)
+        return [
+            replace(_join([next(found) for _ in parts], n_best), left_out=left_out)
+            for parts, left_out in lines_parts
+        ]
 
     def _searched(
         self, parts: list[list[Ids]], beam_size: int, n_best: int
@@ -126,20 +129,29 @@ class Translator:
         looks = [sum(map(len, line)) <= MOST_PIECES for line in parts for _ in line]
         for rows in _runs(sources):
             limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources[rows]]
-            penalty = self.decoding.length_penalty
-            found = search(self.model, sources[rows], limits, beam_size, penalty, self.device)
+            found = search(
+                self.model,
+                sources[rows],
+                limits,
+                beam_size,
+                self.decoding.length_penalty,
+                self.device,
+                self.decoding.coverage_penalty,
+            )
             for ids, hypotheses, look in zip(sources[rows], found, looks[rows], strict=True):
                 yield self._translation(ids, hypotheses, n_best, look)
 
-    def _parts(self, line: str, ids: Ids) -> list[Ids]:
-        """A line's ids as they are; none if it is blank; those of its parts if it is too long."""
+    def _parts(self, line: str, ids: Ids) -> tuple[list[Ids], bool]:
+        """A line's ids as they are; none if it is blank; those of its parts if it is too long.
+
+        And whether some of it was left out.
+        """
         if not line.replace(SPACE, " ").strip() or not ids:
-            return []
+            return [], False
         if len(ids) <= self.longest:
-            return [ids]
-        src = self.vocabularies.src
-        cut = (_cut(sentence, src, self.longest) for sentence in _SENTENCE_END.split(line))
-        return src.encode([part for sentence in cut for part in sentence])
+            return [ids], False
+        parts, left_out = cut_line(line, self.vocabularies.src, self.longest)
+        return self.vocabularies.src.encode(parts), left_out
 
     def _translation(
         self, src_ids: Ids, hypotheses: list[Hypothesis], n_best: int, look: bool
@@ -174,47 +186,6 @@ def _text(vocabulary: Vocabulary, ids: Ids) -> str:
 
 def _contents(vocabularies: Vocabularies) -> tuple[bytes, bytes]:
     return vocabularies.src.model, vocabularies.tgt.model
-
-
-def _cut(sentence: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
-    """Runs of words of at most `longest` pieces; a longer word is cut where it must be."""
-    run: list[str] = []
-    room = longest
-    words = sentence.split()
-    for word, ids in zip(words, vocabulary.encode(words), strict=True):
-        if len(ids) > room and run:
-            yield " ".join(run)
-            run, room = [], longest
-        if len(ids) > longest:
-            *heads, word = _heads(word, vocabulary, longest)
-            yield from heads
-            (ids,) = vocabulary.encode([word])
-        if ids:
-            run.append(word)
-            room -= len(ids)
-    if run:
-        yield " ".join(run)
-
-
-def _heads(word: str, vocabulary: Vocabulary, longest: int) -> Iterator[str]:
-    """The word in parts of at most `longest` pieces; the time it takes grows as its length."""
-    start = 0
-    while start < len(word):
-        head = _head(word[start : start + 8 * longest], vocabulary, longest)
-        yield head
-        start += len(head)
-
-
-def _head(word: str, vocabulary: Vocabulary, longest: int) -> str:
-    """The longest beginning of the word, by halving, that has at most `longest` pieces."""
-    fits, fails = 1, len(word) + 1
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        if len(vocabulary.encode([word[:middle]])[0]) <= longest:
-            fits = middle
-        else:
-            fails = middle
-    return word[:fits]
 
 
 def _runs(sources: list[Ids]) -> Iterator[slice]:

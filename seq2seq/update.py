@@ -15,6 +15,7 @@ from seq2seq.errors import RunError
 from seq2seq.loss import batch_loss
 from seq2seq.optimization import update_average
 from seq2seq.preparation import Run
+from seq2seq.scheduled_sampling import true_share, with_own_inputs
 
 
 def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
@@ -90,6 +91,7 @@ def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
 def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | None:
     """The summed loss of all pieces, their gradients added up; None where memory ran out."""
     settings, model = run.config.training, run.model.train()
+    share = true_share(settings, run.progress.step)
     total = torch.zeros((), device=run.device)
     run.optimizer.zero_grad()
     try:
@@ -99,7 +101,8 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
             with torch.autocast(
                 run.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bf16"
             ):
-                loss = batch_loss(model, piece, settings.label_smoothing)
+                inputs = with_own_inputs(model, piece, share)
+                loss = batch_loss(model, inputs, settings.label_smoothing)
             (loss / tokens).backward()
             total += loss.detach()
     except (MemoryError, RuntimeError) as error:
@@ -111,7 +114,13 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether a CUDA, CPU or Python allocation failed."""
-    words = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+    words: tuple[str, ...] = (
+        "can't allocate memory",
+        "not enough memory",
+        "out of memory",
+        "bad_alloc",
+    )
+    words = (*words, "STATUS_ALLOC_FAILED")  # of cuBLAS and cuDNN
     return isinstance(error, MemoryError) or any(each in str(error) for each in words)
 
 

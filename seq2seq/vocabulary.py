@@ -20,6 +20,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 LEAST = 4 + 256  # special pieces and bytes
 _JOINT, _SIDES = "joint", ("src", "tgt")
+MOST_PAIRS = 300_000  # that pieces are learnt from; more would cost time and memory alone
 _MOST_BYTES = 1 << 26  # of a model's file
 
 
@@ -73,10 +74,13 @@ class Vocabularies(NamedTuple):
 def train_vocabularies(
     config: VocabularyConfig, src: Sequence[str], tgt: Sequence[str]
 ) -> Vocabularies:
-    """Learn the pieces of both sides from training text.
+    """Learn the pieces of both sides from training text: MOST_PAIRS or fewer, evenly spread.
 
     Raises UserError where the text does not allow a vocabulary of the size the config asks for.
     """
+    step = -(-len(src) // MOST_PAIRS)
+    if step > 1:
+        src, tgt = src[::step], tgt[::step]
     if config.joint:
         joint = _train(config, [*src, *tgt])
         return Vocabularies(joint, joint)
@@ -101,6 +105,17 @@ def load_vocabularies(
     names = known or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
     loaded = [_load(folder / f"{name}.model", sampling, known.get(name)) for name in sorted(names)]
     return Vocabularies(loaded[0], loaded[-1])
+
+
+def models_of(vocabularies: Vocabularies) -> dict[str, bytes]:
+    """Each model, by the name of its file without `.model`."""
+    return {name: each.model for name, each in _named(vocabularies).items()}
+
+
+def vocabularies_of(models: Mapping[str, bytes], sampling: float = 0.0) -> Vocabularies:
+    """What `models_of` was taken from."""
+    each = [Vocabulary(models[name], sampling) for name in sorted(models)]
+    return Vocabularies(each[0], each[-1])
 
 
 def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:

@@ -6,12 +6,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import AdditiveScore, DotScore, GeneralScore, ScaledDotScore, Score
+from seq2seq.model.attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
+    LocationScore,
+    MultiHeadScore,
+    NormedAdditiveScore,
+    ScaledDotScore,
+    Score,
+)
+from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
 
 B, T, S, D, A, E, R, V, H = 3, 4, 5, 6, 7, 8, 9, 11, 12  # D: one direction of the encoder
 SRC_LENGTHS = (4, 2, 5)
+HEADS, POSITIONS, WIDTH = 2, 10, 1  # of the scores and windows that have them
 SCORES = ("additive", "dot", "general", "scaled_dot")
 DEVICES = [
     "cpu",
@@ -32,12 +44,30 @@ class Case(NamedTuple):
     score: str
     input_feeding: bool
     num_layers: int
+    window: str = ""
 
     def __str__(self) -> str:
         feeding = "feeding" if self.input_feeding else ""
-        return "-".join(filter(None, (self.kind, self.score, feeding, str(self.num_layers))))
+        parts = (self.kind, self.score, feeding, self.window, str(self.num_layers))
+        return "-".join(filter(None, parts))
 
 
+FAMILY = [
+    Case("bahdanau", "normed_additive", False, 1),
+    Case("luong", "normed_additive", True, 1),
+    Case("luong", "location", True, 1),
+    Case("luong", "location", False, 2),
+    Case("luong", "multi_head", True, 2),
+    Case("luong", "multi_head", False, 1, "local_p"),
+    Case("bahdanau", "coverage", False, 1),
+    Case("luong", "coverage", True, 2),
+    Case("luong", "coverage", False, 1, "local_m"),
+    Case("luong", "general", True, 1, "local_m"),
+    Case("luong", "dot", False, 2, "local_m"),
+    Case("luong", "general", True, 1, "local_p"),
+    Case("luong", "general", False, 1, "local_p"),
+    Case("bahdanau", "additive", False, 1, "local_p"),
+]
 CASES = [
     *(Case("bahdanau", score, False, layers) for score in SCORES for layers in (1, 2)),
     *(
@@ -47,6 +77,7 @@ CASES = [
         for layers in (1, 2)
     ),
     *(Case("plain", "", False, layers) for layers in (1, 2)),
+    *FAMILY,
 ]
 ONE_OF_EACH = [
     Case("bahdanau", "additive", False, 2),
@@ -59,8 +90,14 @@ ONE_OF_EACH = [
 def make_score(name: str) -> Score:
     """A score between H and H, by the name it has in a config."""
     match name:
-        case "additive":
+        case "additive" | "coverage":
             return AdditiveScore(H, H, A)
+        case "normed_additive":
+            return NormedAdditiveScore(H, H, A)
+        case "multi_head":
+            return MultiHeadScore(H, H, HEADS * A, HEADS)
+        case "location":
+            return LocationScore(H, H, POSITIONS)
         case "scaled_dot":
             return ScaledDotScore(H, H, A)
         case "general":
@@ -68,15 +105,27 @@ def make_score(name: str) -> Score:
     return DotScore(H, H)
 
 
+def make_window(name: str) -> Window | None:
+    """A window by the name it has in a config; none by the empty name."""
+    match name:
+        case "local_m":
+            return MonotonicWindow(WIDTH)
+        case "local_p":
+            return PredictiveWindow(H, WIDTH)
+    return None
+
+
 def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
     """A decoder in float64 whose every parameter, biases too, is drawn anew."""
     layers = case.num_layers
     decoder: nn.Module
+    extras = (make_window(case.window), Coverage(A) if case.score == "coverage" else None)
     if case.kind == "bahdanau":
-        decoder = BahdanauDecoder(make_score(case.score), E, H, D, R, layers, dropout)
+        decoder = BahdanauDecoder(make_score(case.score), E, H, D, R, layers, dropout, *extras)
     elif case.kind == "luong":
         feeding = case.input_feeding
-        decoder = LuongDecoder(make_score(case.score), E, H, R, layers, dropout, feeding)
+        score = make_score(case.score)
+        decoder = LuongDecoder(score, E, H, R, layers, dropout, feeding, *extras)
     else:
         decoder = PlainDecoder(E, H, R, layers, dropout)
     return randomize(decoder)

@@ -5,12 +5,33 @@ import math
 import numpy as np
 import pytest
 import torch
-from model_cases import SCORES, A, B, H, S, close, make_score, random_tensor, randomize
+from model_cases import (
+    HEADS,
+    POSITIONS,
+    SCORES,
+    A,
+    B,
+    H,
+    S,
+    close,
+    make_score,
+    random_tensor,
+    randomize,
+)
 from torch import Tensor, nn
 
-from seq2seq.model.attention import AdditiveScore, DotScore, ScaledDotScore, attend
+from seq2seq.model.attention import (
+    AdditiveScore,
+    DotScore,
+    LocationScore,
+    MultiHeadScore,
+    NormedAdditiveScore,
+    ScaledDotScore,
+    attend,
+)
 
 K = 4
+SINGLE = (*SCORES, "normed_additive", "location")  # all but the one with heads
 PRINTED = 0.5e-8 * (1 + 1e-6)  # what eight printed decimals leave open
 PAD_MASK = torch.arange(S) >= torch.tensor([4, 2, 5])[:, None]
 
@@ -103,10 +124,18 @@ def dot(left: list[float], right: list[float]) -> float:
     return sum(a * b for a, b in zip(left, right, strict=True))
 
 
-def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float]) -> float:
+def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float], s: int) -> float:
     """The score of one query and one encoder output, from the parameters by their names."""
     own = dict(module.named_parameters())
     match name:
+        case "normed_additive":
+            v, gain = own["energy.weight"][0].tolist(), own["gain"].item()
+            joined = plus(times(own["query_projection.weight"], q), own["query_projection.bias"])
+            joined = plus(joined, times(own["key_projection.weight"], h))
+            length = math.sqrt(sum(x * x for x in v))
+            return dot([gain * x / length for x in v], [math.tanh(x) for x in joined])
+        case "location":
+            return times(own["positions.weight"], q)[s]
         case "additive":
             joined = plus(
                 times(own["query_projection.weight"], q), times(own["key_projection.weight"], h)
@@ -121,20 +150,20 @@ def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float])
     return dot(q, h)
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", SINGLE)
 def test_score_is_its_equation(name: str) -> None:
     score = make_score(name)
     randomize(score)
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
     expected = [
-        [[score_in_loops(name, score, q, h) for h in source] for q in asked]
+        [[score_in_loops(name, score, q, h, s) for s, h in enumerate(source)] for q in asked]
         for source, asked in zip(outputs.tolist(), queries.tolist(), strict=True)
     ]
     scores = score(queries, score.project(outputs)[0])
     close(scores, torch.tensor(expected, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", SINGLE)
 def test_values_are_the_encoder_outputs_unless_they_are_learned(name: str) -> None:
     score = make_score(name)
     randomize(score)
@@ -152,7 +181,7 @@ def test_values_are_the_encoder_outputs_unless_they_are_learned(name: str) -> No
     close(values, torch.tensor(expected, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", [*SCORES, "normed_additive"])
 def test_weights_are_the_same_function_of_the_query(name: str) -> None:
     score = make_score(name)
     randomize(score)
@@ -166,6 +195,115 @@ def test_weights_are_the_same_function_of_the_query(name: str) -> None:
     products = (keys[:, None] * projected[:, :, None]).sum(-1)
     expected = products if own.energy is None else (pairs.tanh() * own.energy).sum(-1)
     close(score(queries, keys), expected)
+
+
+def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
+    """The parts of the projections, attended with one by one, and joined."""
+    whole = MultiHeadScore(H, H, HEADS * A, HEADS)
+    randomize(whole)
+    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    keys, values = whole.project(outputs)
+    context, weights = attend(whole(queries, keys), values, PAD_MASK)
+    contexts, looks = [], []
+    for head in range(HEADS):
+        part = ScaledDotScore(H, H, A).double()
+        rows = slice(head * A, (head + 1) * A)
+        own = dict(whole.named_parameters())
+        with torch.no_grad():
+            for name, parameter in part.named_parameters():
+                parameter.copy_(own[name][rows])
+        keys, values = part.project(outputs)
+        found = attend(part(queries, keys), values, PAD_MASK)
+        contexts.append(found[0])
+        looks.append(found[1])
+    close(context, torch.cat(contexts, dim=-1))
+    close(weights, sum(looks) / HEADS)
+    assert whole.weights() is None
+
+
+def test_one_head_is_scaled_dot_attention() -> None:
+    one, plain = MultiHeadScore(H, H, A, 1), ScaledDotScore(H, H, A)
+    randomize(one)
+    plain.double().load_state_dict(one.state_dict())
+    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    for left, right in zip(
+        *(
+            attend(each(queries, each.project(outputs)[0]), outputs, PAD_MASK)
+            for each in (one, plain)
+        ),
+        strict=True,
+    ):
+        close(left, right)
+
+
+def test_heads_share_the_attention_size() -> None:
+    with pytest.raises(ValueError, match="9 is no multiple of 2 heads"):
+        MultiHeadScore(H, H, 9, 2)
+
+
+def test_normed_additive_begins_as_additive() -> None:
+    torch.manual_seed(1)
+    normed = NormedAdditiveScore(H, H, A).double()
+    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    plain = AdditiveScore(H, H, A).double()
+    own = normed.state_dict()
+    plain.load_state_dict({name: own[name] for name in plain.state_dict()})
+    expected = plain(queries, plain.project(outputs)[0])
+    close(normed(queries, normed.project(outputs)[0]), expected, 1e-6)  # weights are born float32
+
+
+def test_the_length_of_v_is_its_gain_alone() -> None:
+    score = NormedAdditiveScore(H, H, A)
+    randomize(score)
+    outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
+    before = score(queries, score.project(outputs)[0])
+    with torch.no_grad():
+        score.energy.weight.mul_(7)
+    close(score(queries, score.project(outputs)[0]), before)
+    with torch.no_grad():
+        score.gain.mul_(3)
+    close(score(queries, score.project(outputs)[0]), 3 * before)
+
+
+@pytest.mark.parametrize("beyond", [1, 4])
+def test_location_does_not_look_beyond_its_last_position(beyond: int) -> None:
+    score = LocationScore(H, H, POSITIONS)
+    randomize(score)
+    outputs = random_tensor(B, POSITIONS + beyond, H, seed=1)
+    queries = random_tensor(B, K, H, seed=2)
+    for padded in (0, beyond):  # whether what is beyond is words or padding
+        pad_mask = torch.arange(POSITIONS + beyond) >= POSITIONS + beyond - padded
+        keys, values = score.project(outputs)
+        _, weights = attend(score(queries, keys), values, pad_mask.expand(B, -1))
+        expected = (queries @ score.positions.weight.t()).softmax(-1)
+        close(weights[..., :POSITIONS], expected)
+        assert not weights[..., POSITIONS:].any()
+
+
+def test_a_window_beyond_the_last_position_is_no_division_by_zero() -> None:
+    score = LocationScore(H, H, 2)
+    keys, values = score.double().project(random_tensor(B, S, H, seed=1))
+    reach = (torch.arange(S) >= 3).double().expand(B, K, S)
+    scores = score(random_tensor(B, K, H, seed=2), keys)
+    _, weights = attend(scores, values, nothing_padded(B, S), reach)
+    close(weights.sum(-1), torch.ones(B, K, dtype=torch.float64))
+
+
+def test_reach_masks_and_multiplies() -> None:
+    scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
+    reach = random_tensor(B, K, S, seed=3).detach().abs()
+    reach[:, :, 1] = 0
+    context, weights = attend(scores, values, PAD_MASK, reach)
+    for b, length in enumerate((4, 2, 5)):
+        for k in range(K):
+            seen = [s for s in range(length) if s != 1]
+            total = sum(math.exp(scores[b, k, s].item()) for s in seen)
+            shares = [0.0] * S
+            for s in seen:
+                shares[s] = math.exp(scores[b, k, s].item()) / total * reach[b, k, s].item()
+            close(weights[b, k], torch.tensor(shares, dtype=torch.float64))
+            expected = [dot(shares, column) for column in values[b].t().tolist()]
+            close(context[b, k], torch.tensor(expected, dtype=torch.float64))
 
 
 def test_concat_is_additive_with_the_halves_of_one_matrix() -> None:

@@ -7,14 +7,18 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq import batches as module
 from seq2seq.batches import (
+    ROW_STEP,
     SRC_STEP,
     TGT_STEP,
     Batch,
     EncodedPairs,
     encode_pairs,
     epoch_order,
+    length_ratio,
     make_batch,
+    pack_ids,
     pad,
     pad_sources,
     sampled_pairs,
@@ -34,7 +38,7 @@ def pairs_of(lengths: list[tuple[int, int]]) -> EncodedPairs:
     """Pairs whose ids stand for themselves alone, of the given lengths."""
     src = [[4 + n] * length for n, (length, _) in enumerate(lengths)]
     tgt = [[5 + n] * length for n, (_, length) in enumerate(lengths)]
-    return EncodedPairs([""] * len(src), [""] * len(tgt), src, tgt, 0)
+    return EncodedPairs([""] * len(src), [""] * len(tgt), pack_ids(src), pack_ids(tgt), 0)
 
 
 def as_lists(order: list[np.ndarray]) -> list[list[int]]:
@@ -105,6 +109,61 @@ def test_epochs_and_seeds_differ_in_order_and_in_company() -> None:
             assert orders[n] != orders[m]
             shared = companies[n] & companies[m]
             assert len(shared) < len(orders[n]) / 2
+
+
+def test_the_order_is_that_of_its_definition() -> None:
+    """Shuffled, sorted by length with ties as they fell, cut row by row, the batches shuffled."""
+    pairs, budget = like_speech(700), 260
+    src, tgt = ([len(ids) + 1 for ids in side] for side in (pairs.src, pairs.tgt))
+    generator = np.random.Generator(np.random.PCG64([5, 3]))
+    rows = sorted(generator.permutation(len(src)).tolist(), key=lambda i: (tgt[i], src[i]))
+    batches = []
+    while rows:
+        taken = 1
+        while taken < len(rows):
+            widths = [-(-src[i] // SRC_STEP) * SRC_STEP for i in rows[: taken + 1]]
+            height = -(-tgt[rows[taken]] // TGT_STEP) * TGT_STEP
+            if (taken + 1) * height > budget or (taken + 1) * max(widths) > 2 * budget:
+                break
+            taken += 1
+        if taken < len(rows) and taken > ROW_STEP:
+            taken -= taken % ROW_STEP
+        batches.append(rows[:taken])
+        del rows[:taken]
+    wanted = [batches[i] for i in generator.permutation(len(batches))]
+    assert as_lists(epoch_order(pairs, budget, seed=5, epoch=2)) == wanted
+
+
+def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = like_speech(1000)
+    monkeypatch.setattr(module, "PART", 300)
+    orders = [epoch_order(pairs, 200, 5, epoch) for epoch in (0, 1)]
+    assert len(orders[0]) == len(orders[1])
+    for order in orders:
+        batches = as_lists(order)
+        assert sorted(row for rows in batches for row in rows) == list(range(1000))
+        parts = [{row % 4 for row in rows} for rows in batches]
+        assert [part for n, part in enumerate(parts) if n == 0 or part != parts[n - 1]] == [
+            {0},
+            {1},
+            {2},
+            {3},
+        ]
+        # Wherever training goes on, the position is found at once and has the same batches.
+        again = epoch_order(pairs, 200, 5, orders.index(order))
+        for n in (len(batches) - 1, len(batches) // 2, -2):
+            assert again[n].tolist() == batches[n]
+        assert [rows.tolist() for rows in again[3:9]] == batches[3:9]
+    assert as_lists(orders[0])[: len(orders[0]) // 4] != as_lists(orders[1])[: len(orders[1]) // 4]
+
+
+@settings(deadline=None)
+@given(corpora, st.sampled_from([0.99, 0.5, 0.0, 1.0]))
+def test_the_ratio_of_lengths_is_numpys_quantile(pairs: EncodedPairs, quantile: float) -> None:
+    ratios = [(len(t) + 1) / (len(s) + 1) for s, t in zip(pairs.src, pairs.tgt, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PART", 7)
+        assert length_ratio(pairs, quantile) == float(np.quantile(ratios, quantile))
 
 
 def test_without_an_epoch_batches_come_by_length() -> None:
@@ -221,12 +280,15 @@ def test_pairs_beyond_the_length_are_left_out_and_counted(vocabularies: Vocabula
     some = encode_pairs(SRC, tgt_texts, vocabularies, longest)
     assert 0 < some.too_long < 150
     assert len(some) + some.too_long == 150
-    assert max(map(len, some.src + some.tgt)) == longest
+    assert max(map(len, [*some.src, *some.tgt])) == longest
     assert some.src_texts[0] == SRC[0]
     kept = [n for n in range(150) if SRC[n] in some.src_texts]
     assert some.tgt_texts == [tgt_texts[n] for n in kept]
-    assert some.src == [everything.src[n] for n in kept] == vocabularies.src.encode(some.src_texts)
-    assert some.tgt == [everything.tgt[n] for n in kept] == vocabularies.tgt.encode(some.tgt_texts)
+    for side, whole, texts, vocabulary in (
+        (some.src, everything.src, some.src_texts, vocabularies.src),
+        (some.tgt, everything.tgt, some.tgt_texts, vocabularies.tgt),
+    ):
+        assert list(side) == [whole[n] for n in kept] == vocabulary.encode(texts)
 
 
 def test_one_piece_less_leaves_the_pair_out(vocabularies: Vocabularies) -> None:

@@ -10,9 +10,19 @@ from torch import nn
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
 from seq2seq.loss import token_loss
-from seq2seq.model.attention import AdditiveScore, DotScore, GeneralScore, ScaledDotScore
+from seq2seq.model.attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
+    LocationScore,
+    MultiHeadScore,
+    NormedAdditiveScore,
+    ScaledDotScore,
+)
+from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.windows import MonotonicWindow, PredictiveWindow
 
 SRC_SIZE, TGT_SIZE = 17, 11
 E, H, D, A = 8, 12, 6, 7
@@ -24,6 +34,11 @@ BUILDS = [
     *({"decoder": "luong", "score": s} for s in ("dot", "general", "concat", "additive")),
     {"decoder": "luong", "score": "scaled_dot"},
     {"decoder": "luong", "input_feeding": False},
+    {"decoder": "bahdanau", "score": "normed_additive"},
+    {"decoder": "bahdanau", "score": "coverage", "window": "local_p"},
+    {"decoder": "luong", "score": "location"},
+    {"decoder": "luong", "score": "scaled_dot", "attention_heads": 3},
+    {"decoder": "luong", "window": "local_m"},
     {"decoder": "none"},
 ]
 
@@ -64,6 +79,13 @@ def test_every_model_trains_and_steps(
     assert (step.attention_weights is None) == (keys["decoder"] == "none")
 
 
+@pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
+def test_a_model_without_memory_has_the_same_shapes(keys: dict[str, Any]) -> None:
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in make_model(**keys).named_parameters()}
+    assert shapes == {name: each.shape for name, each in make_model(**keys).named_parameters()}
+
+
 @pytest.mark.parametrize(
     ("name", "score"),
     [
@@ -72,12 +94,36 @@ def test_every_model_trains_and_steps(
         ("concat", AdditiveScore),
         ("additive", AdditiveScore),
         ("scaled_dot", ScaledDotScore),
+        ("normed_additive", NormedAdditiveScore),
+        ("coverage", AdditiveScore),
+        ("location", LocationScore),
     ],
 )
 def test_the_config_names_decoder_and_score(name: str, score: type[nn.Module]) -> None:
     decoder = make_model(decoder="luong", score=name).decoder
     assert type(decoder) is LuongDecoder
     assert type(decoder.score) is score
+
+
+def test_the_config_names_heads_windows_and_coverage() -> None:
+    headed = make_model(decoder="luong", score="scaled_dot", attention_heads=3).decoder.score
+    assert (type(headed), headed.heads) == (MultiHeadScore, 3)
+    one = make_model(decoder="luong", score="scaled_dot", attention_heads=1).decoder.score
+    assert type(one) is ScaledDotScore
+    for decoder in ("bahdanau", "luong"):
+        plain = make_model(decoder=decoder).decoder
+        assert plain.window is plain.coverage is None
+        local = make_model(decoder=decoder, score="coverage", window="local_m").decoder
+        assert (type(local.window), type(local.coverage)) == (MonotonicWindow, Coverage)
+        assert local.window.half_width == 10
+        local = make_model(decoder=decoder, window="local_p", window_width=4).decoder
+        assert (type(local.window), local.window.half_width) == (PredictiveWindow, 4)
+
+
+def test_location_knows_as_many_positions_as_training_has() -> None:
+    config = make_config(decoder="luong", score="location")
+    model = build_model(config, SRC_SIZE, TGT_SIZE, joint=False, longest=40)
+    assert model.decoder.score.positions.weight.shape == (41, H)  # END is one
 
 
 def test_defaults_of_the_decoders() -> None:
@@ -141,8 +187,13 @@ def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
         ({"score": "general"}, H * H, H),
         ({"score": "concat", "attention_size": A}, A * H + A * H + A, H),
         ({"score": "scaled_dot", "attention_size": A}, 3 * (A * H + A), A),
+        ({"score": "normed_additive", "attention_size": A}, A * H + A * H + A + A + 1, H),
+        ({"score": "coverage", "attention_size": A}, A * H + A * H + A + A, H),
+        ({"score": "location"}, 101 * H, H),
+        ({"score": "dot", "window": "local_m"}, 0, H),
+        ({"score": "dot", "window": "local_p"}, H * H + H, H),
     ],
-    ids=["dot", "general", "concat", "scaled_dot"],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
 def test_parameters_of_luongs_decoder(
     score: dict[str, Any], size: int, context: int, tied: bool

@@ -505,7 +505,7 @@ def test_every_file_is_synced_before_it_takes_its_name(
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(Path, "replace", noted_rename)
     new_state(read_config(run), tiny_vocabularies, seed=15).save(run)
-    assert events == ["sync", f"{LAST} -> {PREVIOUS}", f"{LAST}.part -> {LAST}"]
+    assert events == ["sync", f"{LAST} -> {PREVIOUS}", f"{LAST}.part -> {LAST}", "sync"]
 
 
 def test_a_folder_that_cannot_be_made_is_a_failure_in_words(

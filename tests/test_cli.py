@@ -180,6 +180,12 @@ def test_an_over_long_line_is_translated_in_parts_and_reported(call: Call, luong
     assert "longer than any line in training: 1 line (2)" in result.err
 
 
+def test_an_endless_word_is_cut_short_and_reported(call: Call, luong: Path) -> None:
+    result = call("translate", "-m", luong, "-b", "1", stdin=b"zu\n" + b"xq" * 500 + b"\nzu\n")
+    assert len(result.lines) == 3
+    assert "of which only the beginning was translated, in 1 line (2)" in result.err
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_batch_size_never_changes_what_comes_out(
     call: Call, tiny_run: Path, src: Path, beam: int
@@ -314,6 +320,20 @@ def test_a_pipe_given_as_output_is_written_to_and_stays_a_pipe(
         os.close(reader)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux has such links")
+def test_output_may_be_the_pipe_behind_dev_stdout(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    """Its link says `pipe:[1234]`, where no file is."""
+    reader, writer = os.pipe()
+    (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{writer}")
+    result = call("translate", "-m", luong, "-i", src, "-o", tmp_path / "stdout", "-b", 1)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read().count(b"\n") == 11
+    assert result.code == 0
+
+
 @pytest.mark.parametrize("damage", ["cut off", "no gzip"])
 def test_a_damaged_gzip_input_is_named(
     call: Call, luong: Path, src: Path, tmp_path: Path, damage: str
@@ -325,6 +345,74 @@ def test_a_damaged_gzip_input_is_named(
     assert result.err.startswith(f"seq2seq: error: {packed}: ")
     assert result.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["loop", "into/nowhere"])
+def test_a_link_that_leads_nowhere_is_refused_as_output(
+    call: Call, luong: Path, src: Path, tmp_path: Path, name: str
+) -> None:
+    link = tmp_path / "loop"
+    link.symlink_to(name)
+    result = call("translate", "-m", luong, "-i", src, "-o", link)
+    refused(result, link, "leads to no place for a file; remove it")
+
+
+# ------------------------------------------------------------------- streams that the caller closed
+
+
+def with_closed(name: str, *arguments: object) -> int:
+    """Run the command where Python found this stream closed, and close what stood in for it."""
+    code = main([str(argument) for argument in arguments])
+    getattr(sys, name).close()
+    return code
+
+
+def test_without_stderr_notes_are_dropped_and_not_mixed_with_translations(
+    luong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python prints what is meant for a closed stderr on stdout."""
+    src = tmp_path / "odd"
+    src.write_bytes(b"buda ki.\n\xff zu\nmo\n")
+    monkeypatch.setattr(sys, "stderr", None)
+    assert with_closed("stderr", "translate", "-m", luong, "-i", src, "-b", "1") == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 3
+    assert "note" not in out
+
+
+@pytest.mark.parametrize(("name", "option"), [("stdin", "-i FILE"), ("stdout", "-o FILE")])
+def test_a_closed_stdin_or_stdout_is_told(
+    luong: Path,
+    src: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    option: str,
+) -> None:
+    more = ["-i", src] if name == "stdout" else []
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, name, None)
+        assert with_closed(name, "translate", "-m", luong, "-b", "1", *more) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("seq2seq: error: standard ")
+    assert line.endswith(f"is closed; give a file, {option}")
+
+
+class Gone(io.StringIO):
+    """A stderr whose reader is no longer there."""
+
+    def write(self, _: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_no_line_is_lost_where_nobody_reads_stderr(
+    luong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    src = tmp_path / "odd"
+    src.write_bytes(b"\xff zu\nmo\n")
+    monkeypatch.setattr(sys, "stderr", Gone())
+    assert main(["translate", "-m", str(luong), "-i", str(src), "-b", "1", "--stream"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
 
 
 # ----------------------------------------------------------------------------------------- evaluate
@@ -371,6 +459,23 @@ def test_a_run_is_scored_as_sacrebleu_scores_its_output(
     assert table_scores(result) == [f"{score:.1f}" for score in scores]
     assert "nrefs:1|" in result.out.decode()
     assert call("evaluate", "--hyp", kept, "-r", ref) == result
+
+
+def test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are(
+    call: Call, luong: Path, tmp_path: Path
+) -> None:
+    src, ref, hyp = (tmp_path / name for name in ("a.src", "a.ref", "a.hyp"))
+    src.write_text("zu ba ki.\n" * 3, encoding="utf-8")
+    call("translate", "-m", luong, "-i", src, "-o", hyp)
+    (words, *_) = lines_of(hyp)
+    ref.write_text(f"{words}\n{words} e\u0301\n\u0958 {words}\n", encoding="utf-8")
+    result = call("evaluate", "-m", luong, "-i", src, "-r", ref, "--json", "-")
+    assert f"note: {ref}: 2 of 3 lines are not in Unicode's NFC" in result.err
+    by_hand = sacrebleu_scores(hyp, ref)[0]
+    assert json.loads(result.out)["bleu"]["score"] == pytest.approx(by_hand)
+    ref.write_text(f"{words}\n" * 3, encoding="utf-8")
+    assert "NFC" not in call("evaluate", "-m", luong, "-i", src, "-r", ref).err
+    assert "NFC" not in call("evaluate", "--hyp", hyp, "-r", ref).err
 
 
 def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:

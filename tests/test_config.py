@@ -16,11 +16,12 @@ from seq2seq.config import (
     ParallelFiles,
     TrainingConfig,
     VocabularyConfig,
-    changed_keys,
     dump_config,
     load_config,
 )
+from seq2seq.config_changes import changed_keys, changed_since, recorded_keys
 
+SHIPPED = Path(__file__).resolve().parent.parent / "configs"
 MINIMAL = """\
 name: tiny
 run_dir: runs/tiny
@@ -131,9 +132,22 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
     assert load_config(path)[0] == load(tmp_path)
 
 
+@pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, key: str) -> None:
+    """As a command line can hold them; no config.yaml could."""
+    with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; give"):
+        load(tmp_path, "", (f"{key}=a\udcffb",))
+
+
 def test_a_config_is_frozen(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="frozen"):
         load(tmp_path).model.dropout = 0.5
+
+
+def test_heads_divide_the_attention_size(tmp_path: Path) -> None:
+    more = "model: {decoder: luong, score: scaled_dot, hidden_size: 30, attention_heads: 4}"
+    (line,) = mistakes(tmp_path, more)
+    assert line.endswith("model.attention_heads: must divide attention_size 15; got 4")
 
 
 def test_there_are_at_most_fifty_keys() -> None:
@@ -144,6 +158,14 @@ def test_there_are_at_most_fifty_keys() -> None:
 # ------------------------------------------------------------------- what the decoder decides
 
 
+@pytest.mark.parametrize("window", ["local_m", "local_p"])
+def test_a_window_has_luongs_width_unless_it_is_set(tmp_path: Path, window: str) -> None:
+    assert load(tmp_path).model.window_width is None
+    model = load(tmp_path, f"model: {{window: {window}}}").model
+    assert (model.window, model.window_width) == (window, 10)
+    assert load(tmp_path, f"model: {{window: {window}, window_width: 3}}").model.window_width == 3
+
+
 @pytest.mark.parametrize(
     ("given_keys", "score", "input_feeding", "attention_size"),
     [
@@ -151,6 +173,9 @@ def test_there_are_at_most_fifty_keys() -> None:
         ({"decoder": "luong"}, "general", True, None),
         ({"decoder": "luong", "score": "concat", "input_feeding": False}, "concat", False, 7),
         ({"decoder": "luong", "score": "scaled_dot", "attention_size": 5}, "scaled_dot", True, 5),
+        ({"decoder": "luong", "score": "location"}, "location", True, None),
+        ({"score": "normed_additive"}, "normed_additive", None, 7),
+        ({"score": "coverage", "attention_size": 4}, "coverage", None, 4),
         ({"decoder": "none"}, None, None, None),
     ],
 )
@@ -166,16 +191,23 @@ def test_the_decoder_decides_the_defaults(
     assert model.attention_size == attention_size
 
 
-FULL_MODEL = "model: {decoder: luong, score: concat, input_feeding: true, attention_size: 6}\n"
+FULL_MODEL = (
+    "model: {decoder: luong, score: scaled_dot, input_feeding: true, attention_size: 6, "
+    "attention_heads: 3, window: local_m, window_width: 2}\n"
+)
+ALL_IGNORED = ["score", "input_feeding", "window", "window_width"]
+ALL_IGNORED += ["attention_size", "attention_heads"]
 
 
 @pytest.mark.parametrize(
     ("overrides", "ignored"),
     [
-        (["model.decoder=none"], ["score", "input_feeding", "attention_size"]),
-        (["model.decoder=bahdanau"], ["score", "input_feeding"]),
-        (["model.score=dot"], ["attention_size"]),
-        (["model.score=additive"], []),
+        (["model.decoder=none"], ALL_IGNORED),
+        (["model.decoder=bahdanau"], ["score", "input_feeding", "attention_heads"]),
+        (["model.score=dot"], ["attention_size", "attention_heads"]),
+        (["model.score=additive"], ["attention_heads"]),
+        (["model.window=null"], ["window_width"]),
+        (["model.dropout=0.1"], []),
     ],
 )
 def test_keys_of_another_decoder_in_the_file_are_ignored_with_a_note(
@@ -193,6 +225,8 @@ def test_keys_of_another_decoder_in_the_file_are_ignored_with_a_note(
     [
         ("none", "model.score=additive"),
         ("none", "model.attention_size=4"),
+        ("none", "model.window=local_p"),
+        ("none", "model.attention_heads=2"),
         ("bahdanau", "model.score=dot"),
         ("bahdanau", "model.input_feeding=false"),
     ],
@@ -205,6 +239,26 @@ def test_keys_of_another_decoder_on_the_command_line_are_refused(
     assert line.startswith(f"{key} (command line): ")
     assert "decoder" in line
     assert line.endswith(f"got {value}")
+
+
+def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: Path) -> None:
+    path = write(tmp_path, MINIMAL + "decoding: {coverage_penalty: 0.2}")
+    assert load_config(path)[0].decoding.coverage_penalty == 0.2
+    config, (note,) = load_config(path, ("model.decoder=none",))
+    assert config.decoding.coverage_penalty == 0
+    reason = "decoder none has no attention for coverage_penalty"
+    assert note == f"decoding.coverage_penalty: 0.2 is ignored: {reason}"
+    overrides = ("model.decoder=none", "decoding.coverage_penalty=0.3")
+    (line,) = mistakes(tmp_path, overrides=overrides)
+    assert line == f"decoding (command line): {reason}; got a section"
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_config_is_in_order(path: Path) -> None:
+    config, notes = load_config(path)
+    assert notes == []
+    assert config.name == path.stem
+    assert config.run_dir == Path("runs") / path.stem
 
 
 def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:
@@ -281,6 +335,13 @@ def test_a_decay_must_know_its_end(tmp_path: Path, decay: str) -> None:
     (line,) = mistakes(tmp_path, overrides=by_time)
     assert f"{decay} needs max_epochs or max_steps" in line
     assert load(tmp_path, overrides=(*by_time, "training.max_steps=10")).training.decay == decay
+
+
+def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, overrides=("training.scheduled_sampling=linear",))
+    assert line.endswith("training: scheduled_sampling linear needs scheduled_sampling_steps")
+    (line,) = mistakes(tmp_path, overrides=("training.scheduled_sampling_steps=9",))
+    assert "belongs to scheduled_sampling, which is not set; got 9" in line
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -462,3 +523,13 @@ def test_the_length_of_training_is_part_of_a_falling_rate(tmp_path: Path) -> Non
     longer = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
     new = load(tmp_path, overrides=longer)
     assert changed_keys(old, new) == ["training.max_epochs: 3 -> 4"]
+
+
+def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
+    """As one of an earlier version."""
+    config = load(tmp_path, "", ("training.average=0.9",))
+    recorded = recorded_keys(config)
+    del recorded["training.weight_decay"]
+    assert changed_since(recorded, config) == []
+    del recorded["training.average"]
+    assert changed_since(recorded, config) == ["training.average: 0.0 -> 0.9"]

@@ -8,14 +8,7 @@ from conftest import tiny_config, toy_pairs
 
 from seq2seq.config import VocabularyConfig
 from seq2seq.corpus import ParallelText
-from seq2seq.data_advice import (
-    Finding,
-    Split,
-    data_findings,
-    likeness_findings,
-    listed,
-    overlap_findings,
-)
+from seq2seq.data_advice import Finding, Split, data_findings, listed
 from seq2seq.data_check import (
     BLOCK,
     NOT_NFC,
@@ -29,6 +22,7 @@ from seq2seq.data_check import (
 )
 from seq2seq.doctor import cost_findings, duration, expected_seconds, expected_updates, size
 from seq2seq.forecast import Forecast
+from seq2seq.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.piece_check import examine_pieces
 from seq2seq.vocabulary import Vocabularies, train_vocabularies
 

@@ -1,13 +1,17 @@
 """Which device a name means, what is refused, and that float32 products stay exact."""
 
+import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from seq2seq import device as device_module
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.errors import UserError
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +98,65 @@ def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatc
     pretend(monkeypatch, 1)
     choose_device("cuda")
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize(("name", "number"), [("cuda", 3), ("cuda:1", 1)])
+def test_the_limit_is_set_on_the_device_that_is_meant(
+    name: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch takes a number there; of `cuda` alone it does not know which one is meant."""
+    limits = []
+    whole = SimpleNamespace(total_memory=16 << 30)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: whole)
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
+    )
+    limit_memory(torch.device(name), 4)
+    limit_memory(torch.device(name), 99)
+    assert limits == [(0.25, number), (1.0, number)]
+
+
+@pytest.fixture
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Puts back what `compute_repeatably` changes."""
+    monkeypatch.delenv(WORKSPACE, raising=False)
+    cudnn = torch.backends.cudnn
+    for name in ("benchmark", "deterministic"):
+        monkeypatch.setattr(cudnn, name, getattr(cudnn, name))
+    yield monkeypatch
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("before", [None, ":4096:2:16:8", ":16:8"])
+def test_on_cuda_equal_bits_are_asked_for(
+    repeatable: pytest.MonkeyPatch, before: str | None
+) -> None:
+    repeatable.setattr(torch.cuda, "is_initialized", lambda: False)
+    if before is not None:
+        repeatable.setenv(WORKSPACE, before)
+    torch.backends.cudnn.benchmark = True
+    compute_repeatably(torch.device("cuda:1"))
+    assert os.environ[WORKSPACE] == (":16:8" if before == ":16:8" else ":4096:8")
+    assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    assert torch.backends.cudnn.deterministic
+    assert not torch.backends.cudnn.benchmark
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_on_a_cpu_nothing_need_be_asked_for() -> None:
+    compute_repeatably(torch.device("cpu"))
+    assert WORKSPACE not in os.environ
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_where_cuda_has_started_it_is_too_late_to_ask(repeatable: pytest.MonkeyPatch) -> None:
+    repeatable.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(UserError, match="start it anew with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"):
+        compute_repeatably(torch.device("cuda"))
+    repeatable.setenv(WORKSPACE, ":4096:8")
+    compute_repeatably(torch.device("cuda"))
 
 
 def test_choosing_leaves_the_random_numbers_alone() -> None:

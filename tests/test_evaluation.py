@@ -7,21 +7,22 @@ import random
 import re
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.evaluation import (
-    as_json,
-    as_table,
     bleu_score,
     check_line_counts,
     check_tokenizer,
     compare,
+    not_nfc_note,
     score,
     tokenized_note,
 )
+from seq2seq.score_table import as_json, as_table
 
 WORDS = ["The", "Cat", "sat", "on", "Mats", ",", "a", "Dog", "(", "isn't", "far", ")", "yet", "."]
 LINES = 37
@@ -203,6 +204,21 @@ def test_tokenized_hypotheses_are_noted_not_logged(caplog: pytest.LogCaptureFixt
     assert "100 of 101" in note
     assert "\n" not in note
     assert tokenized_note(tokenized[1:]) is None
+
+
+DECOMPOSED = "\u0958\u093f\u0924\u093e\u092c \u0939\u0948."  # NFC writes the first as two
+
+
+def test_references_that_are_not_nfc_are_noted_and_left_as_they_are() -> None:
+    references = [DECOMPOSED, *REFERENCE[1:]]
+    note = not_nfc_note("test.mr", references)
+    assert note is not None
+    assert note.startswith(f"test.mr: 1 of {len(REFERENCE)} lines are not in Unicode's NFC")
+    assert "uconv -x nfc" in note
+    normal = [unicodedata.normalize("NFC", line) for line in references]
+    assert not_nfc_note("test.mr", normal) is None
+    hypotheses = [normal[0], *SYSTEM[1:]]
+    assert bleu_score(hypotheses, references) < bleu_score(hypotheses, normal)
 
 
 def test_table_shows_what_the_scores_hold() -> None:

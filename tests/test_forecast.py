@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq import forecast as module
-from seq2seq.batches import Batch, Rows, epoch_order
+from seq2seq.batches import Batch, Rows, encode_pairs, epoch_order
 from seq2seq.config import load_config
 from seq2seq.corpus import usable
 from seq2seq.errors import RunError
@@ -27,7 +27,8 @@ def run_of(corpus: Path, *overrides: str) -> Run:
     texts = read_texts(config.data)
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    return assemble(config, torch.device("cpu"), vocabularies, train, valid)
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.training.max_length)
+    return assemble(config, torch.device("cpu"), vocabularies, pairs, valid)
 
 
 def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:

@@ -2,12 +2,14 @@
 
 import ast
 import gzip
+import hashlib
 import io
 import json
 import os
 import pickle
 import random
 import shutil
+import socket
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,9 +21,11 @@ import torch
 from conftest import write_small_corpus
 from safetensors.torch import save
 
+from seq2seq import tensor_file
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.cli import main
 from seq2seq.config import load_config
+from seq2seq.errors import DamagedFile
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.training import train
@@ -250,6 +254,27 @@ def test_a_hostile_file_on_the_command_line_does_nothing(
     assert not (tmp_path / "r").exists()
 
 
+# ------------------------------------------------------------------------------------- the network
+
+
+def test_nothing_asks_for_the_network(
+    run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("the network is asked for")
+
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, asked)
+    config = ("train", str(corpus), *SETTINGS, f"run_dir={tmp_path / 'new'}", "--device", "cpu")
+    for call in (
+        config,
+        ("check", *config[1:-3], "run_dir=elsewhere", *config[-2:]),
+        ("translate", "-m", str(run), "-i", str(corpus.parent / "test.src")),
+        ("evaluate", "-m", str(run), "-b", "1"),
+    ):
+        assert main([*call]) == 0
+
+
 # ----------------------------------------------------------- by one who can compute a checksum too
 
 
@@ -312,6 +337,60 @@ def test_a_state_with_tensors_of_no_use_is_refused(
     assert_refused_in(LAST, run, corpus, capsys)
 
 
+class HastyHash:
+    """SHA-256 for those who have no hours."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.hash = hashlib.new("sha256", data)
+
+    def update(self, data: memoryview) -> None:
+        assert len(data) < 1 << 30, "this takes hours"
+        self.hash.update(data)
+
+    def hexdigest(self) -> str:
+        return str(self.hash.hexdigest())
+
+
+@pytest.mark.parametrize("name", [BEST, LAST])
+@pytest.mark.parametrize(("size", "memory"), [(1 << 31, 1 << 30), (1 << 40, None)])
+def test_a_terabyte_of_nothing_is_not_added_up(
+    run: Path,
+    corpus: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    size: int,
+    memory: int | None,
+) -> None:
+    """A sparse file whose header is right in every way but takes hours to read."""
+    text = json.dumps(read_header(run / name)[0])
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    whole = json.dumps({**json.loads(text), "checksum": checksum})
+    tensors = {"weights.x": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}
+    header = json.dumps({"__metadata__": {"seq2seq": whole}, **tensors}).encode()
+    header += b" " * (-len(header) % 8)
+    (run / name).write_bytes(struct.pack("<Q", len(header)) + header)
+    os.truncate(run / name, 8 + len(header) + size)
+    if memory is not None:
+        assert read_header(run / name)[1] == {"weights.x": (size // 4,)}  # it is well made
+        monkeypatch.setattr(tensor_file, "memory_bytes", lambda: memory)
+    monkeypatch.setattr(hashlib, "sha256", HastyHash)
+    with pytest.raises(DamagedFile, match=rf"cannot be .* it has {size >> 30:,} GiB, this machine"):
+        read_tensors(run / name)
+    assert_refused_in(name, run, corpus, capsys)
+
+
+def test_a_terabyte_of_metrics_is_not_read(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.truncate(run / METRICS, 1 << 40)
+    command = ("train", str(corpus), f"run_dir={run}", "--resume", "--device", "cpu")
+    assert main([*command]) == 1
+    (last,) = capsys.readouterr().err.splitlines()[-1:]
+    assert f"error: {run / METRICS}: " in last
+    assert "larger than" in last
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("hidden_size", 60_000), ("hidden_size", 10**12), ("embedding_size", 65_536)],
@@ -371,6 +450,16 @@ def test_resuming_refuses_links_where_it_would_write(
     command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
     assert f"{run / name}: is a link, through which no run writes" in refused(capsys, *command)
     assert mine.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", [METRICS, TIMING, LOG, TENSORBOARD])
+def test_resuming_waits_for_no_pipe(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
+    assert f"{run / name}: is not what a run writes there; remove it" in refused(capsys, *command)
 
 
 def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) -> None:

@@ -315,6 +315,9 @@ OVERRIDES = {
     ),
     "model.score=dot": "decoder bahdanau takes the additive scores only; got dot",
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
+    "model.window=local": "must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?",
+    "model.window_width=3": "no window is set; got 3",
+    "model.attention_heads=2": "score additive has no heads; got 2",
     "model.hidden_size=21": "must be even where the encoder is bidirectional; got 21",
     "model.hidden_size=2.5": "must be a whole number; got 2.5",
     "model.embedding_size=0": "must be at least 1; got 0",
@@ -332,6 +335,12 @@ OVERRIDES = {
     "training.average=1": "must be below 1; got 1",
     "training.batch_tokens=0": "must be at least 1; got 0",
     "training.warmup_steps=-1": "must be at least 0; got -1",
+    "training.scheduled_sampling=sigmoid": (
+        "must be 'linear', 'exponential' or 'inverse_sigmoid'; got sigmoid; "
+        "did you mean 'inverse_sigmoid'?"
+    ),
+    "training.scheduled_sampling_steps=9": "belongs to scheduled_sampling, which is not set; got 9",
+    "decoding.coverage_penalty=-1": "must be at least 0; got -1",
     "decoding.beam_size=0": "must be at least 1; got 0",
     "decoding.length_penalty=inf": "must be a finite number; got inf",
     "decoding=5": "must be a section, with keys of its own; got 5",
@@ -369,6 +378,14 @@ CONFIGS |= {
             "training.decay (command line): cosine needs max_epochs or max_steps, "
             "to know where it ends; got cosine"
         ),
+    ),
+    "a schedule without its pace": Row(
+        f"{T} training.scheduled_sampling=linear",
+        mistakes("line 11: training: scheduled_sampling linear needs scheduled_sampling_steps"),
+    ),
+    "heads that do not share alike": Row(
+        f"{T} model.decoder=luong model.score=scaled_dot model.attention_heads=3",
+        mistakes("model.attention_heads (command line): must divide attention_size 10; got 3"),
     ),
     "attention without a decoder for it": Row(
         f"{T} model.decoder=none model.score=dot",

@@ -38,7 +38,7 @@ from seq2seq import preparation, ranks, training, update, validation
 from seq2seq.cli import main
 
 torch.set_num_threads(1)
-taken, scored, read = training.train_step, validation.bleu_score, preparation.read_texts
+taken, scored, read = training.train_step, validation.bleu_score, preparation.usable
 loss_of = update.batch_loss
 
 def watched(log, befall):
@@ -121,11 +121,10 @@ def run(number, call):
         true = time.monotonic
         time.monotonic = lambda: 1000 * true()
     if call["befall"] == "other data" and number == 1:
-        def fewer(data):
-            train, valid, test = read(data)
-            shorter = dataclasses.replace(train, src=train.src[1:], tgt=train.tgt[1:])
-            return preparation.Texts(shorter, valid, test)
-        preparation.read_texts = fewer
+        def fewer(text):
+            valid, blank = read(text)
+            return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), blank
+        preparation.usable = fewer
     def score(hypotheses, references):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
         return scored(hypotheses, references)
@@ -345,7 +344,6 @@ def test_each_rank_has_a_gpu_of_its_own(
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     with pytest.raises(UserError, match=found) if " " in found else nullcontext():
         assert ranks.device_of(name) == found
 

@@ -168,3 +168,31 @@ def test_cut_back_drops_what_is_no_line_of_a_reporter(tmp_path: Path, line: str)
 def test_cut_back_makes_no_file(tmp_path: Path) -> None:
     cut_back(tmp_path / METRICS, 3)
     assert not (tmp_path / METRICS).exists()
+
+
+class Gone(Terminal):
+    """A terminal that is closed while training goes on."""
+
+    here = True
+
+    def write(self, text: str) -> int:
+        if not self.here:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_a_terminal_that_goes_does_not_end_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Gone()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Reporter(tmp_path, step=0, last_step=200) as reporter:
+        reporter.say("here")
+        terminal.here = False
+        for step in range(1, 200):
+            reporter.advance()
+            reporter.describe(step, "loss 1")
+            reporter.say("gone")
+        reporter.go_back(3)
+    assert text_of(tmp_path / LOG).count("gone\n") == 199

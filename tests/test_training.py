@@ -6,6 +6,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -303,6 +305,10 @@ EVENTFUL = (
     "vocabulary.sampling=0.3",
     "model.decoder=luong",
     "model.num_layers=2",
+    "model.score=coverage",
+    "model.window=local_p",
+    "training.scheduled_sampling=inverse_sigmoid",
+    "training.scheduled_sampling_steps=5",
     "training.accumulate=2",
     "training.average=0.9",
     "training.validate_every=4",
@@ -338,6 +344,28 @@ def assert_same_run(run: Path, whole: Path) -> None:
     assert tensors.keys() == wanted_tensors.keys()
     for name, tensor in wanted_tensors.items():
         assert torch.equal(tensors[name], tensor), name
+
+
+def test_the_same_config_gives_the_same_run(small_corpus: Path, whole_run: Path) -> None:
+    again = trained(small_corpus, *EVENTFUL, "training.deterministic=true", run="again")
+    assert_same_run(again, whole_run)  # also shows that a CPU needs no such key
+
+
+@pytest.mark.slow
+def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
+    """Python hashes words otherwise in each process: no order may hang on that."""
+    settings = ("decoding.max_length=9", "training.max_steps=8", "training.max_minutes=9")
+    runs = [small_corpus.parent / f"run{number}" for number in (1, 2)]
+    for number, run in enumerate(runs, start=1):
+        command = ["train", str(small_corpus), *EVENTFUL, *settings, f"run_dir={run}"]
+        subprocess.run(
+            [sys.executable, "-m", "seq2seq", *command, "--device", "cpu"],
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parent.parent,
+            env={**os.environ, "PYTHONHASHSEED": str(number)},
+        )
+    assert_same_run(*runs)
 
 
 def steps_of(run: Path) -> int:
@@ -377,6 +405,40 @@ def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
         assert steps_of(config.run_dir) == 2 * turn + 2
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, whole_run)
+
+
+def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place is found by arithmetic: no batch before it is made, no epoch before it ordered."""
+    limits = ("training.batch_tokens=220", "training.validate_every=50", "training.max_epochs=9")
+    config = configured(small_corpus, *limits)
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "train_step", after_updates(20, interrupt()))
+        with pytest.raises(Interrupted):
+            train(config, "cpu")
+    place = state_of(config.run_dir / LAST)[0]["progress"]
+    assert place["epoch"] >= 1
+    assert place["batch"] >= 1
+    made: list[list[int]] = []
+    ordered: list[int] = []
+    make, order = training.batch_of, training.epoch_order
+
+    def noted_make(run: Run, rows: Any, seed: int) -> Batch:
+        made.append([*map(int, rows)])
+        return make(run, rows, seed)
+
+    def noted_order(pairs: Any, tokens: int, seed: int, epoch: int) -> Any:
+        ordered.append(epoch)
+        return order(pairs, tokens, seed, epoch)
+
+    monkeypatch.setattr(training, "batch_of", noted_make)
+    monkeypatch.setattr(training, "epoch_order", noted_order)
+    monkeypatch.setattr(training, "train_step", after_updates(2, interrupt()))
+    with pytest.raises(Interrupted):
+        train(config, "cpu", resume=True)
+    run = prepare(config, CPU, resume=True)[0]
+    batches = order(run.train, 220, config.seed, place["epoch"])
+    assert made == [[*map(int, rows)] for rows in batches[place["batch"] :][:2]]
+    assert ordered == [0, place["epoch"]]  # the first tells how long an epoch is
 
 
 @pytest.mark.parametrize("at", [5, 7])
@@ -435,6 +497,24 @@ def test_the_signal_handlers_are_put_back(
     with pytest.raises(Interrupted):
         trained(small_corpus)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signal")
+def test_a_terminal_that_is_closed_stops_a_run_as_ctrl_c_does_unless_nohup_said_no(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        monkeypatch.setattr(training, "train_step", after_updates(2, interrupt(signal.SIGHUP)))
+        with pytest.raises(Interrupted) as caught:
+            trained(small_corpus)
+        assert caught.value.exit_code == 129
+        assert steps_of(small_corpus.parent / "run") == 2
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        monkeypatch.setattr(training, "train_step", after_updates(2, interrupt(signal.SIGHUP)))
+        assert steps_of(trained(small_corpus, "training.max_steps=3", run="other")) == 3
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_ctrl_c_does_not_wait(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,10 +627,11 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
+OF_THE_DEVICE = {"memory_gb", "deterministic"}  # test_update.py, test_device.py and test_cuda.py
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 
 
-@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - {"memory_gb"}))
+@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - OF_THE_DEVICE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
@@ -606,6 +687,13 @@ def refusal(config: Config, *, resume: bool = False, overwrite: bool = False) ->
     with pytest.raises(UserError) as caught:
         train(config, "cpu", resume=resume, overwrite=overwrite)
     return str(caught.value)
+
+
+def test_validation_targets_that_are_not_nfc_are_told_of(small_corpus: Path) -> None:
+    edit_lines(small_corpus.parent / "valid.tgt", {4: "ba e\u0301 ka!"})
+    run = trained(small_corpus, "training.max_steps=1")
+    assert "valid.tgt" in log_of(run)
+    assert "1 of 15 lines are not in Unicode's NFC" in log_of(run)
 
 
 def test_a_folder_with_a_run_is_left_alone(small_corpus: Path) -> None:

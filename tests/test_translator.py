@@ -3,6 +3,8 @@
 import random
 import re
 import shutil
+import subprocess
+import sys
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, t
 from seq2seq.checkpoint import LengthLimit
 from seq2seq.errors import UserError
 from seq2seq.hypothesis import Hypothesis
+from seq2seq.long_lines import MOST_PARTS, cut_line
 from seq2seq.translator import MOST_PIECES, Translation, Translator
 from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
 
@@ -148,7 +151,7 @@ def test_text_is_free_of_line_breaks(
 TOO_LONG = {
     "many words": "ba ka velo " * 150,
     "sentences": "ba ka velo. zu ti! ke? " * 20,
-    "no spaces": "ba" * 400,
+    "no spaces": "ba" * 350,
     "no spaces, unseen": "日本語" * 70,
     "joined emoji": "👩\u200d🚀" * 30,
     "letters in two parts": "e\u0301" * 200,
@@ -215,16 +218,47 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "line", ["ba ka velo zu " * 1250, "xq" * 10_000], ids=["5,000 words", "20,000 letters"]
-)
 def test_a_very_long_line_takes_neither_the_time_nor_the_memory(
-    tiny_runs: dict[str, Path], line: str
+    tiny_runs: dict[str, Path],
 ) -> None:
-    translator = load(tiny_runs["none"])
+    translator, line = load(tiny_runs["none"]), "ba ka velo zu " * 1250
     (translation,) = translator.translate([line], beam_size=1)
     assert translation.parts > 100
+    assert not translation.left_out
     check_shape(translator, line, translation)
+
+
+def test_of_an_endless_word_only_the_beginning_is_translated(translator: Translator) -> None:
+    """A megabyte of it would take minutes, and no language has such words."""
+    word = "xq" * 500_000
+    before, whole, after = translator.translate(
+        [LINES[0], f"{LINES[0]} {word} {LINES[1]}", LINES[1]], beam_size=1
+    )
+    assert (whole.parts, whole.left_out) == (MOST_PARTS + 2, True)
+    assert whole.text.startswith(f"{before.text} ")
+    assert whole.text.endswith(f" {after.text}")
+    src = translator.vocabularies.src
+    parts, left_out = cut_line(word, src, LONGEST)
+    assert left_out
+    assert len(parts) == MOST_PARTS
+    assert word.startswith("".join(parts))
+    assert max(len(ids) for ids in src.encode(parts)) == LONGEST
+    just = "".join(parts)
+    while len(src.encode([just])[0]) > MOST_PARTS * LONGEST:
+        just = just[:-1]
+    parts, left_out = cut_line(f"{just} {just}", src, LONGEST)  # long, but not endless
+    assert not left_out
+    assert "".join(parts).replace(" ", "") == just + just
+
+
+def test_where_no_space_follows_a_full_stop_it_ends_a_sentence_too(
+    tiny_vocabularies: Vocabularies,
+) -> None:
+    line = "日本語。「日本。」語。。日本語。日本"
+    parts, left_out = cut_line(line, tiny_vocabularies.src, 40)
+    assert parts == ["日本語。", "「日本。」", "語。。", "日本語。", "日本"]
+    assert not left_out
+    assert cut_line("3.5 kg. ba", tiny_vocabularies.src, 40)[0] == ["3.5 kg.", "ba"]
 
 
 # ------------------------------------------------------------------------------------------- n-best
@@ -340,3 +374,13 @@ def test_runs_of_different_vocabularies_are_refused_together(
 def test_a_device_that_is_not_there_is_refused(tiny_runs: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="--device"):
         Translator.load(tiny_runs["none"], device="cuda:99")
+
+
+def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -> None:
+    program = (
+        "import sys; from seq2seq.translator import Translator; "
+        f"Translator.load({str(tiny_runs['luong'])!r}, device='cpu').translate(['ba'], 2); "
+        "print([name for name in sys.modules if name in ('torch._dynamo', 'sympy')])"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"[]"

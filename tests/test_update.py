@@ -88,6 +88,32 @@ def test_a_step_without_a_finite_gradient_changes_nothing(
     assert run.untaken.nonzero().flatten().tolist() == [2]
 
 
+READING = ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "nonzero")
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("loss", [batch_loss, spoiled(math.nan)])
+def test_a_step_reads_no_value(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, loss: Loss
+) -> None:
+    """Whoever reads a value waits for the device: here any reading would be the same fault."""
+    run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
+    batch = some_batch(run, range(8))
+    run.progress.step = 1
+    train_step(run, [batch], 1e-2)
+
+    def read(*_: object) -> object:
+        raise AssertionError("a value is read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "batch_loss", loss)
+        for name in READING:
+            patch.setattr(Tensor, name, read)
+        run.progress.step = 2
+        train_step(run, [batch], 1e-2)
+    assert run.untaken.tolist()[2] is (loss is not batch_loss)
+
+
 def test_a_step_after_one_not_taken_is_as_if_that_had_not_been(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +149,12 @@ class LittleMemory:
 @pytest.mark.parametrize("divisor", [2, 5])
 @pytest.mark.parametrize(
     "message",
-    ["DefaultCPUAllocator: can't allocate memory", "CUDA out of memory.", "std::bad_alloc"],
+    [
+        "DefaultCPUAllocator: can't allocate memory",
+        "CUDA out of memory.",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "std::bad_alloc",
+    ],
 )
 def test_pieces_have_the_gradient_of_the_whole(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, divisor: int, message: str

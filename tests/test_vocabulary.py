@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config import VocabularyConfig
 from seq2seq.errors import UserError
+from seq2seq.segmentation import packed
 from seq2seq.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -210,6 +211,35 @@ def test_a_draw_depends_on_texts_and_seed_alone(sampler: Vocabulary, seed: int) 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(sampler.sample, SRC[:25], seed).result() == first
     assert Vocabulary(sampler.model, sampler.sampling).sample(SRC[:25], seed) == first
+
+
+def test_words_forgotten_are_drawn_as_before(
+    sampler: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = sampler.sample(SRC, 5)
+    monkeypatch.setattr("seq2seq.segmentation.NEW_WORDS", 7)
+    few = Vocabulary(sampler.model, sampler.sampling)
+    assert few.sample(SRC, 5) == wanted
+    assert len(few._sampler._known) <= 7
+    assert len(few._sampler._before) <= 7
+
+
+def test_ids_beyond_sixteen_bits_are_drawn_whole() -> None:
+    ids = [[70_000, 5], [1], [2, 3, 4]]
+    for shift, code in ((0, "I"), (70_000 - 9, "H")):
+        moved = [[max(1, i - shift) for i in each] for each in ids]
+        variants = packed(moved, [0.25, 0.5, 1.0])
+        assert variants.code == code
+        assert [variants.draw(number) for number in (0.0, 0.3, 0.9999)] == moved
+
+
+def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seq2seq.vocabulary.MOST_PAIRS", 70)
+    config = VocabularyConfig(size=330)
+    found = train_vocabularies(config, SRC, TGT)
+    assert found.src.model == train_vocabularies(config, SRC[::3], TGT[::3]).src.model
 
 
 def test_draws_at_the_same_time_do_not_disturb_each_other(sampler: Vocabulary) -> None:

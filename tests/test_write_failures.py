@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.cli import main
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter
 from seq2seq.tensor_file import read_header, read_tensors
-from seq2seq.whole_file import PART
+from seq2seq.whole_file import PART, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = ("training.max_steps=6", "training.validate_every=2", "training.log_every=1")
@@ -80,6 +81,56 @@ def after_updates(number: int, act: Callable[[], object]) -> Callable[..., objec
         return result
 
     return counted
+
+
+# ------------------------------------------------------------------------------------- a power cut
+
+
+def test_no_checkpoint_counts_figures_that_are_not_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not synced before a checkpoint took its name may be gone afterwards."""
+    run, sync, rename = tmp_path / "run", os.fsync, Path.replace
+    synced: dict[int, bytes] = {}  # inode -> content
+    counted: list[int] = []
+
+    def noted_sync(descriptor: int) -> None:
+        sync(descriptor)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            for path in (run / METRICS, run / f"{METRICS}{PART}"):
+                if path.exists() and path.stat().st_ino == status.st_ino:
+                    synced[status.st_ino] = path.read_bytes()
+
+    def noted_rename(self: Path, target: Path) -> Path:
+        if target.name == LAST and (run / METRICS).exists():
+            content = (run / METRICS).read_bytes()
+            assert synced.get((run / METRICS).stat().st_ino) == content
+            counted.append(content.count(b"\n"))
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    corpus = write_small_corpus(tmp_path)
+    assert train(corpus, run) == 0
+    assert counted == [3, 6, 9, 9]  # after two updates and a validation each, and at the end
+
+
+def test_a_new_name_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    rename = Path.replace
+
+    def noted_sync(descriptor: int) -> None:
+        events.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+
+    def noted_rename(self: Path, target: Path) -> Path:
+        events.append("name")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    write_whole(tmp_path / "a", b"new")
+    assert events == ["file", "name", "folder"]
 
 
 # ---------------------------------------------------------------------------------- the run folder

@@ -3,64 +3,21 @@
 They differ in `step`. START states, memory and the teacher-forced unroll follow from it.
 """
 
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import Score, attend
+from seq2seq.model.attending import Attending
+from seq2seq.model.attention import Score
+from seq2seq.model.coverage import Coverage
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.nonlinear import tanh
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
-
-
-class Memory(NamedTuple):
-    """What attention may read, one row a sentence."""
-
-    keys: Tensor  # [B, S, A], what is scored; [B, S, 0] without attention
-    values: Tensor  # [B, S, C], what is averaged
-    pad_mask: Tensor  # [B, S], True = padding
-
-    def select(self, sentences: Tensor) -> Self:
-        """The rows `sentences` alone."""
-        return type(self)(*(part[sentences] for part in self))
-
-    def put(self, sentences: Tensor, other: Self, taken: Tensor) -> None:
-        """Write the rows `taken` of another memory over the rows `sentences`."""
-        _put(self, sentences, other, taken)
-
-
-class DecoderState(NamedTuple):
-    """What a decoder carries from step to step, one row a hypothesis."""
-
-    hidden: Tensor  # [N, L, H]
-    cell: Tensor  # [N, L, H]
-    feed: Tensor  # [N, R]: the last attentional vector where the decoder feeds it, else [N, 0]
-
-    def select(self, rows: Tensor) -> Self:
-        """The hypotheses `rows`, which may repeat."""
-        return type(self)(*(part[rows] for part in self))
-
-    def put(self, rows: Tensor, other: Self, taken: Tensor) -> None:
-        """Write the rows `taken` of another state, which may repeat, over the rows `rows`."""
-        _put(self, rows, other, taken)
-
-
-def _put(
-    parts: tuple[Tensor, ...], rows: Tensor, others: tuple[Tensor, ...], taken: Tensor
-) -> None:
-    for part, other in zip(parts, others, strict=True):
-        part[rows] = other[taken]
-
-
-class Step(NamedTuple):
-    """What one step yields for N rows."""
-
-    outputs: Tensor  # [N, R], to be projected to the vocabulary
-    state: DecoderState
-    attention_weights: Tensor | None  # [N, S]
+from seq2seq.model.state import DecoderState, Memory, Step
+from seq2seq.model.windows import Window
 
 
 class Decoder(Protocol):
@@ -79,7 +36,7 @@ class Decoder(Protocol):
         ...
 
 
-class BahdanauDecoder(nn.Module):
+class BahdanauDecoder(Attending):
     """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
     `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W . backward state at the first word)`.
@@ -96,9 +53,10 @@ class BahdanauDecoder(nn.Module):
         readout_size: int,
         num_layers: int,
         dropout: float,
+        window: Window | None = None,
+        coverage: Coverage | None = None,
     ) -> None:
-        super().__init__()
-        self.score = score
+        super().__init__(score, window, coverage)
         self.direction_size = direction_size
         self.dropout = Dropout(dropout)
         self.first_hidden = nn.Linear(direction_size, hidden_size)
@@ -109,18 +67,20 @@ class BahdanauDecoder(nn.Module):
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         backward = encoded.hidden[..., -self.direction_size :]
         hidden = torch.tanh(self.first_hidden(backward)).to(encoded.cell.dtype)
-        memory = Memory(*self.score.project(encoded.outputs), encoded.pad_mask)
-        return memory, DecoderState(hidden, torch.zeros_like(hidden), _nothing(hidden))
+        cell = torch.zeros_like(hidden)
+        state = DecoderState(hidden, cell, _nothing(hidden), *self.first_trace(encoded))
+        return self.memory(encoded), state
 
     def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
-        context, weights = _look(self.score, state.hidden[:, -1], memory)
-        gates = self.layers.bottom.gates(embedded) + self.context_gates(context)
+        look = self.look(state.hidden[:, -1], state, memory)
+        gates = self.layers.bottom.gates(embedded) + self.context_gates(look.context)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
-        outputs = self.read_out(hidden[:, -1], context, embedded)
-        return Step(outputs, DecoderState(hidden, cell, state.feed), weights)
+        outputs = self.read_out(hidden[:, -1], look.context, embedded)
+        return Step(outputs, DecoderState(hidden, cell, state.feed, *look.trace), look.weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-        if len(self.layers) > 1:
+        score = self.plain_score()
+        if len(self.layers) > 1 or score is None:
             return stack_steps(self, embedded, state, memory)
         (layer,) = self.layers
         hiddens, contexts = unroll_bahdanau(
@@ -128,7 +88,7 @@ class BahdanauDecoder(nn.Module):
             self.context_gates.weight,
             layer.hidden_weight,
             _plain_memory(memory, state),
-            self.score.weights(),
+            score,
             state.hidden[:, 0],
             state.cell[:, 0],
         )
@@ -140,7 +100,7 @@ class BahdanauDecoder(nn.Module):
         return self.dropout(tanh(self.readout(inputs)))
 
 
-class LuongDecoder(nn.Module):
+class LuongDecoder(Attending):
     """Luong et al. (2015), section 3: step to `h_t`, then attend with it.
 
     `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`; `h~_t = tanh(W_c [c_t; h_t])` (eq. 5) is what input
@@ -156,9 +116,10 @@ class LuongDecoder(nn.Module):
         num_layers: int,
         dropout: float,
         input_feeding: bool,
+        window: Window | None = None,
+        coverage: Coverage | None = None,
     ) -> None:
-        super().__init__()
-        self.score = score
+        super().__init__(score, window, coverage)
         self.dropout = Dropout(dropout)
         self.feed_size = readout_size if input_feeding else 0
         self.layers = _layers(embedding_size, hidden_size, num_layers)
@@ -168,32 +129,35 @@ class LuongDecoder(nn.Module):
         self.attentional = nn.Linear(score.context_size + hidden_size, readout_size, bias=False)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
-        memory = Memory(*self.score.project(encoded.outputs), encoded.pad_mask)
         feed = encoded.hidden.new_zeros(len(encoded.hidden), self.feed_size)
-        return memory, DecoderState(encoded.hidden, encoded.cell, feed)
+        state = DecoderState(encoded.hidden, encoded.cell, feed, *self.first_trace(encoded))
+        return self.memory(encoded), state
 
     def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
         gates = self.layers.bottom.gates(embedded)
         if self.feed_gates is not None:
             gates = gates + self.feed_gates(state.feed)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
-        context, weights = _look(self.score, hidden[:, -1], memory)
-        vector = self.attentional_vector(context, hidden[:, -1])
+        look = self.look(hidden[:, -1], state, memory)
+        vector = self.attentional_vector(look.context, hidden[:, -1])
         feed = state.feed if self.feed_gates is None else vector
         outputs = self.dropout(vector)
-        return Step(outputs, DecoderState(hidden, cell, feed), weights)
+        return Step(outputs, DecoderState(hidden, cell, feed, *look.trace), look.weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
         if self.feed_gates is not None:
             return self._forward_feeding(self.feed_gates.weight, embedded, state, memory)
+        if self.coverage is not None:
+            return stack_steps(self, embedded, state, memory)
         hidden = _run_layers(self.layers, embedded, state, self.dropout)
-        context, _ = attend(self.score(hidden, memory.keys), memory.values, memory.pad_mask)
+        context = self.look_at_once(hidden, memory)
         return self.dropout(self.attentional_vector(context, hidden))
 
     def _forward_feeding(
         self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
     ) -> Tensor:
-        if len(self.layers) > 1:
+        score = self.plain_score()
+        if len(self.layers) > 1 or score is None:
             return stack_steps(self, embedded, state, memory)
         (layer,) = self.layers
         vectors = unroll_luong(
@@ -202,7 +166,7 @@ class LuongDecoder(nn.Module):
             layer.hidden_weight,
             self.attentional.weight,
             _plain_memory(memory, state),
-            self.score.weights(),
+            score,
             state.hidden[:, 0],
             state.cell[:, 0],
         )
@@ -258,13 +222,6 @@ def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack
 def _nothing(hidden: Tensor) -> Tensor:
     """The feed [N, 0] of a decoder that feeds nothing back."""
     return hidden[:, 0, :0]
-
-
-def _look(score: Score, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """Attend with N = B * K queries [N, Q] -> context [N, C], attention_weights [N, S]."""
-    queries = query.unflatten(0, (len(memory.keys), -1))  # [B, K, Q]
-    context, weights = attend(score(queries, memory.keys), memory.values, memory.pad_mask)
-    return context.flatten(0, 1), weights.flatten(0, 1)
 
 
 def _climb(

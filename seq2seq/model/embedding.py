@@ -11,7 +11,8 @@ class ScaledEmbedding(nn.Embedding):
     """
 
     def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
+        if not self.weight.is_meta:  # where torch would load its whole compiler, for two seconds
+            nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
 
     def forward(self, input: Tensor) -> Tensor:
         scaled: Tensor = super().forward(input) * self.embedding_dim**0.5

@@ -7,9 +7,9 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from seq2seq.model.decoder import DecoderState, Memory
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import DecoderState, Memory
 
 
 class _Rows(Protocol):

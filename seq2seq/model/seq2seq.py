@@ -2,9 +2,10 @@
 
 from torch import Tensor, nn
 
-from seq2seq.model.decoder import Decoder, DecoderState, Memory, Step
+from seq2seq.model.decoder import Decoder
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
+from seq2seq.model.state import DecoderState, Memory, Step
 
 
 class Seq2Seq(nn.Module):

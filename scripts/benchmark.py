@@ -1,0 +1,238 @@
+"""How fast seq2seq is on this machine, beside what the machine can do and beside other tools.
+
+    python scripts/benchmark.py                       # training, search, start-up; about 20 minutes
+    python scripts/benchmark.py --only training --device cuda --batch-tokens 65536
+    python scripts/benchmark.py --peers DIR           # the peers' scripts too, in turn with ours
+
+DIR holds a script a peer, `run_NAME.sh train|decode ...`, which prints one JSON object a figure.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from benchmarking import peers
+from benchmarking.ceiling import ceiling
+from benchmarking.processes import alone
+from benchmarking.search_speed import search_speed
+from benchmarking.source_length import LENGTHS, length_cost
+from benchmarking.standard import CASES, Case, standard
+from benchmarking.training_speed import training_speed
+
+PARTS = ("training", "search", "length", "start")
+PRECISIONS = ("float32", "bf16")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure what was asked for, print each line as it comes, write all of it as JSON."""
+    options = _options(arguments)
+    if options.threads:
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)  # read by every process from here on
+    rows: list[dict[str, Any]] = []
+    say(f"{date.today()}, {_machine(options.device)}")
+    measures: dict[str, Callable[..., Iterable[dict[str, Any]]]] = {
+        "training": training,
+        "search": search,
+        "length": length,
+        "start": start,
+    }
+    for part in options.only or PARTS:
+        for row in measures[part](options):
+            rows.append({"part": part, **row})
+            say(_line(row))
+    if options.peers is not None:
+        for row in beside_peers(options):
+            rows.append({"part": "peers", **row})
+            say(_line(row))
+    if options.json is not None:
+        found = {"date": str(date.today()), "machine": _machine(options.device), "rows": rows}
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def training(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Target tokens a second, their share of the ceiling, and memory."""
+    ceilings = {each: alone(ceiling, each, options.device) for each in PRECISIONS}
+    for precision, rate in ceilings.items():
+        yield {"what": f"ceiling, {precision}", "GFLOP/s": round(rate)}
+    for case in _cases(options):
+        for precision in PRECISIONS:
+            found = _trained(options, case, precision)
+            share = found.tokens_per_second * found.flop_per_token / ceilings[precision] / 1e9
+            yield {
+                "what": f"training, {case.name}, {precision}",
+                "tokens/s": round(found.tokens_per_second),
+                "of the ceiling": f"{share:.0%}",
+                "MFLOP a token": round(found.flop_per_token / 1e6, 1),
+                "peak MiB": round(found.peak_mib),
+            }
+
+
+def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Sentences a second, greedy and with a beam of 5, of models trained for a few minutes."""
+    for case in _cases(options):
+        run = _model(options, case)
+        modes = (False,) if options.device == "cuda" else (False, True)
+        for beam in (1, 5):
+            for int8 in modes:
+                found = alone(search_speed, run, _test(options), beam, int8, options.device)
+                yield {
+                    "what": f"search, {case.name}, beam {beam}, {'int8' if int8 else 'float32'}",
+                    "sentences/s": round(found.together, 1),
+                    "one by one": round(found.alone, 1),
+                    "load s": round(found.load_seconds, 2),
+                    "peak MiB": round(found.peak_mib),
+                }
+
+
+def length(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Training against the length of the sentences."""
+    for size in LENGTHS:
+        arguments = (size, "bf16", options.device, options.seconds, options.batch_tokens)
+        found = alone(length_cost, Case("bahdanau", tied=True), *arguments)
+        yield {
+            "what": f"training on sentences of {size} pieces",
+            "tokens/s": round(found.tokens_per_second),
+            "peak MiB": round(found.peak_mib),
+        }
+
+
+def start(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """The command itself."""
+    del options
+    yield {"what": "seq2seq --help", "s": round(_seconds("--help"), 2)}
+
+
+def beside_peers(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Each peer in turn with ours: it trains, we train, it translates, we translate."""
+    for peer in peers.PEERS:
+        theirs = peers.train(peer, options.peers, options.peer_seconds)
+        for precision in PRECISIONS:
+            ours = _trained(options, peer.case, precision)
+            yield {
+                "what": f"training, {precision}, beside {peer.name}",
+                "theirs": round(theirs.tokens_per_second),
+                "ours": round(ours.tokens_per_second),
+                "ratio": round(ours.tokens_per_second / theirs.tokens_per_second, 2),
+                "memory": f"{ours.peak_mib:.0f} / {theirs.peak_mib:.0f} MiB",
+            }
+        run = _model(options, peer.case)
+        for beam in (1, 5):
+            yield from _search_beside(options, peer, run, beam)
+
+
+def _search_beside(
+    options: argparse.Namespace, peer: peers.Peer, run: Path, beam: int
+) -> Iterable[dict[str, Any]]:
+    for int8 in (False, True):
+        theirs = peers.search(peer, options.peers, beam)
+        ours = alone(search_speed, run, _test(options), beam, int8, "cpu")
+        whole = _seconds(
+            "translate", "-m", str(run), "-i", str(_test(options)), "-o", os.devnull,
+            "-b", str(beam), *(["--int8"] if int8 else []),
+        )  # fmt: skip
+        mode = "int8" if int8 else "float32"
+        row: dict[str, Any] = {"what": f"search, beam {beam}, {mode}, beside {peer.name}"}
+        if theirs.seconds is not None:
+            rate = 1000 / theirs.seconds
+            row |= {"theirs": round(rate), "ours": round(ours.together)}
+            row["ratio"] = round(ours.together / rate, 2)
+        row["whole command"] = f"{theirs.whole_seconds:.1f} s / {whole:.1f} s"
+        row["ratio of both"] = round(theirs.whole_seconds / whole, 2)
+        yield row
+
+
+def _trained(options: argparse.Namespace, case: Case, precision: str) -> Any:
+    arguments = (precision, options.data, options.device, options.seconds, options.batch_tokens)
+    return alone(training_speed, case, *arguments)
+
+
+def _model(options: argparse.Namespace, case: Case) -> Path:
+    """A run folder of this case, trained for some minutes unless it is there already."""
+    run: Path = options.runs / case.name.replace(", ", "-").replace(" ", "-")
+    if not (run / "best.safetensors").exists():
+        say(f"(training {run} for {options.minutes:g} minutes, once)")
+        limits = {"max_minutes": options.minutes, "max_epochs": 100, "batch_tokens": 1500}
+        alone(_train, case, options.data, run, options.device, limits)
+    return run
+
+
+def _train(case: Case, data: Path, run: Path, device: str, limits: dict[str, Any]) -> None:
+    from seq2seq.training import train
+
+    train(standard(case, data, run, "bf16", learning_rate=1.5e-3, average=0.99, **limits), device)
+
+
+def _seconds(*command: str) -> float:
+    """The median of three runs of the `seq2seq` command."""
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "seq2seq", *command], check=True, stdout=subprocess.DEVNULL
+        )
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    return [case for case in CASES if not options.cases or case.name in options.cases]
+
+
+def _test(options: argparse.Namespace) -> Path:
+    test: Path = options.data / "test_2016_flickr.en.gz"
+    return test
+
+
+def _machine(device: str) -> str:
+    import torch
+
+    name = platform.processor() or platform.machine()
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+    elif Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.split(":")[1].strip() for line in lines if "model name" in line), name)
+    threads = os.environ.get("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    return f"{name}, {threads} threads, torch {torch.__version__}"
+
+
+def _line(row: dict[str, Any]) -> str:
+    figures = [f"{name} {value}" for name, value in row.items() if name != "what"]
+    return f"{row['what']:<58} {'  '.join(figures)}"
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure seq2seq on this machine.")
+    parser.add_argument("--data", type=Path, default=Path("data/multi30k"), help="Multi30k's files")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
+    parser.add_argument(
+        "--case", dest="cases", action="append", choices=[case.name for case in CASES]
+    )
+    parser.add_argument("--threads", type=int, help="default: what OMP_NUM_THREADS or torch says")
+    parser.add_argument("--seconds", type=float, default=20.0, help="a training measurement")
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--minutes", type=float, default=4.0, help="training before search")
+    parser.add_argument("--runs", type=Path, default=Path("runs/benchmark"))
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="the peers' scripts")
+    parser.add_argument("--peer-seconds", type=float, default=180.0)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

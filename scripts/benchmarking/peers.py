@@ -1,0 +1,79 @@
+"""The peers' own scripts, run in turn with ours on the same data; what they print is read."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarking.standard import Case
+
+DECODED = re.compile(r"Total translation time \(s\): ([\d.]+)|in ([\d.]+)s \(|took ([\d.]+)")
+
+
+class Peer(NamedTuple):
+    """Another tool, and which of our cases does the same work."""
+
+    name: str
+    script: str
+    arguments: tuple[str, ...]
+    case: Case
+    batch: str  # sentences, its own best by what was measured before
+
+
+PEERS = (
+    Peer("Joey NMT", "run_joeynmt.sh", ("bahdanau",), Case("bahdanau"), "100"),
+    Peer("OpenNMT-py, no feeding", "run_onmt.sh", ("general", "0"), Case("luong"), "100"),
+    Peer("fairseq, feeding", "run_fairseq.sh", (), Case("luong", input_feeding=True), "128"),
+)
+
+
+class PeerTraining(NamedTuple):
+    """By the tool's own log, and by the most memory that its processes held."""
+
+    tokens_per_second: float
+    peak_mib: float
+
+
+class PeerSearch(NamedTuple):
+    """Of the 1,000 test sentences: by the tool's own clock, and the whole command."""
+
+    seconds: float | None
+    whole_seconds: float
+
+
+def train(peer: Peer, scripts: Path, seconds: float) -> PeerTraining:
+    """Let the peer train for so long; what it keeps is what `search` uses."""
+    figures, _ = _run(peer, scripts, "train", f"{seconds:.0f}")
+    speed = next(each["median"] for name, each in figures.items() if name.endswith("tgt_tok_s"))
+    peak = next(each["peak_rss_mib"] for each in figures.values() if "peak_rss_mib" in each)
+    return PeerTraining(float(speed), float(peak))
+
+
+def search(peer: Peer, scripts: Path, beam: int) -> PeerSearch:
+    """Let the peer translate the test set with what it trained last."""
+    figures, notes = _run(peer, scripts, "decode", BEAMS=str(beam), SIZES=peer.batch)
+    whole = next(each["wall_s"] for name, each in figures.items() if name.endswith(".wall"))
+    told = [match for note in notes if (match := DECODED.search(note))]
+    seconds = next((float(n) for n in told[-1].groups() if n), None) if told else None
+    return PeerSearch(seconds, float(whole))
+
+
+def _run(
+    peer: Peer, scripts: Path, what: str, *more: str, **settings: str
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The figures that a script prints, by name, and its notes."""
+    script = scripts / peer.script
+    found = subprocess.run(
+        ["bash", str(script), what, *peer.arguments, *more],
+        env={**os.environ, **settings},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    lines = found.stdout.splitlines()
+    figures = [json.loads(line) for line in lines if line.startswith("{")]
+    if not figures:
+        raise SystemExit(f"{script} {what}: printed no figure; is {peer.name} installed?")
+    return {each["figure"]: each for each in figures}, [line for line in lines if line[:1] == "#"]

@@ -1,0 +1,39 @@
+"""How many sentences a second a run translates, and how long it takes to load."""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarking.processes import peak_mib
+from seq2seq.corpus import read_lines
+from seq2seq.translator import Translator
+
+ALONE = 50  # sentences that are translated one by one
+
+
+class SearchSpeed(NamedTuple):
+    """Seconds and sentences a second; vocabulary work counted, start-up not."""
+
+    load_seconds: float
+    together: float  # all lines in one call
+    alone: float  # a line a call
+    peak_mib: float
+
+
+def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) -> SearchSpeed:
+    """Translate the lines of a file, all in one call and one by one."""
+    lines = read_lines(source)
+    began = time.perf_counter()
+    translator = Translator.load(run, device=device, int8=int8)
+    loaded = time.perf_counter() - began
+    translator.translate(lines[:ALONE], beam)  # kernels are made at first use
+    together = _rate(translator, [lines], beam)
+    alone = _rate(translator, [[line] for line in lines[:ALONE]], beam)
+    return SearchSpeed(loaded, together, alone, peak_mib())
+
+
+def _rate(translator: Translator, calls: list[list[str]], beam: int) -> float:
+    began = time.perf_counter()
+    for lines in calls:
+        translator.translate(lines, beam)
+    return sum(map(len, calls)) / (time.perf_counter() - began)

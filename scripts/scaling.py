@@ -1,0 +1,214 @@
+"""How training grows with its corpus: time to begin, memory, cost a token, as a table.
+
+    python scripts/scaling.py data/multi30k/train.en.gz data/multi30k/train.de.gz
+    python scripts/scaling.py SRC TGT --json scaling.json vocabulary.sampling=0.5
+
+A corpus of each size is made of the given lines, over and over; each time another number is added
+to both sides, so that all lines are distinct. Each size is measured in processes of its own, the
+first of which builds the cache. A small model is trained, so that what the corpus takes shows.
+Memory is what a process holds for itself alone (RssAnon in /proc): mapped files, which the system
+can drop at any time, are not counted.
+"""
+
+import argparse
+import itertools
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+SETTINGS = """\
+name: scaling
+run_dir: {folder}/run
+data:
+  src_lang: src
+  tgt_lang: tgt
+  train: {{src: {folder}/train.src, tgt: {folder}/train.tgt}}
+  valid: {{src: {folder}/valid.src, tgt: {folder}/valid.tgt}}
+vocabulary: {{size: 4000}}
+model: {{embedding_size: 32, hidden_size: 64}}
+training: {{max_epochs: 1}}
+"""
+COLUMNS = {  # of the table: the key, the heading, how it is shown
+    "pairs": ("pairs", "{:,}"),
+    "text_seconds": ("copy text, s", "{:.1f}"),
+    "vocabulary_seconds": ("learn pieces, s", "{:.1f}"),
+    "ids_seconds": ("cut text, s", "{:.1f}"),
+    "cache_mb": ("cache, MB", "{:,.0f}"),
+    "first_batch_seconds": ("warm start to first batch, s", "{:.1f}"),
+    "first_batch_cpu_seconds": ("the same, CPU seconds", "{:.1f}"),
+    "first_mb": ("memory at update 1, MB", "{:,.0f}"),
+    "last_mb": ("memory at the last update, MB", "{:,.0f}"),
+    "tokens_per_second": ("batch stream, target tokens a CPU second", "{:,.0f}"),
+}
+
+
+def main() -> None:
+    """Make the corpora, measure each in other processes, print the table."""
+    options = _options()
+    if options.measure:
+        print(json.dumps(_measured(options.measure, options)))
+        return
+    rows = []
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        for size in options.sizes:
+            folder = Path(temporary) / str(size)
+            config = make_corpus(options.src, options.tgt, size, folder)
+            row = {"pairs": size}
+            for what in ("build", "train"):
+                row |= _asked(what, config, options)
+            print(f"{size:,} pairs measured", file=sys.stderr)
+            rows.append(row)
+    print(table(rows))
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
+    """Write a corpus of so many pairs and its config; returns the config."""
+    from seq2seq.corpus import read_parallel
+
+    text = read_parallel(src, tgt)
+    folder.mkdir()
+    for side, lines in (("src", text.src), ("tgt", text.tgt)):
+        numbered = (
+            f"{line} ({n})\n" if n else f"{line}\n" for n in itertools.count() for line in lines
+        )
+        with (folder / f"train.{side}").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(itertools.islice(numbered, size))
+        valid = "".join(f"{line}\n" for line in lines[:100])
+        (folder / f"valid.{side}").write_text(valid, encoding="utf-8", newline="\n")
+    config = folder / "config.yaml"
+    config.write_text(SETTINGS.format(folder=folder.as_posix()), encoding="utf-8")
+    return config
+
+
+def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
+    """Build the cache; returns seconds and megabytes."""
+    from seq2seq.config import load_config
+    from seq2seq.token_cache import cache_of, training_data
+
+    settings, _ = load_config(config, overrides)
+    marks = [time.perf_counter()]
+    with training_data(settings.data.train, settings.run_dir) as data:
+        data.text()
+        marks.append(time.perf_counter())
+        vocabularies = data.vocabularies(settings.vocabulary)
+        marks.append(time.perf_counter())
+        data.pairs(vocabularies, settings.training.max_length)
+        marks.append(time.perf_counter())
+    files = [path for path in cache_of(settings.run_dir).rglob("*") if path.is_file()]
+    names = ("text_seconds", "vocabulary_seconds", "ids_seconds")
+    seconds = {name: b - a for name, (a, b) in zip(names, itertools.pairwise(marks), strict=True)}
+    return {**seconds, "cache_mb": sum(path.stat().st_size for path in files) / 1e6}
+
+
+def train(
+    config: Path, overrides: Sequence[str], began: float, updates: int, batches: int
+) -> dict[str, float]:
+    """Begin with a warm cache, take updates, make batches alone; returns what they cost."""
+    from seq2seq.batches import epoch_order, seed_of
+    from seq2seq.config import load_config
+    from seq2seq.device import choose_device
+    from seq2seq.preparation import prepare
+    from seq2seq.training import batch_of, last_update
+    from seq2seq.update import train_step
+
+    settings, _ = load_config(config, overrides)
+    run, _ = prepare(settings, choose_device("cpu"), resume=False)
+    last_update(run)
+    memory: list[float] = []
+    first_batch = first_batch_cpu = 0.0
+    for epoch in itertools.count():
+        for rows in epoch_order(run.train, settings.training.batch_tokens, settings.seed, epoch):
+            run.progress.step += 1
+            batch = batch_of(run, rows, seed_of(settings.seed, run.progress.step, 0))
+            first_batch = first_batch or time.time() - began
+            first_batch_cpu = first_batch_cpu or time.process_time()
+            train_step(run, [batch], 1e-3)
+            memory.append(private_mb())
+            if len(memory) == updates:
+                break
+        if len(memory) == updates:
+            break
+    tokens = made = 0
+    worked = time.process_time()
+    for epoch in itertools.count():
+        for rows in epoch_order(run.train, settings.training.batch_tokens, settings.seed, epoch):
+            tokens += len(batch_of(run, rows, made).tgt_out)
+            made += 1
+            if made == batches:
+                break
+        if made == batches:
+            break
+    return {
+        "first_batch_seconds": first_batch,
+        "first_batch_cpu_seconds": first_batch_cpu,
+        "first_mb": memory[0],
+        "last_mb": memory[-1],
+        "most_mb": max(memory),
+        "after_stream_mb": private_mb(),
+        "tokens_per_second": tokens / (time.process_time() - worked),
+    }
+
+
+def private_mb() -> float:
+    """Memory that this process holds for itself alone; not a number where there is no /proc."""
+    status = Path("/proc/self/status")
+    found = re.search(r"RssAnon:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) * 1024 / 1e6 if found else float("nan")
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """A line for each figure, a column for each size."""
+    cells = [
+        [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in COLUMNS.items()
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in cells
+    )
+
+
+def _asked(what: str, config: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Measure in a process of its own."""
+    command = [sys.executable, __file__, str(options.src), str(options.tgt), *options.overrides]
+    command += ["--measure", what, "--config", str(config), "--began", str(time.time())]
+    command += ["--updates", str(options.updates), "--batches", str(options.batches)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _measured(what: str, options: argparse.Namespace) -> dict[str, float]:
+    if what == "build":
+        return build(options.config, options.overrides)
+    return train(options.config, options.overrides, options.began, options.updates, options.batches)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("src", type=Path, help="source lines to make the corpora of")
+    parser.add_argument("tgt", type=Path, help="their translations")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="as for train")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[29_000, 290_000, 2_900_000])
+    parser.add_argument("--updates", type=int, default=200, help="before memory is read again")
+    parser.add_argument("--batches", type=int, default=3000, help="to time the stream of batches")
+    parser.add_argument("--folder", type=Path, help="where the corpora are made for the while")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--measure", choices=("build", "train"), help=argparse.SUPPRESS)
+    parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
+    return parser.parse_intermixed_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What search and training pass from step to step: memory, state, and what a step yields."""
+
+from typing import NamedTuple, Self
+
+from torch import Tensor
+
+
+class Memory(NamedTuple):
+    """What attention may read, one row a sentence."""
+
+    keys: Tensor  # [B, S, A], what is scored; [B, S, 0] without attention
+    values: Tensor  # [B, S, C], what is averaged
+    pad_mask: Tensor  # [B, S], True = padding
+
+    def select(self, sentences: Tensor) -> Self:
+        """The rows `sentences` alone."""
+        return type(self)(*(part[sentences] for part in self))
+
+    def put(self, sentences: Tensor, other: Self, taken: Tensor) -> None:
+        """Write the rows `taken` of another memory over the rows `sentences`."""
+        _put(self, sentences, other, taken)
+
+
+class DecoderState(NamedTuple):
+    """What a decoder carries from step to step, one row a hypothesis."""
+
+    hidden: Tensor  # [N, L, H]
+    cell: Tensor  # [N, L, H]
+    feed: Tensor  # [N, R]: the last attentional vector where the decoder feeds it, else [N, 0]
+    coverage: Tensor | None = None  # [N, S], the sum of all attention_weights, where it is read
+    position: Tensor | None = None  # [N], target positions behind it, where they are read
+
+    def select(self, rows: Tensor) -> Self:
+        """The hypotheses `rows`, which may repeat."""
+        coverage = None if self.coverage is None else self.coverage[rows]
+        position = None if self.position is None else self.position[rows]
+        return type(self)(self.hidden[rows], self.cell[rows], self.feed[rows], coverage, position)
+
+    def put(self, rows: Tensor, other: Self, taken: Tensor) -> None:
+        """Write the rows `taken` of another state, which may repeat, over the rows `rows`."""
+        _put(self, rows, other, taken)
+
+
+def _put(
+    parts: tuple[Tensor | None, ...],
+    rows: Tensor,
+    others: tuple[Tensor | None, ...],
+    taken: Tensor,
+) -> None:
+    for part, other in zip(parts, others, strict=True):
+        if part is not None and other is not None:
+            part[rows] = other[taken]
+
+
+class Step(NamedTuple):
+    """What one step yields for N rows."""
+
+    outputs: Tensor  # [N, R], to be projected to the vocabulary
+    state: DecoderState
+    attention_weights: Tensor | None  # [N, S]

@@ -1,0 +1,70 @@
+"""The benchmark's counted work against torch's own count, and its readings of the peers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarking import peers
+from benchmarking.ceiling import ceiling
+from benchmarking.standard import CASES, Case, standard, work
+from seq2seq.build import build_model
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_work_is_what_torch_counts_in_single_steps(case: Case) -> None:
+    batch, sources, targets = 3, 5, 4
+    config = standard(case, Path("data"), Path("run"), "float32")
+    model = build_model(config.model, 8000, 8000, True).eval()
+    src = torch.full((batch, sources), 7)
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        memory, state = model.start(model.encode(src, torch.full((batch,), sources)))
+        for _ in range(targets):
+            step = model.step(src[:, 0], state, memory)
+            state = step.state
+            model.project(step.outputs)
+    cost = work(model)
+    expected = batch * (
+        sources * cost.src_token
+        + targets * cost.tgt_token
+        + sources * targets * cost.pair_of_tokens
+    )
+    once_a_sentence = 3 * 2 * batch * 256 * 512 if case.decoder == "bahdanau" else 0
+    assert 3 * counter.get_total_flops() - once_a_sentence == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_ceiling_is_a_rate() -> None:
+    torch.set_num_threads(1)
+    precision = torch.get_float32_matmul_precision()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("benchmarking.ceiling.SIZE", 128)
+            assert ceiling("float32", "cpu") > 0.1
+    finally:
+        torch.set_float32_matmul_precision(precision)
+
+
+SCRIPT = """\
+echo "# checkpoint 7"
+if [ "$1" = train ]; then
+  echo '{"figure": "x.train", "wall_s": 9.0, "peak_rss_mib": 1736}'
+  echo "{\\"figure\\": \\"x.train_tgt_tok_s\\", \\"median\\": $4}"
+else
+  echo "{\\"figure\\": \\"x.beam$BEAMS.bs$SIZES.wall\\", \\"wall_s\\": 6.5}"
+  echo '{"figure": "x.beam5.bs100", "bleu": 28.2}'
+  echo "# x.beam5 Total translation time (s): 2.500000"
+fi
+"""
+
+
+def test_a_peers_figures_are_read(tmp_path: Path) -> None:
+    (tmp_path / "run_x.sh").write_text(SCRIPT, encoding="utf-8")
+    peer = peers.Peer("x", "run_x.sh", ("general", "0"), Case("luong"), "100")
+    assert peers.train(peer, tmp_path, 650.0) == peers.PeerTraining(650.0, 1736.0)
+    assert peers.search(peer, tmp_path, 5) == peers.PeerSearch(2.5, 6.5)
+
+
+def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"printed no figure; is Joey NMT installed\?"):
+        peers.train(peers.PEERS[0], tmp_path, 5.0)

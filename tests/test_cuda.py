@@ -1,0 +1,196 @@
+"""What only a GPU can show: the same bits twice, steps that nobody waits for, little memory."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq import update
+from seq2seq.batches import Batch, make_batch
+from seq2seq.checkpoint import BEST, LAST, own_weights
+from seq2seq.config import load_config
+from seq2seq.device import limit_memory
+from seq2seq.loss import batch_loss
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.preparation import Run, prepare
+from seq2seq.reporting import METRICS
+from seq2seq.tensor_file import read_header, read_tensors
+from seq2seq.update import train_step
+
+ROOT = Path(__file__).resolve().parent.parent
+CUDA = torch.device("cuda")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+# Trains; where a number is given, SIGTERM comes within the update of that number.
+PROGRAM = """
+import os, signal, sys
+sys.modules["torch.utils.tensorboard"] = None
+from seq2seq import training
+from seq2seq.cli import main
+
+taken, at = training.train_step, int(sys.argv.pop(1))
+def step(run, batches, rate):
+    if run.progress.step == at:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return taken(run, batches, rate)
+training.train_step = step
+sys.exit(main())
+"""
+EVENTFUL = (
+    "training.deterministic=true",
+    "vocabulary.sampling=0.3",
+    "training.accumulate=2",
+    "training.average=0.9",
+    "training.validate_every=4",
+    "training.patience=9",
+    "training.batch_tokens=220",
+    "training.max_steps=10",
+    "decoding.max_length=9",
+)
+
+
+def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
+    """A training in a process of its own: cuBLAS looks at its environment but once."""
+    folder = corpus.parent / run
+    resume = ["--resume"] if (folder / LAST).exists() else []
+    settings = [*EVENTFUL, *overrides, f"run_dir={folder}", "--device", "cuda", *resume]
+    environment = {k: v for k, v in os.environ.items() if k != "CUBLAS_WORKSPACE_CONFIG"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(stop_at), "train", str(corpus), *settings],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == (143 if stop_at else 0), done.stderr
+    return folder
+
+
+def assert_same_run(run: Path, whole: Path) -> None:
+    assert (run / METRICS).read_text() == (whole / METRICS).read_text()
+    assert (run / BEST).read_bytes() == (whole / BEST).read_bytes()
+    headers = [read_header(each / LAST)[0] for each in (run, whole)]
+    assert json.dumps(headers[0]["progress"]) == json.dumps(headers[1]["progress"])
+    left, right = (read_tensors(each / LAST) for each in (run, whole))
+    assert left.keys() == right.keys()
+    for name, tensor in right.items():
+        assert torch.equal(left[name], tensor), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("decoder", "precision"),
+    [("bahdanau", "float32"), ("luong", "bf16"), ("luong", "float32"), ("none", "bf16")],
+)
+def test_deterministic_runs_are_the_same_interrupted_or_not(
+    small_corpus: Path, decoder: str, precision: str
+) -> None:
+    kind = (f"model.decoder={decoder}", f"training.precision={precision}", "model.num_layers=2")
+    if decoder != "bahdanau":
+        kind = (*kind, "model.attention_size=null")
+    whole = train(small_corpus, "whole", *kind)
+    assert_same_run(train(small_corpus, "again", *kind), whole)
+    for stop_at in (1, 4, 7):
+        train(small_corpus, "interrupted", *kind, stop_at=stop_at)
+    assert_same_run(train(small_corpus, "interrupted", *kind), whole)
+
+
+def prepared(corpus: Path, *overrides: str, run: str = "run") -> Run:
+    overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
+    return prepare(load_config(corpus, overrides)[0], CUDA, resume=False)[0]
+
+
+def batch(run: Run, times: int = 1) -> Batch:
+    pairs = run.train
+    return make_batch(pairs.src * times, pairs.tgt * times).to(CUDA)
+
+
+def everything(run: Run) -> list[Tensor]:
+    states = [value for state in run.optimizer.state.values() for value in state.values()]
+    tensors = [*own_weights(run.model).values(), *(each for each in states if each is not None)]
+    return [tensor.cpu().clone() for tensor in tensors]
+
+
+@pytest.fixture
+def nobody_waits() -> Iterator[None]:
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.usefixtures("nobody_waits")
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_step_is_taken_or_not_without_waiting_for_the_device(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, precision: str
+) -> None:
+    def spoiled(model: Seq2Seq, piece: Batch, smoothing: float) -> Tensor:
+        return batch_loss(model, piece, smoothing) * math.nan
+
+    run = prepared(
+        small_corpus,
+        f"training.optimizer={optimizer}",
+        f"training.precision={precision}",
+        "training.average=0.9",
+    )
+    data = batch(run)
+    run.progress.step = 1
+    train_step(run, [data], 1e-2)  # what is slow, and waits, the first time
+    before, loss = everything(run), run.loss.cpu()
+    for step, taken in ((2, False), (3, True)):
+        run.progress.step = step
+        with monkeypatch.context() as patch:
+            if not taken:
+                patch.setattr(update, "batch_loss", spoiled)
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+            train_step(run, [data], 1e-2)
+            torch.cuda.set_sync_debug_mode("default")
+        same = all(map(torch.equal, everything(run), before))
+        assert same != taken
+        assert torch.equal(run.loss.cpu(), loss) != taken
+        assert run.untaken.nonzero().flatten().tolist() == [2]
+
+
+@pytest.fixture
+def all_memory_after() -> Iterator[None]:
+    yield
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.usefixtures("all_memory_after")
+def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) -> None:
+    large = ("model.hidden_size=512", "model.embedding_size=128", "model.attention_size=256")
+    whole, parts = (prepared(small_corpus, *large, run=name) for name in ("whole", "parts"))
+    data = batch(whole, times=8)  # 960 pairs: some hundred MiB of activations
+    for run in (whole, parts):  # with Adam's moments in place, which stay
+        run.progress.step = 1
+        train_step(run, [batch(run)], 1e-3)
+        run.progress.step = 2
+        run.loss.zero_()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    resting = torch.cuda.memory_reserved()
+    tokens = train_step(whole, [data], 1e-3)
+    needed = torch.cuda.max_memory_reserved() - resting
+    assert whole.largest_piece is None
+    assert needed > 100 * 2**20
+    torch.cuda.empty_cache()
+    limit_memory(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30)
+    assert train_step(parts, [data], 1e-3) == tokens
+    assert parts.largest_piece is not None
+    assert parts.largest_piece < data.tgt_in.numel()
+    torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-5, atol=0)
+    for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)

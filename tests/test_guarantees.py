@@ -1,0 +1,160 @@
+"""What the README promises, and the tests that would fail if it were not so."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADING = "## What you can rely on"
+
+PROOFS: dict[str, tuple[str, ...]] = {
+    "a resumed run ends to the bit as one that was not interrupted": (
+        "test_training.py::test_a_resumed_run_ends_as_an_uninterrupted_one",
+        "test_training.py::test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one",
+        "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
+    ),
+    "finding the position is arithmetic": (
+        "test_training.py::test_going_on_repeats_nothing",
+        "test_batches.py::test_the_order_is_a_function_of_seed_and_epoch_alone",
+    ),
+    "kill -9 at any moment leaves a folder that resumes": (
+        "test_kill.py::test_a_killed_run_ends_as_one_that_nobody_disturbed",
+        "test_trust.py::test_a_run_that_was_killed_before_it_was_saved_begins_anew",
+    ),
+    "files are written aside, synced, renamed": (
+        "test_whole_file.py::test_a_failure_leaves_the_old_file_and_nothing_aside",
+        "test_checkpoint.py::test_every_file_is_synced_before_it_takes_its_name",
+        "test_write_failures.py::test_a_new_name_is_synced_too",
+        "test_write_failures.py::test_no_checkpoint_counts_figures_that_are_not_on_the_disk",
+    ),
+    "a full disk, a read-only or vanished folder: one line, the last checkpoint whole": (
+        "test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_in_words",
+        "test_write_failures.py::test_a_folder_made_read_only_ends_training_in_words",
+        "test_write_failures.py::test_a_folder_that_vanished_ends_training_in_words",
+    ),
+    "damaged and foreign files are named, what is whole is offered": (
+        "test_tensor_file.py::test_no_flipped_bit_goes_unseen",
+        "test_tensor_file.py::test_no_truncation_goes_unseen",
+        "test_trust.py::test_the_weights_of_another_run_are_known",
+        "test_trust.py::test_a_damaged_vocabulary_is_named_and_learnt_anew",
+        "test_trust.py::test_a_damaged_config_is_named_and_written_anew",
+        "test_trust.py::test_from_a_damaged_last_state_there_is_a_way_back_to_the_same_end",
+    ),
+    "Ctrl-C and SIGTERM save, and exit with 130 and 143": (
+        "test_cli.py::test_a_signal_saves_and_resume_goes_on",
+        "test_training.py::test_resuming_a_finished_run_changes_nothing",
+    ),
+    "a loss that is no number changes nothing, and nobody waits to know": (
+        "test_update.py::test_a_step_without_a_finite_gradient_changes_nothing",
+        "test_update.py::test_a_step_reads_no_value",
+        "test_recovery.py::test_the_log_names_the_batches_that_were_not_taken",
+        "test_recovery.py::test_after_ten_in_a_row_training_goes_back_with_half_the_rate",
+        "test_recovery.py::test_a_run_that_going_back_does_not_help_stops_in_words",
+        "test_cuda.py::test_a_step_is_taken_or_not_without_waiting_for_the_device",
+    ),
+    "a batch too large is done in pieces": (
+        "test_update.py::test_pieces_have_the_gradient_of_the_whole",
+        "test_update.py::test_a_limit_set_by_the_user_is_a_lack_of_memory",
+        "test_cuda.py::test_a_batch_too_large_for_the_device_is_done_in_pieces",
+    ),
+    "one process a folder, one run a folder, one config a run": (
+        "test_run_lock.py::test_the_second_process_is_refused_with_the_number_of_the_first",
+        "test_training.py::test_a_folder_with_a_run_is_left_alone",
+        "test_training.py::test_resume_shows_what_changed_in_the_config",
+    ),
+    "a line for a line, whatever it holds": (
+        "test_any_input.py::test_every_input_has_its_output",
+        "test_any_input.py::test_nothing_is_lost_of_many_odd_lines",
+        "test_any_input.py::test_order_is_kept",
+        "test_cli.py::test_bytes_that_are_no_utf8_are_replaced_and_reported",
+    ),
+    "a line too long is cut by rule, and told of": (
+        "test_translator.py::test_a_line_too_long_is_cut_into_parts_that_fit",
+        "test_translator.py::test_of_an_endless_word_only_the_beginning_is_translated",
+        "test_cli.py::test_an_over_long_line_is_translated_in_parts_and_reported",
+        "test_cli.py::test_an_endless_word_is_cut_short_and_reported",
+    ),
+    "a stream gets each line as it comes, a closed pipe ends quietly": (
+        "test_streams.py::test_a_line_is_translated_while_the_stream_stays_open",
+        "test_streams.py::test_a_reader_that_has_enough_ends_it_quietly",
+    ),
+    "company, order and padding change no translation": (
+        "test_same_output.py::test_company_order_and_padding_change_nothing",
+        "test_same_output.py::test_how_many_texts_hang_on_the_number_of_threads",
+        "test_search.py::test_company_changes_nothing",
+    ),
+    "the same seed gives the same run": (
+        "test_training.py::test_the_same_config_gives_the_same_run",
+        "test_training.py::test_another_process_gives_the_same_run",
+        "test_device.py::test_on_cuda_equal_bits_are_asked_for",
+        "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
+    ),
+    "several processes train as one, and act alike": (
+        "test_ranks.py::test_two_processes_train_as_one_does",
+        "test_ranks.py::test_all_ranks_have_the_same_weights_to_the_bit",
+        "test_ranks.py::test_a_rank_may_do_its_share_in_pieces",
+        "test_ranks.py::test_what_is_no_number_on_one_rank_changes_none",
+        "test_ranks.py::test_a_signal_to_one_rank_stops_all_and_loses_nothing",
+        "test_ranks.py::test_a_rank_that_dies_ends_the_run_with_one_line",
+        "test_ranks.py::test_a_mistake_is_told_once",
+    ),
+    "nothing runs that you did not write": (
+        "test_hostile.py::test_a_hostile_file_in_a_run_folder_is_refused",
+        "test_hostile.py::test_what_is_no_plain_file_is_not_waited_for",
+        "test_hostile.py::test_a_terabyte_of_nothing_is_not_added_up",
+        "test_hostile.py::test_training_anew_writes_through_no_link",
+        "test_hostile.py::test_no_module_runs_what_it_reads",
+    ),
+    "downloads are checked by hash, and stay in their folder; no network otherwise": (
+        "test_download_data.py::test_wrong_content_is_not_kept",
+        "test_download_data.py::test_hostile_member_names_write_nothing",
+        "test_hostile.py::test_nothing_asks_for_the_network",
+    ),
+    "mistakes are explained at once": (
+        "test_mistakes.py::test_a_mistake_is_told_and_leaves_no_trace",
+        "test_data_check.py::test_a_fault_is_named_with_its_place_and_its_cure",
+        "test_diagnosis.py::test_one_output_for_every_input_is_named",
+    ),
+    "text is not bent, and scores are sacrebleu's": (
+        "test_vocabulary.py::test_any_text_survives",
+        "test_evaluation.py::test_scores_intervals_and_signatures_are_those_of_the_program",
+        "test_cli.py::test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are",
+    ),
+    "bad data are refused first": ("test_training.py::test_refused_data_leave_no_trace",),
+}
+
+
+def promises() -> list[str]:
+    """The README's list, an entry an item."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition(f"{HEADING}\n")[2].partition("\n\n`tests/test_guarantees.py`")[0]
+    return [" ".join(each.split()) for each in re.split(r"^- ", section, flags=re.M)[1:]]
+
+
+def functions_of(name: str) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse((ROOT / "tests" / name).read_text(encoding="utf-8"))
+    return {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("guarantee", PROOFS)
+def test_a_guarantee_has_its_tests(guarantee: str) -> None:
+    for proof in PROOFS[guarantee]:
+        file, _, name = proof.partition("::")
+        test = functions_of(file).get(name)
+        assert test is not None, f"{proof} is gone"
+        marks = " ".join(ast.unparse(each) for each in test.decorator_list)
+        assert "xfail" not in marks
+        assert "mark.skip(" not in marks
+
+
+def test_every_promise_of_the_readme_names_its_tests() -> None:
+    known = {proof.partition("::")[0] for proofs in PROOFS.values() for proof in proofs}
+    assert len(promises()) > 10
+    named = set()
+    for promise in promises():
+        files = re.findall(r"`tests/(\w+\.py)`", promise)
+        assert files, promise
+        named |= set(files)
+    assert named == known

@@ -1,0 +1,140 @@
+"""Scheduled sampling: its schedules, its coins, and choosing on the way written out."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq.batches import Batch, make_batch
+from seq2seq.build import build_model
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.loss import batch_loss
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.scheduled_sampling import true_share, with_own_inputs
+from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
+
+V = 19
+SRC = [[7, 9, 4], [5, 8, 8, 12, 6], [11], [4, 5]]
+TGT = [[6, 5, 9, 11, 4, 7], [8], [13, 4, 12], [18, 17, 16, 15]]
+
+
+def make_model(decoder: str, dropout: float = 0.0) -> Seq2Seq:
+    """A model whose likeliest pieces hang on its inputs."""
+    torch.manual_seed(3)
+    config = ModelConfig(decoder=decoder, embedding_size=8, hidden_size=12, dropout=dropout)
+    model = build_model(config, V, V, joint=True).double()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3)
+    return model
+
+
+def batch() -> Batch:
+    return make_batch(SRC, TGT)
+
+
+def settings(**keys: object) -> TrainingConfig:
+    return TrainingConfig.model_validate({"max_steps": 9, **keys})
+
+
+# ----------------------------------------------------------------------------------- the schedules
+
+
+@pytest.mark.parametrize("k", [1, 7, 900])
+@pytest.mark.parametrize("schedule", ["linear", "exponential", "inverse_sigmoid"])
+def test_schedules_are_their_formulas(schedule: str, k: int) -> None:
+    config = settings(scheduled_sampling=schedule, scheduled_sampling_steps=k)
+    shares = [true_share(config, step) for step in range(1, 5 * k)]
+    for i, share in enumerate(shares, start=1):
+        expected = {
+            "linear": max(0.0, 1 - i / k),
+            "exponential": math.e ** (-i / k),
+            "inverse_sigmoid": k / (k + math.exp(i / k)),
+        }[schedule]
+        assert share == pytest.approx(expected, rel=1e-12)
+    assert shares == sorted(shares, reverse=True)
+    assert all(0 <= share < 1 for share in shares)
+    assert 0 <= true_share(config, 10**9) < 1e-9  # and no overflow
+
+
+def test_without_a_schedule_all_inputs_are_true() -> None:
+    assert true_share(settings(), 10**6) == 1
+
+
+# ------------------------------------------------------------------------------------ the choices
+
+
+def test_where_all_are_true_nothing_is_thrown_nor_changed() -> None:
+    model, given = make_model("luong"), batch()
+    before = torch.get_rng_state()
+    assert with_own_inputs(model, given, 1.0) is given
+    assert torch.equal(torch.get_rng_state(), before)
+    with_own_inputs(model, given, 0.5)
+    assert not torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share: float) -> None:
+    """Step by step, the choice in the loop and the graph through all steps."""
+    model, given = make_model(decoder).train(), batch()
+    torch.manual_seed(5)
+    mixed = with_own_inputs(model, given, share)
+    assert model.training
+    total = batch_loss(model, mixed, 0.1)
+    parameters = list(model.parameters())
+    gradients = torch.autograd.grad(total, parameters)
+
+    torch.manual_seed(5)
+    coins = torch.rand(given.tgt_in.shape) < share
+    memory, state = model.start(model.encode(given.src, given.src_lengths))
+    outputs: list[Tensor] = []
+    for t, true in enumerate(given.tgt_in.unbind(1)):
+        ids = true
+        if t:
+            logits = model.project(outputs[-1]).detach()
+            logits[:, [PAD_ID, BOS_ID, EOS_ID]] = -torch.inf
+            ids = torch.where(coins[:, t], true, logits.argmax(-1))
+        step = model.step(ids, state, memory)
+        state = step.state
+        outputs.append(step.outputs)
+    log_probs = model.project(torch.stack(outputs, dim=1)).log_softmax(-1)
+    real = log_probs.flatten(0, 1)[given.tgt_positions]
+    aimed = real[torch.arange(len(real)), given.tgt_out]
+    expected = -(0.9 * aimed + 0.1 * real.mean(-1)).sum()
+    torch.testing.assert_close(total, expected)
+    for left, right in zip(gradients, torch.autograd.grad(expected, parameters), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-9)
+
+
+def test_inputs_are_as_often_true_as_asked() -> None:
+    model = make_model("none")
+    given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
+    torch.manual_seed(1)
+    mixed = with_own_inputs(model, given, 0.7).tgt_in
+    own = with_own_inputs(model, given, 0.0).tgt_in
+    assert torch.equal(mixed[:, 0], given.tgt_in[:, 0])
+    assert (own[:, 1:41] != 7).all()
+    assert (mixed[:, 1:41] == 7).double().mean().item() == pytest.approx(0.7, abs=0.03)
+
+
+def test_each_token_has_a_coin_of_its_own_and_the_seed_decides() -> None:
+    model = make_model("luong", dropout=0.5)
+    results = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        results.append(with_own_inputs(model, batch(), 0.5).tgt_in)
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+    changed = results[0] != batch().tgt_in
+    assert len({tuple(row.tolist()) for row in changed}) > 1
+
+
+def test_marks_are_never_put_in() -> None:
+    model = make_model("bahdanau")
+    with torch.no_grad():
+        model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
+    chosen = with_own_inputs(model, batch(), 0.0).tgt_in[:, 1:]
+    assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
+    assert len(chosen.unique()) > 3

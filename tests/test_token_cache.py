@@ -1,0 +1,508 @@
+"""The token cache gives what memory gives; it is reused while nothing changed, or else rebuilt."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from conftest import toy_pairs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import scaling
+from seq2seq import token_cache, token_workers
+from seq2seq.batches import EncodedPairs, encode_pairs, sampled_pairs
+from seq2seq.cache_folder import MANIFEST
+from seq2seq.config import ParallelFiles, VocabularyConfig, load_config
+from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
+from seq2seq.errors import RunError, UserError
+from seq2seq.reporting import LOG, METRICS
+from seq2seq.text_cache import Files, copy_text, map_text
+from seq2seq.token_cache import FOLDER, cache_of, training_data
+from seq2seq.training import train
+from seq2seq.vocabulary import Vocabularies, checksums_of, train_vocabularies
+from seq2seq.whole_file import PART
+
+ROOT = Path(__file__).resolve().parent.parent
+VOCABULARY = VocabularyConfig(size=340, sampling=0.3)
+LONGEST = 30
+SRC, TGT = toy_pairs(90, seed=4)
+SRC[3], TGT[3] = "  \t", "blank on the other side"
+SRC[5] = "e\u0301 decomposed, \u2028 a separator, \x0c and \x85 too"
+SRC[7] = TGT[7] = "the same on both sides"
+TGT[11] = "ba " * 40  # too long
+TGT[12] += "\t a column more"
+
+
+class Given(NamedTuple):
+    """What a run takes from its training text."""
+
+    text: ParallelText
+    vocabularies: Vocabularies
+    pairs: EncodedPairs
+    blank: int
+    same: int
+    notes: list[str]
+    built: list[str]  # names of entries
+
+
+def write_files(folder: Path, way: str = "plain") -> ParallelFiles:
+    """The text as two files or a TSV; a byte order mark and CR LF are to be left out."""
+    folder.mkdir(exist_ok=True)
+    if way == "tsv":
+        lines = [f"{src}\t{tgt}" for src, tgt in zip(SRC, TGT, strict=True)]
+        lines[3] = f" \t{TGT[3]}"
+        (folder / "train.tsv").write_bytes("\r\n".join(lines).encode())
+        return ParallelFiles(tsv=folder / "train.tsv")
+    end = ".gz" if way == "gz" else ""
+    for side, lines, ending in (("src", SRC, "\r\n"), ("tgt", TGT, "\n")):
+        data = b"\xef\xbb\xbf" + "".join(f"{line}{ending}" for line in lines).encode()
+        path = folder / f"train.{side}{end}"
+        path.write_bytes(gzip.compress(data) if end else data)
+    return ParallelFiles(src=folder / f"train.src{end}", tgt=folder / f"train.tgt{end}")
+
+
+def taken(
+    files: ParallelFiles,
+    run: Path,
+    vocabulary: VocabularyConfig = VOCABULARY,
+    longest: int = LONGEST,
+) -> Given:
+    with training_data(files, run) as data:
+        text = data.text()
+        vocabularies = data.vocabularies(vocabulary)
+        pairs = data.pairs(vocabularies, longest)
+        built = [path.name.partition("-")[0] for path in getattr(data, "built", [])]
+        return Given(text, vocabularies, pairs, data.blank, data.same, data.notes, built)
+
+
+def read_into_memory(files: ParallelFiles) -> Given:
+    """The same without the cache."""
+    text, blank = usable(read_pairs(files.src, files.tgt, files.tsv))
+    vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
+    pairs = encode_pairs(text.src, text.tgt, vocabularies, LONGEST)
+    return Given(text, vocabularies, pairs, blank, count_same(text), [], [])
+
+
+def assert_alike(found: Given, wanted: Given) -> None:
+    assert found.text.origin == wanted.text.origin
+    assert list(found.text.src) == list(wanted.text.src)
+    assert list(found.text.tgt) == list(wanted.text.tgt)
+    assert (found.blank, found.same) == (wanted.blank, wanted.same)
+    assert checksums_of(found.vocabularies) == checksums_of(wanted.vocabularies)
+    assert len(found.pairs) == len(wanted.pairs)
+    for side, other in zip(found.pairs, wanted.pairs, strict=True):
+        assert side == other if isinstance(side, int) else list(side) == list(other)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ParallelFiles:
+    return write_files(tmp_path / "data")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "run"
+
+
+class Built(NamedTuple):
+    """A cache that is not to be changed, and what it must give."""
+
+    files: ParallelFiles
+    run: Path
+    wanted: Given
+
+    def copied_to(self, run: Path) -> None:
+        """The same cache for another run."""
+        shutil.copytree(cache_of(self.run), cache_of(run))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
+    files = write_files(folder / "data")
+    taken(files, folder / "runs" / "run")
+    return Built(files, folder / "runs" / "run", read_into_memory(files))
+
+
+def entry(run: Path, kind: str) -> Path:
+    (found,) = cache_of(run).glob(f"*/{kind}*")
+    return found
+
+
+# ----------------------------------------------------------------------------------- what it gives
+
+
+@pytest.mark.parametrize("way", ["plain", "gz", "tsv"])
+def test_it_gives_what_memory_gives_built_and_reused(tmp_path: Path, run: Path, way: str) -> None:
+    files = write_files(tmp_path / "data", way)
+    wanted = read_into_memory(files)
+    assert (wanted.blank, wanted.same) == (1, 1)
+    assert 0 < wanted.pairs.too_long < 40
+    first = taken(files, run)
+    assert first.built == ["text", "vocabulary", "tokens"]
+    assert entry(run, "text").parent.stat().st_mode & 0o077 == 0 or os.name == "nt"
+    second = taken(files, run.with_name("another"))
+    assert second.built == second.notes == []
+    for found in (first, second):
+        assert_alike(found, wanted)
+
+
+def test_other_processes_give_the_same(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_cache, "MOST_HERE", 20)
+    monkeypatch.setattr(token_workers, "MOST_HERE", 20)
+    monkeypatch.setattr(token_workers, "_PAIRS", 7)
+    monkeypatch.setattr(token_workers, "_cores", lambda: 2)
+    assert_alike(taken(files, run), read_into_memory(files))
+    with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text has pieces"):
+        taken(files, run, VocabularyConfig(size=9000))
+
+
+def test_draws_are_those_of_the_text_in_memory(built: Built) -> None:
+    rows = np.array([4, 60, 7, 11])
+    drawn = [
+        sampled_pairs(each.pairs, rows, each.vocabularies, LONGEST, seed)
+        for seed in (1, 2)
+        for each in (taken(built.files, built.run), built.wanted)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
+
+
+line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), max_size=6)
+sides = st.lists(st.tuples(line, line), min_size=1, max_size=8)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sides, st.booleans(), st.sampled_from(["src-tgt", "tsv"]))
+def test_copied_text_is_the_text_that_is_read(
+    tmp_path: Path, pairs: list[tuple[str, str]], ended: bool, way: str
+) -> None:
+    shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+    (tmp_path / "copy").mkdir()
+    end = "\n" if ended else ""
+    if way == "tsv":
+        files = Files(None, None, tmp_path / "tsv")
+        text = "\n".join(f"{src}\t{tgt}" for src, tgt in pairs) + end
+        (tmp_path / "tsv").write_bytes(text.encode())
+    else:
+        files = Files(tmp_path / "src", tmp_path / "tgt", None)
+        for side, path in enumerate((tmp_path / "src", tmp_path / "tgt")):
+            path.write_bytes(("\n".join(pair[side] for pair in pairs) + end).encode())
+    refusal = None
+    try:
+        wanted, blank = usable(read_pairs(**files._asdict()))
+    except UserError as error:
+        refusal = str(error)
+    if refusal is not None:
+        with pytest.raises(UserError) as refused:
+            copy_text(files, tmp_path / "copy")
+        assert str(refused.value) == refusal
+        return
+    facts = copy_text(files, tmp_path / "copy")
+    found = map_text(tmp_path / "copy", str(files))
+    assert facts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
+    assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
+    assert found.origin == wanted.origin
+
+
+BAD: dict[str, tuple[str, bytes]] = {
+    "undecodable": ("src", b"a\nb\n\xff\n"),
+    "NUL": ("tgt", b"a\nb\0\nc\n"),
+    "a line less": ("src", b"a\nb\n"),
+    "empty": ("src", b""),
+    "a byte order mark": ("tgt", b"\xef\xbb\xbf"),
+    "blank": ("src", b" \n\t\n\xe2\x80\x83\n"),
+    "no gzip": ("gz", b"a\nb\nc\n"),
+    "gzip cut off": ("gz", gzip.compress(b"a\nb\nc\n" * 99)[:-9]),
+    "no tab": ("tsv", b"a\tb\nc\n"),
+}
+
+
+@pytest.mark.parametrize(("side", "data"), BAD.values(), ids=list(BAD))
+def test_bad_text_is_refused_as_ever_and_leaves_nothing(
+    tmp_path: Path, run: Path, side: str, data: bytes
+) -> None:
+    paths = {name: tmp_path / name for name in ("src", "tgt")}
+    for path in paths.values():
+        path.write_bytes(b"a\nb\nc\n")
+    if side in ("gz", "tsv"):
+        paths = {"tsv": tmp_path / "tsv"} if side == "tsv" else {**paths, "src": tmp_path / "a.gz"}
+    paths.get(side, tmp_path / "a.gz").write_bytes(data)
+    files = ParallelFiles(**paths)
+    with pytest.raises(UserError) as wanted:
+        usable(read_pairs(files.src, files.tgt, files.tsv))
+    with pytest.raises(UserError) as refused:
+        taken(files, run)
+    assert str(refused.value) == str(wanted.value)
+    assert not run.parent.exists()
+
+
+# ---------------------------------------------------------------------------- when it is built anew
+
+
+def test_a_changed_file_is_seen_and_what_hung_on_it_goes(files: ParallelFiles, run: Path) -> None:
+    taken(files, run)
+    old = entry(run, "tokens").name
+    assert files.src is not None
+    stat, data = files.src.stat(), files.src.read_bytes()
+    files.src.write_bytes(data.replace(b"same", b"SAME"))
+    os.utime(files.src, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as if nothing had happened
+    assert files.src.stat().st_size == stat.st_size
+    found = taken(files, run)
+    assert found.built == ["text", "vocabulary", "tokens"]
+    assert len(found.notes) == 2
+    assert "text: built anew, for what it was built from has changed" in found.notes[0]
+    assert_alike(found, read_into_memory(files))
+    assert entry(run, "tokens").name != old
+
+
+def test_another_vocabulary_or_length_is_another_entry(files: ParallelFiles, run: Path) -> None:
+    taken(files, run)
+    smaller = VocabularyConfig(size=330)
+    assert taken(files, run, smaller).built == ["vocabulary", "tokens"]
+    assert taken(files, run, VOCABULARY, 12).built == ["tokens"]
+    assert taken(files, run, VocabularyConfig(size=340, sampling=0.9)).built == []
+    for vocabulary, longest in ((smaller, LONGEST), (VOCABULARY, 12), (VOCABULARY, LONGEST)):
+        assert taken(files, run, vocabulary, longest).built == []
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def fill(path: Path) -> None:
+    path.write_bytes(b'{"format": 1, "files": {}}')
+
+
+@pytest.mark.parametrize("damage", [cut, flip, fill, Path.unlink])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("text", "src.text"),
+        ("text", "tgt.ends"),
+        ("text", MANIFEST),
+        ("vocabulary", "joint.model"),
+        ("tokens", "src.ids"),
+        ("tokens", "tgt.text_ends"),
+        ("tokens", MANIFEST),
+    ],
+)
+def test_damage_is_recognised_and_mended_with_a_line(
+    built: Built, run: Path, kind: str, name: str, damage: Callable[[Path], None]
+) -> None:
+    built.copied_to(run)
+    damage(entry(run, kind) / name)
+    found = taken(built.files, run)
+    assert found.built == [kind]
+    (note,) = found.notes
+    assert f"{entry(run, kind)}: built anew, for {name} " in note
+    assert "\n" not in note
+    assert_alike(found, built.wanted)
+    assert taken(built.files, run).built == []
+
+
+def test_what_is_no_entry_is_replaced(built: Built, run: Path, tmp_path: Path) -> None:
+    built.copied_to(run)
+    for kind in ("text", "tokens"):
+        path = entry(run, kind)
+        shutil.rmtree(path)
+        path.write_text("a file in its place")
+    vocabulary = entry(run, "vocabulary")
+    other = vocabulary.rename(tmp_path / "elsewhere")
+    vocabulary.symlink_to(tmp_path / "nowhere")
+    assert_alike(taken(built.files, run), built.wanted)
+    assert not entry(run, "vocabulary").is_symlink()
+    assert (other / MANIFEST).is_file()
+
+
+# ------------------------------------------------------------------------------- what may go wrong
+
+
+def test_where_nothing_can_be_written_beside_the_run_it_lies_inside(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.mkdir(parents=True)
+    assert cache_of(run) == run.parent / FOLDER
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path) != run.parent and access(path, mode)
+    )
+    found = taken(files, run)
+    assert cache_of(run) == run / FOLDER
+    (note,) = found.notes
+    assert f"are kept in {run / FOLDER}" in note
+    assert not (run.parent / FOLDER).exists()
+
+
+@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.rename", "pathlib.Path.mkdir"])
+def test_a_cache_that_cannot_be_written_is_told_in_a_line(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(failing, full)
+        with pytest.raises(RunError) as told:
+            taken(files, run)
+    assert "the token cache cannot be written (No space left on device)" in str(told.value)
+    assert "\n" not in str(told.value)
+    assert not list(run.parent.rglob(f"*{PART}"))
+    assert_alike(taken(files, run), read_into_memory(files))
+
+
+def test_a_process_that_is_lost_is_told_in_a_line(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_workers, "MOST_HERE", 20)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(RunError, match="ended early, perhaps for want of memory"):
+        taken(files, run)
+    assert not list(run.parent.rglob(f"*{PART}"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, "tests")
+from test_token_cache import taken
+from seq2seq.config import ParallelFiles
+left = int(sys.argv[3])
+def counted(function):
+    def call(*arguments, **options):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **options)
+    return call
+os.fsync, Path.rename = counted(os.fsync), counted(Path.rename)
+data = Path(sys.argv[1])
+taken(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+def test_after_a_kill_it_is_built_to_the_end(files: ParallelFiles, run: Path) -> None:
+    """Killed while the text, the vocabulary and the ids are written, each time a little later."""
+    assert files.src is not None
+    for operation in (3, 8, 2, 5, 12):
+        arguments = [str(files.src.parent), str(run), str(operation)]
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list(cache_of(run).rglob(f"*{PART}"))
+    assert_alike(taken(files, run), read_into_memory(files))
+    assert not list(cache_of(run).rglob(f"*{PART}"))
+
+
+def test_runs_that_begin_together_build_it_once(files: ParallelFiles, run: Path) -> None:
+    found: list[Given] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(taken(files, run.with_name("run"))))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(len(each.built) for each in found) == [0, 0, 3]
+    for each in found:
+        assert_alike(each, read_into_memory(files))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert files.src is not None
+    data = files.src.read_bytes()
+    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
+    writer.start()
+    found = taken(ParallelFiles(src=pipe, tgt=files.tgt), run)
+    writer.join()
+    wanted = read_into_memory(files)
+    assert found.text.src == wanted.text.src
+    assert list(found.pairs.src) == list(wanted.pairs.src)
+    assert (found.blank, found.same) == (wanted.blank, wanted.same)
+    assert not run.parent.exists()
+
+
+# ------------------------------------------------------------------------------------ in a training
+
+
+def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    with (small_corpus.parent / "train.src").open("a") as src:
+        src.write(" \nba ba\n")
+    with (small_corpus.parent / "train.tgt").open("a") as tgt:
+        tgt.write(f"ba\n{'bo ' * 60}\n")
+
+    def trained(run: str, steps: int, resume: bool = False) -> Path:
+        short = ["decoding.max_length=9", "vocabulary.sampling=0.2", f"training.max_steps={steps}"]
+        place = small_corpus.parent / run
+        return train(load_config(small_corpus, [*short, f"run_dir={place}"])[0], "cpu", resume)
+
+    wanted = trained("whole", 5)
+    again = trained("again", 2)
+    text, _ = usable(
+        read_pairs(small_corpus.parent / "train.src", small_corpus.parent / "train.tgt")
+    )
+    vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
+    too_long = encode_pairs(text.src, text.tgt, vocabularies, 40).too_long
+    assert too_long > 0
+    for folder in (wanted, again):  # cold and warm
+        log = (folder / LOG).read_text(encoding="utf-8")
+        assert "skipped in training: pairs with a blank side: 1\n" in log
+        assert f"skipped in training: pairs of more than 40 pieces a side: {too_long}\n" in log
+    shutil.rmtree(cache_of(again))
+    trained("again", 5, resume=True)
+    assert (again / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
+    assert not (again / FOLDER).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    """Twenty times the text: 5 MB of text and 10 MB of ids, as lists some 100 MB."""
+    src, tgt = toy_pairs(3000, seed=1)
+    for side, lines in (("src", src), ("tgt", tgt)):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    report = tmp_path / "report.json"
+    options = ["--updates", "12", "--batches", "40", "--sizes", "3000", "60000"]
+    places = [tmp_path / "src", tmp_path / "tgt", "--folder", tmp_path, "--json", report]
+    overrides = ["vocabulary.size=600", "vocabulary.type=bpe"]
+    subprocess.run(
+        [sys.executable, scaling.__file__, *map(str, places), *options, *overrides],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    small, large = json.loads(report.read_text())
+    assert large["cache_mb"] > 10 * small["cache_mb"]
+    for when in ("first_mb", "last_mb", "most_mb", "after_stream_mb"):
+        assert large[when] < 1.1 * small[when], when

@@ -1,0 +1,126 @@
+"""Luong's windows against section 3.2 of his paper, written out position by position."""
+
+import math
+
+import pytest
+import torch
+from model_cases import (
+    SRC_LENGTHS,
+    B,
+    H,
+    R,
+    S,
+    T,
+    close,
+    embedded_targets,
+    encoder_output,
+    random_tensor,
+    randomize,
+)
+from torch import Tensor
+
+from seq2seq.model.attention import GeneralScore, attend
+from seq2seq.model.decoder import LuongDecoder
+from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
+
+K, LONG = 3, 13
+LENGTHS = (13, 1, 6, 9)
+PAD_MASK = torch.arange(LONG) >= torch.tensor(LENGTHS)[:, None]
+
+
+def centre_in_loops(window: PredictiveWindow, q: list[float], length: int) -> float:
+    """`p = S sigmoid(v . tanh(W q))`."""
+    w, v = window.query_projection.weight.tolist(), window.energy.weight[0].tolist()
+    inner = [math.tanh(sum(a * b for a, b in zip(row, q, strict=True))) for row in w]
+    return length / (1 + math.exp(-sum(a * b for a, b in zip(v, inner, strict=True))))
+
+
+@pytest.mark.parametrize("half_width", [1, 2, 5])
+def test_local_m_sees_what_stands_about_the_same_position(half_width: int) -> None:
+    position = torch.tensor([[0, 5, 11], [0, 1, 40], [2, 5, 6], [8, 9, 10]])
+    reach = MonotonicWindow(half_width)(random_tensor(4, K, H, seed=1), position, PAD_MASK)
+    for b, length in enumerate(LENGTHS):
+        for k in range(K):
+            t = min(position[b, k].item(), length - 1)
+            expected = [1.0 if t - half_width <= s <= t + half_width else 0.0 for s in range(LONG)]
+            assert reach[b, k].tolist() == expected
+            assert any(expected[:length])
+
+
+@pytest.mark.parametrize("half_width", [1, 2, 5])
+def test_local_p_is_a_cut_gaussian_about_a_predicted_position(half_width: int) -> None:
+    window = PredictiveWindow(H, half_width)
+    randomize(window)
+    query = random_tensor(4, K, H, seed=1)
+    reach = window(query, torch.zeros(4, K, dtype=torch.long), PAD_MASK)
+    for b, length in enumerate(LENGTHS):
+        for k in range(K):
+            p, sigma = centre_in_loops(window, query[b, k].tolist(), length), half_width / 2
+            expected = [
+                math.exp(-((s - p) ** 2) / (2 * sigma**2)) if abs(s - p) <= half_width else 0.0
+                for s in range(LONG)
+            ]
+            close(reach[b, k], torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_window_always_holds_a_real_word(sign: int, dtype: torch.dtype) -> None:
+    """Even where the sigmoid is 0 or 1 to the last digit."""
+    window = PredictiveWindow(H, 1).to(dtype)
+    torch.nn.init.constant_(window.query_projection.weight, 9.0)
+    torch.nn.init.constant_(window.energy.weight, 99.0 * sign)
+    query, position = torch.ones(4, K, H, dtype=dtype), torch.full((4, K), 10**6)
+    for each in (window, MonotonicWindow(1)):
+        reach = each(query, position, PAD_MASK)
+        assert reach.masked_fill(PAD_MASK[:, None], 0).any(-1).all()
+        assert reach.dtype == torch.promote_types(dtype, torch.float32)
+
+
+def test_gradients_of_local_p_are_the_numerical_ones() -> None:
+    window = PredictiveWindow(H, 2)
+    randomize(window)
+    scores, values = random_tensor(4, K, LONG, seed=1), random_tensor(4, LONG, 5, seed=2)
+    query, position = random_tensor(4, K, H, seed=3), torch.zeros(4, K, dtype=torch.long)
+
+    def run(query: Tensor, scores: Tensor, values: Tensor, *_: Tensor) -> Tensor:
+        return attend(scores, values, PAD_MASK, window(query, position, PAD_MASK))[0]
+
+    assert torch.autograd.gradcheck(run, (query, scores, values, *window.parameters()))
+
+
+@pytest.mark.parametrize("feeding", [True, False], ids=["feeding", "no feeding"])
+@pytest.mark.parametrize("window", [MonotonicWindow(1), PredictiveWindow(H, 2)])
+def test_luong_attends_within_its_window_at_every_step(window: Window, feeding: bool) -> None:
+    """`a_t(s) = align(h_t, h_s) exp(-(s - p_t)^2 / (2 sigma^2))`, align over the window alone."""
+    score = GeneralScore(H, H)
+    decoder = LuongDecoder(score, 8, H, R, 1, 0.0, feeding, window)
+    randomize(decoder)
+    memory, state = decoder.start(encoder_output(1))
+    embedded, outputs = embedded_targets(), []
+    for t in range(T):
+        step = decoder.step(embedded[:, t], state, memory)
+        state = step.state
+        outputs.append(step.outputs)
+        assert torch.equal(state.position, torch.full((B,), t + 1))
+        queries = state.hidden[:, -1]
+        keys = score.project(memory.values)[0]
+        for b, length in enumerate(SRC_LENGTHS):
+            if isinstance(window, MonotonicWindow):
+                p, gaussian, half_width = float(min(t, length - 1)), False, 1
+            else:
+                p, gaussian, half_width = (
+                    centre_in_loops(window, queries[b].tolist(), length),
+                    True,
+                    2,
+                )
+            inside = [s for s in range(length) if abs(s - p) <= half_width]
+            exponents = {s: math.exp((queries[b] @ keys[b, s]).item()) for s in inside}
+            expected = torch.zeros(S, dtype=torch.float64)
+            for s in inside:
+                expected[s] = exponents[s] / sum(exponents.values())
+                if gaussian:
+                    expected[s] *= math.exp(-((s - p) ** 2) / (2 * (half_width / 2) ** 2))
+            close(step.attention_weights[b], expected)
+    memory, state = decoder.start(encoder_output(1))
+    close(decoder(embedded, state, memory), torch.stack(outputs, dim=1))
