@@ -100,12 +100,11 @@ def train(options: argparse.Namespace) -> int:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
         return stop.exit_code
-    if not ranks.is_first():
-        return 0
-    run_words = shlex.quote(str(run))
-    say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
-    if config.data.test is not None:
-        say(f"Evaluate:   seq2seq evaluate -m {run_words}")
+    if ranks.is_first():
+        run_words = shlex.quote(str(run))
+        say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
+        if config.data.test is not None:
+            say(f"Evaluate:   seq2seq evaluate -m {run_words}")
     return 0
 
 

@@ -106,20 +106,24 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
 
 
 def follow(config: Config, device: torch.device) -> Run:
-    """The run that another rank has prepared: read from its folder, in which nothing is written.
+    """The run that another rank has prepared: what it wrote is read, and no state is written.
 
-    Raises UserError where this process does not see that folder.
+    Raises UserError where this process does not see it.
     """
     last = resumable(config.run_dir)
     if last is None:
         raise UserError(f"run_dir: {config.run_dir} is not seen by all ranks; let them share it")
+    for files in (config.data.train, config.data.valid):
+        for path in filter(None, (files.src, files.tgt, files.tsv)):
+            if not path.is_file():
+                raise UserError(f"{path}: each of several processes reads it; give a plain file")
     header, _ = read_header(last)
     sampling = config.vocabulary.sampling
     vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
     with training_data(config.data.train, config.run_dir) as data:
         valid, _ = usable(_others(config.data, data.text())[0])
         pairs = data.pairs(vocabularies, config.training.max_length)
-        run = assemble(config, device, vocabularies, pairs, valid)
+    run = assemble(config, device, vocabularies, pairs, valid)
     restore(run)
     return run
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from seq2seq.errors import RunError, UserError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from torch.distributed import Store  # type: ignore[attr-defined]
 
@@ -182,8 +183,15 @@ def device_of(name: str) -> str:
             f"{'s' if gpus > 1 else ''}; start no more than it has (--nproc-per-node), "
             "or use --device cpu"
         )
-    torch.cuda.set_device(local)
     return f"cuda:{local}"
+
+
+def settle(device: "torch.device") -> None:
+    """Let what this rank exchanges of gradients go by its own device; starts CUDA."""
+    if count() > 1 and device.type == "cuda":
+        import torch
+
+        torch.cuda.set_device(device)
 
 
 # ----------------------------------------------------------------------------- what they exchange

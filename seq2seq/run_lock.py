@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 
+from seq2seq import ranks
 from seq2seq.errors import UserError
 
 LOCK = "lock"
@@ -71,7 +72,7 @@ def _wait(descriptor: int, path: Path) -> bool:
             _try_lock(descriptor)
             return True
         except (BlockingIOError, PermissionError):
-            if seconds == 0.1:
+            if seconds == 0.1 and ranks.is_first():
                 print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
             time.sleep(seconds)
         except OSError:  # as on some network file systems

@@ -49,6 +49,7 @@ def train(
         chosen = choose_device(ranks.device_of(device))
         if config.training.deterministic:
             compute_repeatably(chosen)  # before anything starts CUDA, as the next lines do
+        ranks.settle(chosen)
         if config.training.memory_gb is not None:
             limit_memory(chosen, config.training.memory_gb)
         with locked(config.run_dir) if ranks.is_first() else nullcontext():

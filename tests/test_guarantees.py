@@ -97,6 +97,15 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "test_device.py::test_on_cuda_equal_bits_are_asked_for",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
+    "several processes train as one, and act alike": (
+        "test_ranks.py::test_two_processes_train_as_one_does",
+        "test_ranks.py::test_all_ranks_have_the_same_weights_to_the_bit",
+        "test_ranks.py::test_a_rank_may_do_its_share_in_pieces",
+        "test_ranks.py::test_what_is_no_number_on_one_rank_changes_none",
+        "test_ranks.py::test_a_signal_to_one_rank_stops_all_and_loses_nothing",
+        "test_ranks.py::test_a_rank_that_dies_ends_the_run_with_one_line",
+        "test_ranks.py::test_a_mistake_is_told_once",
+    ),
     "nothing runs that you did not write": (
         "test_hostile.py::test_a_hostile_file_in_a_run_folder_is_refused",
         "test_hostile.py::test_what_is_no_plain_file_is_not_waited_for",
@@ -118,15 +127,6 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "test_vocabulary.py::test_any_text_survives",
         "test_evaluation.py::test_scores_intervals_and_signatures_are_those_of_the_program",
         "test_cli.py::test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are",
-    ),
-    "several processes train as one": (
-        "test_ranks.py::test_two_processes_train_as_one_does",
-        "test_ranks.py::test_all_ranks_have_the_same_weights_to_the_bit",
-        "test_ranks.py::test_what_is_no_number_on_one_rank_changes_none",
-        "test_ranks.py::test_a_rank_may_do_its_share_in_pieces",
-        "test_ranks.py::test_a_signal_to_one_rank_stops_all_and_loses_nothing",
-        "test_ranks.py::test_a_rank_that_dies_ends_the_run_with_one_line",
-        "test_ranks.py::test_a_mistake_is_told_once",
     ),
     "bad data are refused first": ("test_training.py::test_refused_data_leave_no_trace",),
 }

@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # Scripts come last: they may import everything here, and nothing imports them.
 TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq", "seq2seq.errors"),
+    ("seq2seq.ranks",),
     (
         "seq2seq.config_values",
         "seq2seq.config_mistakes",
-        "seq2seq.ranks",
         "seq2seq.run_lock",
         "seq2seq.whole_file",
     ),

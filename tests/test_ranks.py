@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
 # ended. Each writes the checksum of its weights after every update beside its output.
 SERVER = """
-import hashlib, json, os, signal, sys, time
+import dataclasses, hashlib, json, os, signal, sys, time
 from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
 import torch
@@ -37,7 +37,7 @@ from seq2seq import preparation, ranks, training, update, validation
 from seq2seq.cli import main
 
 torch.set_num_threads(1)
-taken, scored, read = training.train_step, validation.bleu_score, preparation._others
+taken, scored, read = training.train_step, validation.bleu_score, preparation.usable
 loss_of = update.batch_loss
 
 def watched(log, befall):
@@ -121,10 +121,10 @@ def run(number, call):
         true = time.monotonic
         time.monotonic = lambda: 1000 * true()
     if call["befall"] == "other data" and number == 1:
-        def fewer(data, train):
-            valid, test = read(data, train)
-            return preparation.ParallelText(valid.src[1:], valid.tgt[1:], valid.origin), test
-        preparation._others = fewer
+        def fewer(text):
+            valid, blank = read(text)
+            return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), blank
+        preparation.usable = fewer
     def score(hypotheses, references):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
         return scored(hypotheses, references)
@@ -340,7 +340,6 @@ def test_each_rank_has_a_gpu_of_its_own(
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     with pytest.raises(UserError, match=found) if " " in found else nullcontext():
         assert ranks.device_of(name) == found
 
@@ -457,7 +456,7 @@ def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
         ended = trainings(*call)
         assert ended.codes == [2, 2], ended.told
         assert len(ended.errors()) == 1
-        assert "".join(ended.told).count(line) == 1
+        assert sum(line in text for text in ended.told) == 1
     assert (whole.folder / LAST).exists()
 
 
