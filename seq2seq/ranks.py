@@ -7,7 +7,7 @@ inside functions: the command line asks who speaks before it loads anything heav
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,7 +16,6 @@ from seq2seq.errors import RunError, UserError
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
     from torch.distributed import Store  # type: ignore[attr-defined]
 
 
@@ -77,7 +76,7 @@ def joined() -> Iterator[None]:
     """
     number, size = _launched()
     if size > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
-        with _noticing():
+        with noticing():
             _Joined.store = _reach_store()
     if size == 1:
         yield
@@ -88,7 +87,7 @@ def joined() -> Iterator[None]:
     assert _Joined.store is not None
     _Joined.times += 1
     nccl = dist.is_nccl_available()
-    with _noticing():
+    with noticing():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and nccl else "gloo",
             store=_of_training(_Joined.store),
@@ -117,7 +116,7 @@ def wait_for_first() -> None:
     """Wait until rank 0 has prepared the run, however long; raises what tells that it could not."""
     if _Joined.store is None or rank() == 0:
         return
-    with _noticing():
+    with noticing():
         store = _of_training(_Joined.store)
         while not store.check([_FIRST]):
             time.sleep(_POLL)
@@ -134,7 +133,7 @@ def prepared(facts: Sequence[float]) -> None:
     Raises UserError where it differs from what rank 0 read.
     """
     if _Joined.store is not None and rank() == 0:
-        with _noticing():
+        with noticing():
             _of_training(_Joined.store).set(_FIRST, _READY)
             _Joined.store.set(_begun(), "yes")
     first, *others = gathered(facts)
@@ -206,88 +205,9 @@ def gathered(values: Sequence[float]) -> list[list[float]]:
 
     own = torch.tensor(values, dtype=torch.float64)
     rows = [torch.empty_like(own) for _ in range(count())]
-    with _noticing():
+    with noticing():
         dist.all_gather(rows, own)
     return [row.tolist() for row in rows]
-
-
-def added(values: Sequence[float]) -> list[float]:
-    """The sums of each of the values over the ranks."""
-    return [sum(column) for column in zip(*gathered(values), strict=True)]
-
-
-def interleaved(lines: Sequence[str]) -> list[str]:
-    """All lines in order, given the lines that are this rank's `share`."""
-    if count() == 1:
-        return list(lines)
-    import json
-
-    import torch
-    import torch.distributed as dist
-
-    own = torch.frombuffer(bytearray(json.dumps(list(lines)).encode()), dtype=torch.uint8)
-    sizes = [int(size) for (size,) in gathered([len(own)])]
-    padded = torch.zeros(max(sizes), dtype=torch.uint8)
-    padded[: len(own)] = own
-    rows = [torch.empty_like(padded) for _ in sizes]
-    with _noticing():
-        dist.all_gather(rows, padded)
-    shares = [
-        json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=True)
-    ]
-    return [
-        shares[n % len(shares)][n // len(shares)] for n in range(sum(len(part) for part in shares))
-    ]
-
-
-def add_up(tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
-    """The sums of the tensors over the ranks, to the bit the same on all; one message."""
-    if count() == 1:
-        return tensors
-    import torch
-    import torch.distributed as dist
-
-    buffer = torch.cat([tensor.flatten() for tensor in tensors])
-    with _noticing():
-        dist.all_reduce(buffer)
-    parts = buffer.split([tensor.numel() for tensor in tensors])
-    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
-
-
-class Accord:
-    """What may end training at any update, known to all ranks at the same one.
-
-    Signals that reached any of them, and the time by the clock of rank 0.
-    """
-
-    def __init__(self, stops: list[int], seconds: Callable[[], float]) -> None:
-        self._stops, self._seconds = stops, seconds
-        self._agreed = count() > 1
-        self._told_stops: list[int] = []
-        self._told_seconds = 0.0
-        self.after_update(0, None)
-
-    def after_update(self, tokens: int, largest_piece: int | None) -> tuple[int, int | None]:
-        """Tell the others, and hear; returns the tokens of all and the least of largest pieces."""
-        if not self._agreed:
-            return tokens, largest_piece
-        stop = self._stops[0] if self._stops else 0
-        rows = gathered([tokens, largest_piece or 0, stop, self._seconds()])
-        all_tokens, pieces, stops, seconds = zip(*rows, strict=True)
-        self._told_stops = [int(number) for number in stops if number]
-        self._told_seconds = seconds[0]
-        least = min((int(piece) for piece in pieces if piece), default=None)
-        return int(sum(all_tokens)), least
-
-    @property
-    def stops(self) -> list[int]:
-        """The signals that ask for an end."""
-        return self._told_stops if self._agreed else self._stops
-
-    @property
-    def seconds(self) -> float:
-        """The time trained."""
-        return self._told_seconds if self._agreed else self._seconds()
 
 
 # --------------------------------------------------------------------------------------- torchrun
@@ -336,7 +256,7 @@ def _begun() -> str:
 
 
 @contextmanager
-def _noticing() -> Iterator[None]:
+def noticing() -> Iterator[None]:
     """Turn the loss of another rank, which the network tells in its own words, into a RunError."""
     try:
         yield

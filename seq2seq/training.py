@@ -9,7 +9,7 @@ from types import FrameType
 
 import torch
 
-from seq2seq import ranks
+from seq2seq import exchange, ranks
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
@@ -67,7 +67,7 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
         for note in [*notes, *(missing_figures(run) if ranks.is_first() else ())]:
             reporter.say(note)
         clock = Clock(run.seconds)
-        accord = ranks.Accord(stops, lambda: clock.seconds)
+        accord = exchange.Accord(stops, lambda: clock.seconds)
         while (reason := why_stop(run, accord.seconds)) is None:
             train_epoch(run, reporter, clock, last_step, accord)
         name_untaken(run, reporter)
@@ -117,7 +117,7 @@ def complaints(run: Run) -> list[str]:
 
 
 def train_epoch(
-    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: ranks.Accord
+    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: exchange.Accord
 ) -> None:
     """The rest of the epoch that progress stands in, or less where training ends within it."""
     settings, progress = run.config.training, run.progress

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from seq2seq import ranks
+from seq2seq import exchange, ranks
 from seq2seq.batches import Batch, seed_of
 from seq2seq.checkpoint import own_weights
 from seq2seq.errors import RunError
@@ -58,7 +58,7 @@ def _of_all_ranks(run: Run, loss: Tensor, tokens: Tensor) -> tuple[Tensor, Tenso
         return loss, tokens
     parameters = list(run.model.parameters())
     own = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
-    loss, tokens, *summed = ranks.add_up([loss, tokens, *own])
+    loss, tokens, *summed = exchange.add_up([loss, tokens, *own])
     torch._foreach_div_(summed, tokens)
     for parameter, gradient in zip(parameters, summed, strict=True):
         parameter.grad = gradient

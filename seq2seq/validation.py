@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from seq2seq import ranks
+from seq2seq import exchange, ranks
 from seq2seq.batches import epoch_order, make_batch
 from seq2seq.checkpoint import own_weights, save_best
 from seq2seq.evaluation import bleu_score
@@ -56,7 +56,7 @@ def valid_loss(run: Run) -> float:
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             total += batch_loss(model, batch.to(run.device), 0.0).item()
             tokens += len(batch.tgt_out)
-    all_total, all_tokens = ranks.added([total, tokens])
+    all_total, all_tokens = exchange.added([total, tokens])
     return all_total / all_tokens
 
 
@@ -71,7 +71,7 @@ def valid_bleu(run: Run) -> float:
         run.device,
     )
     translations = translator.translate(ranks.share(run.valid.src), beam_size=1)
-    run.hypotheses = ranks.interleaved([translation.text for translation in translations])
+    run.hypotheses = exchange.interleaved([translation.text for translation in translations])
     return bleu_score(run.hypotheses, run.valid.tgt)
 
 

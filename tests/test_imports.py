@@ -17,6 +17,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq", "seq2seq.errors"),
     ("seq2seq.ranks",),
     (
+        "seq2seq.exchange",
         "seq2seq.config_values",
         "seq2seq.config_mistakes",
         "seq2seq.run_lock",

@@ -18,7 +18,7 @@ import torch
 from conftest import write_small_corpus
 from torch import Tensor
 
-from seq2seq import ranks
+from seq2seq import exchange, ranks
 from seq2seq.checkpoint import BEST, LAST
 from seq2seq.errors import UserError
 from seq2seq.reporting import LOG, METRICS
@@ -33,7 +33,7 @@ from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
 import torch
 import torch.distributed
-from seq2seq import preparation, ranks, training, update, validation
+from seq2seq import exchange, preparation, ranks, training, update, validation
 from seq2seq.cli import main
 
 torch.set_num_threads(1)
@@ -89,16 +89,16 @@ BEFALL = {
     "other data": lambda run: None,
 }
 
-def exchange():
+def all_told():
     with ranks.joined():
         number, size = ranks.rank(), ranks.count()
         for length in (0, 1, 2, 7):
             lines = [f"\\u0930{n}\\n" * n for n in range(length)]
-            assert ranks.interleaved(ranks.share(lines)) == lines
+            assert exchange.interleaved(ranks.share(lines)) == lines
         assert ranks.gathered([number, 0.5]) == [[n, 0.5] for n in range(size)]
-        assert ranks.added([number, 1]) == [size * (size - 1) / 2, size]
+        assert exchange.added([number, 1]) == [size * (size - 1) / 2, size]
         tensors = [torch.full((2, 3), float(number)), torch.tensor(1.5), torch.ones(0)]
-        summed = ranks.add_up(tensors)
+        summed = exchange.add_up(tensors)
         assert [each.shape for each in summed] == [each.shape for each in tensors]
         assert summed[0].unique().tolist() == [size * (size - 1) / 2]
         assert summed[1] == 1.5 * size
@@ -115,7 +115,7 @@ def run(number, call):
     os.dup2(file, 1)
     os.dup2(file, 2)
     if call["befall"] == "exchange":
-        return exchange()
+        return all_told()
     training.train_step = watched(log, BEFALL[call["befall"]])
     if call["befall"] == "other clock" and number == 1:
         true = time.monotonic
@@ -302,16 +302,16 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         assert ranks.speaks()
         assert not ranks.restarted()
         assert ranks.share([3, 4]) == [3, 4]
-        assert ranks.interleaved(["a"]) == ["a"]
-        assert ranks.added([2.5]) == [2.5]
-        assert ranks.add_up(tensors) is tensors
+        assert exchange.interleaved(["a"]) == ["a"]
+        assert exchange.added([2.5]) == [2.5]
+        assert exchange.add_up(tensors) is tensors
         assert ranks.device_of("cuda:1") == "cuda:1"
 
 
 def test_by_itself_a_process_decides_at_once() -> None:
     stops: list[int] = []
     seconds = [1.0]
-    accord = ranks.Accord(stops, lambda: seconds[0])
+    accord = exchange.Accord(stops, lambda: seconds[0])
     assert accord.after_update(5, 7) == (5, 7)
     stops.append(signal.SIGTERM)
     seconds[0] = 2.0
