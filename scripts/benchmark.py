@@ -87,6 +87,7 @@ def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
                 yield {
                     "what": f"search, {case.name}, beam {beam}, {'int8' if int8 else 'float32'}",
                     "sentences/s": round(found.together, 1),
+                    "pieces/s": round(found.pieces),
                     "one by one": round(found.alone, 1),
                     "load s": round(found.load_seconds, 2),
                     "peak MiB": round(found.peak_mib),
@@ -151,9 +152,11 @@ def _search_beside(
         mode = "int8" if int8 else "float32"
         row: dict[str, Any] = {"what": f"search, beam {beam}, {mode}, beside {peer.name}"}
         if theirs.seconds is not None:
-            rate = 1000 / theirs.seconds
-            row |= {"theirs": round(rate), "ours": round(ours.together)}
-            row["ratio"] = round(ours.together / rate, 2)
+            row |= {"theirs": round(1000 / theirs.seconds), "ours": round(ours.together)}
+            row["ratio"] = round(ours.together * theirs.seconds / 1000, 2)
+        if theirs.pieces is not None:  # fair where one of the models writes longer sentences
+            row |= {"their pieces/s": round(theirs.pieces), "ours/s": round(ours.pieces)}
+            row["ratio by pieces"] = round(ours.pieces / theirs.pieces, 2)
         row["whole command"] = f"{theirs.whole_seconds:.1f} s / {whole:.1f} s"
         row["ratio of both"] = round(theirs.whole_seconds / whole, 2)
         yield row

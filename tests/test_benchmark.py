@@ -54,6 +54,7 @@ else
   echo "{\\"figure\\": \\"x.beam$BEAMS.bs$SIZES.wall\\", \\"wall_s\\": 6.5}"
   echo '{"figure": "x.beam5.bs100", "bleu": 28.2}'
   echo "# x.beam5 Total translation time (s): 2.500000"
+  echo "# x.beam5 Tokens per second: 2785.6"
 fi
 """
 
@@ -62,7 +63,7 @@ def test_a_peers_figures_are_read(tmp_path: Path) -> None:
     (tmp_path / "run_x.sh").write_text(SCRIPT, encoding="utf-8")
     peer = peers.Peer("x", "run_x.sh", ("general", "0"), Case("luong"), "100")
     assert peers.train(peer, tmp_path, 650.0) == peers.PeerTraining(650.0, 1736.0)
-    assert peers.search(peer, tmp_path, 5) == peers.PeerSearch(2.5, 6.5)
+    assert peers.search(peer, tmp_path, 5) == peers.PeerSearch(2.5, 2785.6, 6.5)
 
 
 def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from benchmarking.standard import Case
 
 DECODED = re.compile(r"Total translation time \(s\): ([\d.]+)|in ([\d.]+)s \(|took ([\d.]+)")
+PIECES = re.compile(r"Tokens per second: ([\d.]+)|, ([\d.]+) tokens/s")
 
 
 class Peer(NamedTuple):
@@ -40,6 +41,7 @@ class PeerSearch(NamedTuple):
     """Of the 1,000 test sentences: by the tool's own clock, and the whole command."""
 
     seconds: float | None
+    pieces: float | None  # of output a second
     whole_seconds: float
 
 
@@ -55,9 +57,13 @@ def search(peer: Peer, scripts: Path, beam: int) -> PeerSearch:
     """Let the peer translate the test set with what it trained last."""
     figures, notes = _run(peer, scripts, "decode", BEAMS=str(beam), SIZES=peer.batch)
     whole = next(each["wall_s"] for name, each in figures.items() if name.endswith(".wall"))
-    told = [match for note in notes if (match := DECODED.search(note))]
-    seconds = next((float(n) for n in told[-1].groups() if n), None) if told else None
-    return PeerSearch(seconds, float(whole))
+    return PeerSearch(_told(DECODED, notes), _told(PIECES, notes), float(whole))
+
+
+def _told(pattern: re.Pattern[str], notes: list[str]) -> float | None:
+    """The number that a note tells, the last where there are several."""
+    found = [match for note in notes if (match := pattern.search(note))]
+    return next((float(each) for each in found[-1].groups() if each), None) if found else None
 
 
 def _run(

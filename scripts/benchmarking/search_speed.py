@@ -16,6 +16,7 @@ class SearchSpeed(NamedTuple):
 
     load_seconds: float
     together: float  # all lines in one call
+    pieces: float  # of output a second, END counted, in the same call
     alone: float  # a line a call
     peak_mib: float
 
@@ -27,13 +28,14 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - began
     translator.translate(lines[:ALONE], beam)  # kernels are made at first use
-    together = _rate(translator, [lines], beam)
-    alone = _rate(translator, [[line] for line in lines[:ALONE]], beam)
-    return SearchSpeed(loaded, together, alone, peak_mib())
+    together, pieces = _rate(translator, [lines], beam)
+    alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)
+    return SearchSpeed(loaded, together, pieces, alone, peak_mib())
 
 
-def _rate(translator: Translator, calls: list[list[str]], beam: int) -> float:
+def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[float, float]:
+    """Sentences and pieces a second."""
     began = time.perf_counter()
-    for lines in calls:
-        translator.translate(lines, beam)
-    return sum(map(len, calls)) / (time.perf_counter() - began)
+    found = [each for lines in calls for each in translator.translate(lines, beam)]
+    elapsed = time.perf_counter() - began
+    return len(found) / elapsed, sum(len(each.tgt_pieces) for each in found) / elapsed
