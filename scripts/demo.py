@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def demo() -> None:
     run("python scripts/make_demo_corpus.py")
     say("2. Train on data/demo; everything of the run goes to runs/demo")
     run(f"seq2seq train configs/demo.yaml run_dir={RUN} --overwrite")
+    forget_cache()
     say("3. Translate a handful of sentences that are not in the training data")
     handful = RUN / "handful.en"
     handful.write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8", newline="\n")
@@ -56,6 +58,13 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
   echo "Rahul is a good boy" | seq2seq translate -m runs/demo-en-mr
   seq2seq train configs/demo.yaml model.decoder=luong run_dir=runs/demo-luong
   Your own text: copy configs/demo.yaml, name your two files under data, and train."""
+
+
+def forget_cache() -> None:
+    """Leave the run folder alone in its place; another training builds its cache anew."""
+    from seq2seq.token_cache import cache_of
+
+    shutil.rmtree(cache_of(RUN), ignore_errors=True)
 
 
 def say(text: str) -> None:
