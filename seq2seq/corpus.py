@@ -153,6 +153,8 @@ def read_lines(path: Path) -> list[str]:
 
 def _read_bytes(path: Path) -> bytes:
     try:
+        if path.is_char_device():
+            raise UserError(f"{path}: is a device, which may never end; name a file of text")
         if path.suffix != ".gz":
             return path.read_bytes()
         with gzip.open(path) as file:

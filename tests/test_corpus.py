@@ -94,6 +94,12 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"{tmp_path}: this is a folder; name a file in it"
 
 
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="there is no /dev/zero here")
+def test_a_device_is_refused_unread() -> None:
+    path = Path("/dev/zero")
+    assert refusal(path) == f"{path}: is a device, which may never end; name a file of text"
+
+
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
 def test_an_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
     for path in (

@@ -124,8 +124,8 @@ run_dir: {folder}/run
 data: {{src_lang: xx, tgt_lang: yy, {", ".join(files)}}}
 vocabulary: {{type: word, size: 64}}
 model: {{embedding_size: 24, hidden_size: 48, dropout: 0}}
-training: {{max_steps: 300, learning_rate: 1e-2, batch_tokens: 300, label_smoothing: 0,
-           log_every: 10, validate_every: 300}}
+training: {{max_steps: 300, learning_rate: 1e-2, decay: linear, batch_tokens: 300,
+           label_smoothing: 0, log_every: 10, validate_every: 300}}
 """,
         encoding="utf-8",
     )
