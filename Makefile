@@ -14,13 +14,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo test check format clean
+.PHONY: help demo test check format clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then every test"
 	@echo "make check     formatting, lint and types; changes nothing"
 	@echo "make format    mend formatting and what lint can mend by itself"
+	@echo "make gpu       on a machine with CUDA: its tests, its benchmark, a Multi30k training"
 	@echo "make clean     remove .venv and all caches; data and runs stay"
 	@echo
 	@echo "The first call installs everything into .venv. It may be told, on the same line:"
@@ -43,6 +44,16 @@ check: $(READY)
 format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+gpu: $(READY)
+	@$(BIN)/python -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || \
+	  { echo "torch sees no CUDA device: look at nvidia-smi, and which torch .venv has" >&2; exit 1; }
+	@$(BIN)/python -m pytest -q -m gpu -rs
+	@test -d data/multi30k || $(BIN)/python scripts/download_data.py multi30k
+	@mkdir -p runs
+	@$(BIN)/python scripts/benchmark.py --device cuda --batch-tokens 65536 --json runs/benchmark-cuda.json
+	@$(BIN)/seq2seq train configs/multi30k-en-de.yaml run_dir=runs/multi30k-en-de-cuda --device cuda --overwrite
+	@$(BIN)/seq2seq evaluate -m runs/multi30k-en-de-cuda --lowercase --device cuda
 
 clean:
 	@rm -rf $(VENV) build dist seq2seq.egg-info
