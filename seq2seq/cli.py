@@ -99,6 +99,8 @@ def train(options: argparse.Namespace) -> int:
     try:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
+        if ranks.is_first():
+            say("Go on with the same command and --resume.")
         return stop.exit_code
     if ranks.is_first():
         run_words = shlex.quote(str(run))
