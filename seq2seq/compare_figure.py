@@ -24,9 +24,10 @@ GAP = 0.052  # between two labels, of the height of the axes
 
 
 class Line(NamedTuple):
-    """A line with its name behind its end."""
+    """A line with its name behind its end; `place` is its variant's, which gives the colour."""
 
     name: str
+    place: int
     xs: Sequence[float]
     ys: Sequence[float]
 
@@ -57,7 +58,7 @@ def _curves(result: Result) -> "Figure":
     title = "Validation BLEU (greedy)" + (f": mean of {seeds} seeds, each thin" * (seeds > 1))
     figure, axes = _axes(title, "updates")
     lines = []
-    for place, (name, outcome) in enumerate(_trained(result)):
+    for name, place, outcome in _trained(result):
         colour, stroke = _look(place)
         curves = [dict(run.curve) for run in outcome.runs]
         for curve in curves if seeds > 1 else ():
@@ -68,23 +69,23 @@ def _curves(result: Result) -> "Figure":
         means = [mean(curve[step] for curve in curves) for step in steps]
         single = "o" if len(steps) == 1 else ""
         axes.plot(steps, means, stroke, color=colour, linewidth=2, marker=single)
-        lines.append(Line(name, steps, means))
+        lines.append(Line(name, place, steps, means))
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     _label_ends(axes, lines)
     return figure
 
 
-def _trained(result: Result) -> Iterator[tuple[str, Outcome]]:
-    """Each training once, with the names of all variants that share it."""
-    for outcome in result.outcomes:
+def _trained(result: Result) -> Iterator[tuple[str, int, Outcome]]:
+    """Each training once, with the names of all variants that share it, and its place."""
+    for place, outcome in enumerate(result.outcomes):
         if result.plan.trained_as(outcome.variant) == outcome.variant:
             sharing = [
                 each.name
                 for each in result.plan.variants
                 if result.plan.trained_as(each) == outcome.variant
             ]
-            yield ", ".join(sharing), outcome
+            yield ", ".join(sharing), place, outcome
 
 
 def _lengths(result: Result) -> "Figure":
@@ -97,7 +98,7 @@ def _lengths(result: Result) -> "Figure":
         colour, stroke = _look(place)
         marker = MARKERS[place % len(MARKERS)]
         axes.plot(places, outcome.by_length, stroke, color=colour, linewidth=2, marker=marker)
-        lines.append(Line(outcome.variant.name, places, outcome.by_length))
+        lines.append(Line(outcome.variant.name, place, places, outcome.by_length))
     axes.set_xticks(
         places,
         [f"{label(each).rstrip('*')}\nn = {len(each.rows):,}" for each in cut],
@@ -141,21 +142,20 @@ def _label_ends(axes: "Axes", lines: Sequence[Line]) -> None:
     """Write each name behind the end of its line, moved apart where lines end close together."""
     low, high = axes.get_ylim()
     right = axes.get_xlim()[1]
-    ends = {place: line for place, line in enumerate(lines) if line.ys}
-    order = sorted(ends, key=lambda place: ends[place].ys[-1])
-    heights = spread([(ends[place].ys[-1] - low) / (high - low) for place in order], GAP)
-    for place, height in zip(order, heights, strict=True):
-        line = ends[place]
+    ends = sorted((line for line in lines if line.ys), key=lambda line: line.ys[-1])
+    heights = spread([(line.ys[-1] - low) / (high - low) for line in ends], GAP)
+    for line, height in zip(ends, heights, strict=True):
         axes.annotate(
             line.name.replace("$", r"\$"),
             (line.xs[-1], line.ys[-1]),
             xytext=(1.03, height),
             textcoords="axes fraction",
+            annotation_clip=False,
             va="center",
             fontsize=9,
             arrowprops={
                 "arrowstyle": "-",
-                "color": _look(place)[0],
+                "color": _look(line.place)[0],
                 "linewidth": 1,
                 "relpos": (0, 0.5),
                 "shrinkA": 1,
