@@ -93,6 +93,10 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
 
     Raises UserError where a run could not begin or go on.
     """
+    data = plan.variants[0].config.data
+    files = data.valid if split == "valid" else data.test
+    if files is None:
+        raise UserError("--split test: the config has no data.test; set it, or leave this out")
     choose_device(device)
     for variant in plan.trained():
         for seed in plan.seeds:
@@ -103,10 +107,6 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
         of = (config.data, config.vocabulary, config.training.max_length)
         if repr(of) not in seen:
             seen[repr(of)] = _longest_source(config)
-    data = plan.variants[0].config.data
-    files = data.valid if split == "valid" else data.test
-    if files is None:
-        raise UserError("--split test: the config has no data.test; set it, or leave this out")
     text = read_pairs(files.src, files.tgt, files.tsv)
     return Task(split, text, max(seen.values()), device, beam, lowercase)
 
@@ -209,12 +209,15 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     """Translate as the variant's section `decoding` says, and keep the translations."""
     translator = Translator.load(*folders, device=task.device)
     translator.decoding = variant.config.decoding
-    hypotheses = [each.text for each in translator.translate(task.text.src, task.beam)]
+    translations = translator.translate(task.text.src, task.beam)
+    hypotheses = [each.text for each in translations]
     file = plan.folder / f"{name}.{task.split}.hyp"
     write_whole(file, "".join(f"{line}\n" for line in hypotheses).encode())
     references = task.text.tgt
     scores = evaluation.score(hypotheses, [references], task.lowercase, bootstrap=0)
     say(f"{file}: BLEU {scores.bleu.score:.1f}")
+    if cut := sum(each.parts > 1 for each in translations):
+        say(f"note: translated in parts, being longer than training.max_length: {cut} lines")
     return Scored(file, scores, bleu_counts.count(hypotheses, references, task.lowercase))
 
 
