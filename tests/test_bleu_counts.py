@@ -72,6 +72,12 @@ def test_a_difference_is_tested_on_both_sides() -> None:
     assert (near.mean, near.p_value, near.ci, near.deviation) == (0, 1, (0, 0), None)
 
 
+def test_both_tails_are_counted() -> None:
+    drawn = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7  # resamples may lie beside what was found
+    found = bleu_counts.difference([10], [11.5], np.zeros(5), drawn)
+    assert found.p_value == (2 + 1) / (5 + 1)
+
+
 def test_chance_alone_is_seldom_found_significant() -> None:
     """Of pairs of systems of one kind about a twentieth has p below 0.05."""
     found = []

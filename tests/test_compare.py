@@ -122,31 +122,35 @@ def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # of less training
 
 
+@pytest.mark.parametrize("update", [7, 8])  # of all: within the second run, and its last
 def test_ctrl_c_is_gone_on_from_by_the_same_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], update: int
 ) -> None:
-    assert compare("--seeds", "1") == 0
+    call = ("--seeds", "1", "training.validate_every=3")
+    assert compare(*call) == 0
+    metrics = texts(Path("out"), "*/metrics.jsonl")
     wanted = {path.parent.name: read_tensors(path) for path in Path("out").glob(f"*/{LAST}")}
     Path("out").rename("whole")
     steps: list[int] = []
 
     def step(run: Run, *rest: object) -> int:
         steps.append(run.progress.step)
-        if len(steps) == 7:  # the third of the second run
+        if len(steps) == update:
             os.kill(os.getpid(), signal.SIGINT)
         return train_step(run, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "train_step", step)
     capsys.readouterr()
-    assert compare("--seeds", "1") == 130
+    assert compare(*call) == 130
     out, err = capsys.readouterr()
     assert out == ""
-    command = f"seq2seq compare ladder.yaml {' '.join(SHORT)} --device cpu --seeds 1"
+    command = f"seq2seq compare ladder.yaml {' '.join(SHORT)} --device cpu {' '.join(call)}"
     assert err.splitlines()[-1] == f"Go on with: {command}"
     assert "--resume" not in err
-    assert compare("--seeds", "1") == 0
+    assert compare(*call) == 0
     assert steps == [1, 2, 3, 4, 1, 2, 3, 4]
-    assert len(wanted) == 2
+    assert texts(Path("out"), "*/metrics.jsonl") == metrics
+    assert len(wanted) == len(metrics) == 2
     for name, tensors in wanted.items():
         found = read_tensors(Path("out") / name / LAST)
         assert all(torch.equal(found[key], tensor) for key, tensor in tensors.items())
