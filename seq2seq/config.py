@@ -170,7 +170,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     """
     document = read_document(path)
     if VARIANTS in document.tree:
-        raise ConfigError(f"{path}: lists variants, which `seq2seq compare {path}` trains")
+        raise ConfigError(f"{path}: lists variants: it is for `seq2seq compare`")
     mistakes = document.mistakes
     origin = Origin()
     for override in overrides:

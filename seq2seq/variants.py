@@ -137,7 +137,10 @@ def _listed(path: Path, document: Document, overrides: Sequence[str]) -> Plan:
         try:
             load_config(path.parent / base)
         except ConfigError as error:
-            refusal = str(error)
+            if error.mistakes:
+                refusal = str(error)
+            else:
+                mistakes.append(Mistake(document.lines["base",], f"base: {error}"))
         else:
             found = _varied(path.parent / base, document, overrides)
     mistakes += dict.fromkeys(found.mistakes)  # one of the command line is every variant's

@@ -141,12 +141,20 @@ def test_a_file_that_lacks_something_is_refused(
 
 
 def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"confog\.yaml: no such file; did you mean 'config\.yaml'"
-    ):
-        listed(small_corpus, "  a: {}", head=HEAD.replace("config", "confog"))
-    with pytest.raises(ConfigError, match="lists variants, which `seq2seq compare"):
-        load_config(small_corpus.parent / "listed.yaml")
+    (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "confog"))
+    assert line.startswith("line 1: base: ")
+    assert line.endswith("confog.yaml: no such file; did you mean 'config.yaml'?")
+    (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "listed"))
+    assert line.endswith("listed.yaml: lists variants: it is for `seq2seq compare`")
+    text = small_corpus.read_text(encoding="utf-8").replace("dropout", "dropuot")
+    small_corpus.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        listed(small_corpus, "  a: {}\n  b c: {}\nseeds: x\n")
+    first, second, third, fourth = str(caught.value).splitlines()
+    assert first.endswith("listed.yaml: 1 mistake")
+    assert second.startswith("  line 6: seeds: must be whole numbers")
+    assert third.endswith("config.yaml: 1 mistake")
+    assert "model.dropuot: unknown key" in fourth
 
 
 @pytest.mark.parametrize(
