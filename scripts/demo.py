@@ -47,7 +47,7 @@ def demo() -> None:
 
 NEXT = f"""
 Done. What lies where:
-  data/demo, data/demo-en-mr        the corpora: train, valid and test, a sentence a line
+  data/demo, data/demo-*            the corpora: train, valid and test, a sentence a line
   {RUN / "best.safetensors"}          the model; its log, metrics and vocabulary lie beside it
   {RUN / "test.hyp.fr"}               the test set translated
   {RUN / "attention.png"}             look how "European Economic Area" crosses over; or .html
@@ -57,6 +57,7 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
   seq2seq train configs/demo-en-mr.yaml                             English to Marathi
   echo "Rahul is a good boy" | seq2seq translate -m runs/demo-en-mr
   seq2seq train configs/demo.yaml model.decoder=luong run_dir=runs/demo-luong
+  seq2seq compare configs/compare-demo-lengths.yaml --split test    attention and long sentences
   Your own text: copy configs/demo.yaml, name your two files under data, and train."""
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from demo_grammar.french import french_corpus
+from demo_grammar.french import french_corpus, french_lengths
 from demo_grammar.marathi import marathi_corpus
 from demo_grammar.splits import Splits
 
@@ -23,13 +23,14 @@ def write_corpus(splits: Splits, folder: Path, tgt_lang: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write both corpora; returns the exit code."""
+    """Write all corpora; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="another seed, another corpus")
     parser.add_argument("--output", type=Path, default=Path("data"), help="folder to write into")
     options = parser.parse_args(arguments)
     corpora = (
         ("demo", "fr", french_corpus(options.seed)),
+        ("demo-lengths", "fr", french_lengths(options.seed)),
         ("demo-en-mr", "mr", marathi_corpus(options.seed)),
     )
     for name, tgt_lang, splits in corpora:

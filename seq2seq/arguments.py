@@ -19,11 +19,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the arguments; `command` is the subcommand. Raises UserError where they are wrong."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
+    if options.command == "compare" and not any(each.startswith("-") for each in rest):
+        return _sorted_words(options, [*options.words, *rest], arguments)
     takes_overrides = options.command in ("train", "check")
     if rest and takes_overrides and all("=" in each and each[0] != "-" for each in rest):
         options.overrides = [*options.overrides, *rest]  # those given after an option
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
+def _sorted_words(
+    options: argparse.Namespace, words: list[str], given: Sequence[str]
+) -> argparse.Namespace:
+    """Tell the configs of a comparison from the overrides, which have an equals sign."""
+    options.overrides = [word for word in words if "=" in word]
+    options.configs = [Path(word) for word in words if "=" not in word]
+    options.given = list(given)
+    if not options.configs:
+        raise UserError("compare: give a config, or several; see seq2seq compare --help")
     return options
 
 
@@ -35,6 +49,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     _add_check(commands)
     _add_train(commands)
+    _add_compare(commands)
     _add_translate(commands)
     _add_evaluate(commands)
     _add_attention(commands)
@@ -54,6 +69,36 @@ def _add_train(commands: Any) -> None:
     again = command.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     again.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
+    _add_device(command)
+
+
+def _add_compare(commands: Any) -> None:
+    command = commands.add_parser(
+        "compare", help="train variants on the same data and seeds, and score them"
+    )
+    command.add_argument(
+        "words",
+        nargs="+",
+        metavar="CONFIG",
+        help="a YAML that lists variants, or several configs; and section.key=value for all",
+    )
+    command.add_argument("--seeds", metavar="N,N,...", help="default: the YAML's, or 1,2,3")
+    command.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="of all runs, translations and pictures (default: the YAML's, or runs/compare)",
+    )
+    command.add_argument(
+        "--split",
+        choices=("valid", "test"),
+        default="valid",
+        help="what is scored: valid to choose by (default), test at the very end",
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write all of it; - is stdout")
+    _add_beam(command)
+    command.add_argument("--lowercase", action="store_true", help="ignore case")
     _add_device(command)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq import ranks
 from seq2seq.arguments import parse
+from seq2seq.compare_command import compare
 from seq2seq.errors import RunError, UserError
 from seq2seq.rendering import as_json as rendered_json
 from seq2seq.rendering import rendered
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = {
         "check": check,
         "train": train,
+        "compare": compare,
         "translate": translate,
         "evaluate": evaluate,
         "attention": attention,
@@ -99,6 +101,8 @@ def train(options: argparse.Namespace) -> int:
     try:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
+        if ranks.is_first():
+            say("Go on with the same command and --resume.")
         return stop.exit_code
     if ranks.is_first():
         run_words = shlex.quote(str(run))

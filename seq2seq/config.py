@@ -18,6 +18,8 @@ from seq2seq.config_model import ModelConfig
 from seq2seq.config_section import Origin, Section, ignore
 from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Text, Whole
 
+VARIANTS = "variants"  # a file with this key is for `seq2seq compare`
+
 
 class ParallelFiles(Section):
     """Where a parallel text is: two files of equally many lines, or one with two columns."""
@@ -167,6 +169,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     for them. Raises ConfigError with every mistake of the file and of the overrides at once.
     """
     document = read_document(path)
+    if VARIANTS in document.tree:
+        raise ConfigError(f"{path}: lists variants: it is for `seq2seq compare`")
     mistakes = document.mistakes
     origin = Origin()
     for override in overrides:
@@ -185,7 +189,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
             if mistake.command_line or not document.broken:
                 mistakes.append(mistake)
     if mistakes:
-        raise ConfigError(summary(path, mistakes))
+        raise ConfigError(summary(path, mistakes), mistakes)
     return config, origin.notes
 
 

@@ -110,7 +110,8 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
         return None if node.style is None and node.value in _NULLS else str(node.value)
-    return []  # a list, whatever is in it: no key takes one, and the schema says so
+    # A list of single values; one of others fits no key, and the schema says so.
+    return [each.value if isinstance(each, yaml.ScalarNode) else [] for each in node.value]
 
 
 def apply_override(tree: Tree, override: str) -> KeyPath:

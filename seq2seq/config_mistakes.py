@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -14,16 +14,20 @@ from seq2seq.errors import UserError
 KeyPath = tuple[str, ...]
 
 
-class ConfigError(UserError):
-    """A config that cannot be used; the message has a line for each of its mistakes."""
-
-
 class Mistake(NamedTuple):
     """One line of a ConfigError, and the line of the YAML file that it is about."""
 
     line: int | None
     text: str
     command_line: bool = False
+
+
+class ConfigError(UserError):
+    """A config that cannot be used; the message has a line for each of its mistakes."""
+
+    def __init__(self, text: str, mistakes: Sequence[Mistake] = ()) -> None:
+        super().__init__(text)
+        self.mistakes = tuple(mistakes)
 
 
 _REASONS = {
@@ -37,6 +41,7 @@ _REASONS = {
     "bool_type": "must be true or false",
     "string_type": "must be text",
     "path_type": "must be a file name",
+    "dict_type": "must be a section, with keys of its own",
     "model_type": "must be a section, with keys of its own",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",

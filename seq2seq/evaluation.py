@@ -94,7 +94,7 @@ def check_tokenizer(tokenize: str) -> None:
             f"unknown BLEU tokenizer {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
         )
     try:
-        with _quiet_sacrebleu():
+        with quiet_sacrebleu():
             BLEU(tokenize=tokenize)
     except OSError as error:
         raise UserError(
@@ -131,7 +131,7 @@ def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
 def bleu_score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Give cased BLEU (13a) against one reference a line, without an interval: for validation."""
     check_line_counts([("hypotheses", hypotheses), ("references", references)])
-    with _quiet_sacrebleu():
+    with quiet_sacrebleu():
         return float(BLEU().corpus_score(hypotheses, [references]).score)
 
 
@@ -153,7 +153,7 @@ def score(
     """
     _check_texts([("hypotheses", hypotheses)], references)
     metrics = _metrics(references, lowercase, tokenize)
-    with _quiet_sacrebleu():
+    with quiet_sacrebleu():
         return Scores(*(_score(metric, hypotheses, bootstrap) for metric in metrics))
 
 
@@ -172,7 +172,7 @@ def compare(
     """
     _check_texts([("baseline", baseline), ("system", system)], references)
     metrics = _metrics(references, lowercase, tokenize)
-    with _quiet_sacrebleu():
+    with quiet_sacrebleu():
         test = PairedTest(
             [("baseline", baseline), ("system", system)],
             dict(zip(METRIC_NAMES, metrics, strict=True)),
@@ -197,7 +197,7 @@ def _metrics(
     references: Sequence[Sequence[str]], lowercase: bool, tokenize: str
 ) -> tuple[BLEU, CHRF, TER]:
     check_tokenizer(tokenize)
-    with _quiet_sacrebleu():
+    with quiet_sacrebleu():
         return (
             BLEU(lowercase=lowercase, tokenize=tokenize, references=references),
             CHRF(lowercase=lowercase, references=references),
@@ -248,7 +248,7 @@ def _bounds(mean: float, half_width: float) -> tuple[float, float]:
 
 
 @contextmanager
-def _quiet_sacrebleu() -> Iterator[None]:
+def quiet_sacrebleu() -> Iterator[None]:
     """Keep sacrebleu's progress and hints out of the log; what matters is a note of ours."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level

@@ -80,7 +80,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
     resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
     with training_data(config.data.train, config.run_dir) as data:
         text = data.text()
-        others = _others(config.data, text)
+        others = other_texts(config.data, text)
         valid, valid_blank = usable(others[0])
         if resume:
             vocabularies, repairs = _resumed_vocabularies(config, data)
@@ -121,7 +121,7 @@ def follow(config: Config, device: torch.device) -> Run:
     sampling = config.vocabulary.sampling
     vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
     with training_data(config.data.train, config.run_dir) as data:
-        valid, _ = usable(_others(config.data, data.text())[0])
+        valid, _ = usable(other_texts(config.data, data.text())[0])
         pairs = data.pairs(vocabularies, config.training.max_length)
     run = assemble(config, device, vocabularies, pairs, valid)
     restore(run)
@@ -158,10 +158,10 @@ def read_texts(data: DataConfig) -> Texts:
     Raises UserError as `read_pairs` does, and where the languages of one seem to be swapped.
     """
     train = _read(data.train)
-    return Texts(train, *_others(data, train))
+    return Texts(train, *other_texts(data, train))
 
 
-def _others(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
+def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
     """Validation and test, checked against the training text."""
     valid, test = _read(data.valid), _read(data.test) if data.test else None
     for other in (valid, test):

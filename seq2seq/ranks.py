@@ -54,6 +54,11 @@ def is_first() -> bool:
     return _launched()[0] == 0
 
 
+def launched() -> int:
+    """How many processes torchrun started, this one included; asked before joining, too."""
+    return _launched()[1]
+
+
 def share(items: Sliced) -> Sliced:
     """Every n-th of the items from the rank's on: what this rank does of them."""
     own: Sliced = items[rank() :: count()]

@@ -1,6 +1,5 @@
 """Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
 
-import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,6 +14,7 @@ from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
 from seq2seq.device import choose_device, compute_repeatably, limit_memory
 from seq2seq.diagnosis import Outcome, diagnose
+from seq2seq.ending import nothing_left, why_stop
 from seq2seq.optimization import learning_rate
 from seq2seq.preparation import Run, follow, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
@@ -68,7 +68,7 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
             reporter.say(note)
         clock = Clock(run.seconds)
         accord = exchange.Accord(stops, lambda: clock.seconds)
-        while (reason := why_stop(run, accord.seconds)) is None:
+        while (reason := why_stop(config.training, run.progress, accord.seconds)) is None:
             train_epoch(run, reporter, clock, last_step, accord)
         name_untaken(run, reporter)
         trained = run.progress.step > began
@@ -149,13 +149,10 @@ def train_epoch(
             save(run, reporter, clock)
         if accord.stops:
             save(run, reporter, clock)
-            reporter.say(
-                f"Stopped at update {progress.step}, saved. "
-                "Go on with the same command and --resume."
-            )
+            reporter.say(f"Stopped at update {progress.step}, saved.")
             ranks.gathered([0])  # nobody leaves before it is saved
             raise Interrupted(accord.stops[0])
-        if why_stop(run, accord.seconds) is not None:
+        if why_stop(settings, progress, accord.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
 
@@ -183,31 +180,6 @@ def validation_due(run: Run, batches: int) -> bool:
     """Whether this update is one after which to validate."""
     every, progress = run.config.training.validate_every, run.progress
     return progress.batch == batches if every is None else progress.step % every == 0
-
-
-def why_stop(run: Run, seconds: float) -> str | None:
-    """Why training ends here, after so many seconds, if it does."""
-    settings, progress = run.config.training, run.progress
-    if settings.max_steps is not None and progress.step >= settings.max_steps:
-        return f"update {progress.step} of training.max_steps {settings.max_steps}"
-    if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
-        return f"epoch {progress.epoch} of training.max_epochs {settings.max_epochs}"
-    if settings.max_minutes is not None and seconds >= 60 * settings.max_minutes:
-        return f"training.max_minutes {settings.max_minutes:g} are over"
-    if settings.patience is not None and progress.worse >= settings.patience:
-        return f"no better BLEU in {progress.worse} validations (training.patience)"
-    return None
-
-
-def nothing_left(config: Config, reason: str) -> str:
-    """What to say where a run that goes on has reached its end already, and how to move that."""
-    (key,) = re.findall(r"training\.\w+", reason)
-    falling = config.training.decay in ("linear", "cosine")
-    if falling and key in ("training.max_epochs", "training.max_steps"):
-        remedy = f"training.decay {config.training.decay} ends there: a longer one is a new run"
-    else:
-        remedy = f"to train on, give --resume and a larger {key}"
-    return f"Already at the end: {reason}. Nothing is left to train; {remedy}."
 
 
 def last_update(run: Run) -> int | None:

@@ -3,12 +3,13 @@ import string
 import subprocess
 import sys
 import unicodedata
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from make_demo_corpus import french_corpus, marathi_corpus
+from make_demo_corpus import french_corpus, french_lengths, marathi_corpus
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_demo_corpus.py"
 
@@ -332,16 +333,30 @@ def test_marathi_present_agrees_with_who_acts(marathi):
     assert checked > 100
 
 
+def test_lengths_are_learnt_short_and_tested_alike():
+    splits = french_lengths(1)
+    counts = {
+        name: Counter((len(src.split()) - 1) // 5 for src, _ in pairs)
+        for name, pairs in splits.items()
+    }
+    assert counts["train"].keys() == counts["valid"].keys() == {0, 1, 2}
+    assert counts["test"] == dict.fromkeys(range(7), 100)
+    for side in zip(*every_pair(splits), strict=True):
+        assert len(set(side)) == len(side)
+    joined = [src for src, _ in splits["train"] if re.search(",? (?:and|but) ", src)]
+    assert len(joined) > 1000  # what makes test sentences long is seen in training
+
+
 def test_script_writes_the_same_bytes_every_time(tmp_path):
     for folder in ("first", "second"):
         call = [sys.executable, SCRIPT, "--output", tmp_path / folder]
         done = subprocess.run(call, capture_output=True, text=True, check=True, encoding="utf-8")
-        assert len(done.stdout.splitlines()) == 2
+        assert len(done.stdout.splitlines()) == 3
     written = sorted(path for path in (tmp_path / "first").rglob("*") if path.is_file())
     names = {str(path.relative_to(tmp_path / "first").as_posix()) for path in written}
     assert names == {
         f"{folder}/{split}.{lang}"
-        for folder, tgt_lang in (("demo", "fr"), ("demo-en-mr", "mr"))
+        for folder, tgt_lang in (("demo", "fr"), ("demo-lengths", "fr"), ("demo-en-mr", "mr"))
         for split in ("train", "valid", "test")
         for lang in ("en", tgt_lang)
     }

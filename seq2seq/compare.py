@@ -1,0 +1,240 @@
+"""Variants trained on the same data and seeds, translated and scored: `seq2seq compare`."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import NamedTuple
+
+import numpy as np
+
+from seq2seq import bleu_counts, evaluation
+from seq2seq.bleu_counts import Counts, Difference
+from seq2seq.checkpoint import BEST
+from seq2seq.config import Config
+from seq2seq.corpus import ParallelText, read_pairs, usable
+from seq2seq.device import choose_device
+from seq2seq.ending import has_ended, trained_so_far
+from seq2seq.errors import RunError, UserError
+from seq2seq.evaluation import Scores
+from seq2seq.preparation import other_texts
+from seq2seq.reporting import TIMING, read_metrics
+from seq2seq.run_folder import check_folder, run_lives
+from seq2seq.source_lengths import Bucket, buckets
+from seq2seq.streams import say
+from seq2seq.tensor_file import read_header
+from seq2seq.token_cache import training_data
+from seq2seq.training import train
+from seq2seq.translator import Translator
+from seq2seq.variants import Plan, Variant
+from seq2seq.whole_file import write_whole
+
+
+class Task(NamedTuple):
+    """What is translated, and how it is scored."""
+
+    split: str  # valid or test
+    text: ParallelText
+    longest: int  # words of the longest source that any variant learns from
+    device: str
+    beam: int | None  # None: that of the config
+    lowercase: bool
+
+
+class Scored(NamedTuple):
+    """Translations by one run or by an ensemble, kept in a file, and their scores."""
+
+    file: Path
+    scores: Scores
+    counts: Counts
+
+
+class Cost(NamedTuple):
+    """What a training took; no speed is known of one that ended before its first report."""
+
+    updates: int
+    minutes: float
+    tokens_per_second: float | None
+
+
+class Run(NamedTuple):
+    """A variant with one seed."""
+
+    seed: int
+    folder: Path
+    scored: Scored
+    cost: Cost
+    curve: list[tuple[int, float]]  # update, greedy BLEU of the validation set
+
+
+class Outcome(NamedTuple):
+    """A variant with all seeds."""
+
+    variant: Variant
+    runs: list[Run]
+    ensemble: Scored | None  # of all seeds; None of a single one
+    parameters: int
+    difference: Difference | None  # to the first variant; None of the first
+    by_length: list[float]  # mean BLEU over seeds of each bucket
+
+
+class Result(NamedTuple):
+    """All that is told of a comparison."""
+
+    plan: Plan
+    task: Task
+    buckets: list[Bucket]
+    outcomes: list[Outcome]
+
+
+def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool) -> Task:
+    """Look at all folders, data and vocabularies before the first training.
+
+    Raises UserError where a run could not begin or go on.
+    """
+    data = plan.variants[0].config.data
+    files = data.valid if split == "valid" else data.test
+    if files is None:
+        raise UserError("--split test: the config has no data.test; set it, or leave this out")
+    choose_device(device)
+    for variant in plan.trained():
+        for seed in plan.seeds:
+            _check_run(plan.run_config(variant, seed))
+    seen: dict[str, int] = {}
+    for variant in plan.trained():
+        config = plan.run_config(variant, plan.seeds[0])
+        of = (config.data, config.vocabulary, config.training.max_length)
+        if repr(of) not in seen:
+            seen[repr(of)] = _longest_source(config)
+    text = read_pairs(files.src, files.tgt, files.tsv)
+    return Task(split, text, max(seen.values()), device, beam, lowercase)
+
+
+def _check_run(config: Config) -> None:
+    """Refuse a folder with a run of another config, or of more training than this one asks for."""
+    lives = run_lives(config.run_dir)
+    try:
+        check_folder(config, resume=lives, overwrite=False)
+    except UserError as error:
+        raise UserError(
+            f"{error}\n  give another folder (-o), or remove that run" if lives else str(error)
+        ) from None
+    found = trained_so_far(config) if lives else None
+    limits = config.training
+    for key, most, done in (
+        ("max_steps", limits.max_steps, found and found[0].step),
+        ("max_epochs", limits.max_epochs, found and found[0].epoch),
+    ):
+        if most is not None and done is not None and done > most:
+            raise UserError(
+                f"{config.run_dir}: was trained to {done}, beyond training.{key} {most}; "
+                "give another folder (-o), or remove that run"
+            )
+
+
+def _longest_source(config: Config) -> int:
+    """The most words of a source that is learnt from; all that training reads is checked."""
+    with training_data(config.data.train, config.run_dir) as data:
+        text = data.text()
+        usable(other_texts(config.data, text)[0])
+        pairs = data.pairs(data.vocabularies(config.vocabulary), config.training.max_length)
+        if not len(pairs):
+            raise UserError(
+                f"{config.name}: training.max_length: every training pair is longer than "
+                f"{config.training.max_length} pieces; raise it"
+            )
+        return max(len(line.split()) for line in pairs.src_texts)
+
+
+def train_all(plan: Plan, device: str) -> None:
+    """Train what is not trained to its end, all variants with one seed before the next.
+
+    Raises RunError where a run fails, and Interrupted as `train` does.
+    """
+    configs = [plan.run_config(each, seed) for seed in plan.seeds for each in plan.trained()]
+    for number, config in enumerate(configs, start=1):
+        if has_ended(config):
+            say(f"Run {number} of {len(configs)}: {config.run_dir} is trained")
+            continue
+        say(f"Run {number} of {len(configs)}: {config.run_dir}")
+        try:
+            train(config, device, resume=run_lives(config.run_dir))
+        except UserError as error:
+            raise RunError(f"{error}") from None
+
+
+def score_all(plan: Plan, task: Task) -> Result:
+    """Translate with every run and every ensemble, and score; all runs are trained."""
+    cut = buckets(task.text.src, task.longest)
+    outcomes: list[Outcome] = []
+    first_drawn = None
+    for variant in plan.variants:
+        folders = [plan.run_config(variant, seed).run_dir for seed in plan.seeds]
+        runs = [_run(plan, task, variant, *each) for each in zip(plan.seeds, folders, strict=True)]
+        counts = [run.scored.counts for run in runs]
+        (drawn,) = bleu_counts.resampled([counts])
+        first_drawn = drawn if first_drawn is None else first_drawn
+        tested = None
+        if outcomes:
+            first, own = bleus(outcomes[0].runs), bleus(runs)
+            tested = bleu_counts.difference(first, own, first_drawn, drawn)
+        name = f"{variant.name}-ensemble"
+        outcomes.append(
+            Outcome(
+                variant,
+                runs,
+                _scored(plan, task, variant, folders, name) if len(runs) > 1 else None,
+                sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values()),
+                tested,
+                [mean(bleu_counts.bleu(each[bucket.rows]) for each in counts) for bucket in cut],
+            )
+        )
+    return Result(plan, task, cut, outcomes)
+
+
+def bleus(runs: Sequence[Run]) -> list[float]:
+    """The BLEU of each."""
+    return [run.scored.scores.bleu.score for run in runs]
+
+
+def _run(plan: Plan, task: Task, variant: Variant, seed: int, folder: Path) -> Run:
+    scored = _scored(plan, task, variant, [folder], f"{variant.name}-seed{seed}")
+    metrics = read_metrics(folder)
+    curve = {int(line["step"]): line["valid_bleu"] for line in metrics if "valid_bleu" in line}
+    return Run(seed, folder, scored, _cost(plan.run_config(variant, seed)), list(curve.items()))
+
+
+def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], name: str) -> Scored:
+    """Translate as the variant's section `decoding` says, and keep the translations."""
+    translator = Translator.load(*folders, device=task.device)
+    translator.decoding = variant.config.decoding
+    translations = translator.translate(task.text.src, task.beam)
+    hypotheses = [each.text for each in translations]
+    file = plan.folder / f"{name}.{task.split}.hyp"
+    write_whole(file, "".join(f"{line}\n" for line in hypotheses).encode())
+    references = task.text.tgt
+    scores = evaluation.score(hypotheses, [references], task.lowercase, bootstrap=0)
+    say(f"{file}: BLEU {scores.bleu.score:.1f}")
+    if cut := sum(each.parts > 1 for each in translations):
+        say(f"note: translated in parts, being longer than training.max_length: {cut} lines")
+    return Scored(file, scores, bleu_counts.count(hypotheses, references, task.lowercase))
+
+
+def _cost(config: Config) -> Cost:
+    """What the training of a run took; speed is the median over its reports."""
+    found = trained_so_far(config)
+    assert found is not None, "it is trained"
+    progress, seconds = found
+    speeds = []
+    try:
+        lines = (config.run_dir / TIMING).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        try:
+            speeds.append(float(json.loads(line)["target_tokens_per_second"]))
+        except (ValueError, KeyError, TypeError):  # of validation, or cut short by a crash
+            continue
+    finite = [speed for speed in speeds if np.isfinite(speed)]
+    return Cost(progress.step, seconds / 60, median(finite) if finite else None)

@@ -1,0 +1,289 @@
+"""`seq2seq compare`: ordinary runs, each trained once, scored as `evaluate` scores them."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq import compare_figure, training
+from seq2seq.bleu_counts import bleu, count
+from seq2seq.checkpoint import LAST
+from seq2seq.cli import main
+from seq2seq.compare_figure import spread
+from seq2seq.evaluation import score
+from seq2seq.preparation import Run
+from seq2seq.tensor_file import read_tensors
+from seq2seq.translator import Translator
+from seq2seq.update import train_step
+
+VARIANTS = """\
+base: config.yaml
+folder: out
+seeds: [1, 2]
+variants:
+  none: {model.decoder: none}
+  luong: {model.decoder: luong}
+  greedy: {model.decoder: luong, decoding.beam_size: 1}
+"""
+SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_length=9")
+
+
+@pytest.fixture(autouse=True)
+def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has tests of its own."""
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.bleu_counts.RESAMPLES", 40)
+
+
+@pytest.fixture(autouse=True)
+def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a file that lists variants; their runs go to `out`."""
+    monkeypatch.chdir(small_corpus.parent)
+    Path("ladder.yaml").write_text(VARIANTS, encoding="utf-8")
+
+
+PICTURES = compare_figure.write_pictures
+
+
+def compare(*arguments: str) -> int:
+    return main(["compare", "ladder.yaml", *SHORT, "--device", "cpu", *arguments])
+
+
+def texts(folder: Path, pattern: str) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.glob(pattern)}
+
+
+@pytest.fixture
+def updates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The run of each update taken."""
+    taken: list[str] = []
+
+    def step(run: Run, *rest: object) -> int:
+        taken.append(run.config.name)
+        return train_step(run, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training, "train_step", step)
+    return taken
+
+
+def test_a_comparison_tells_what_its_runs_tell(
+    updates: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare("--json", "all.json") == 0
+    out, err = capsys.readouterr()
+    runs = [f"{name}-seed{seed}" for seed in (1, 2) for name in ("none", "luong")]
+    assert list(dict.fromkeys(updates)) == runs  # greedy trains none of its own
+    assert len(updates) == 4 * len(runs)
+    assert sorted(path.name for path in Path("out").glob("*-seed?")) == sorted(runs)
+    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    references = Path("valid.tgt").read_text(encoding="utf-8").splitlines()
+    sources = Path("valid.src").read_text(encoding="utf-8").splitlines()
+    for variant in tree["variants"]:
+        beam = 1 if variant["name"] == "greedy" else 3
+        folders = [run["folder"] for run in variant["runs"]]
+        for run in (*variant["runs"], variant["ensemble"]):
+            of = [run["folder"]] if "folder" in run else folders
+            translator = Translator.load(*of, device="cpu")
+            wanted = [each.text for each in translator.translate(sources, beam)]
+            assert Path(run["translations"]).read_text(encoding="utf-8").splitlines() == wanted
+            scores = score(wanted, [references], bootstrap=0)
+            assert run["bleu"]["score"] == scores.bleu.score
+            assert run["chrf"]["score"] == scores.chrf.score
+        scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
+        assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
+        trained = Translator.load(folders[0], device="cpu")
+        assert variant["parameters"] == sum(each.numel() for each in trained.model.parameters())
+        assert f"\n{variant['name']} " in out
+        assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
+    assert tree["variants"][0]["difference"] is None
+    (length,) = tree["lengths"]
+    assert (length["sentences"], length["beyond_training"]) == (15, False)
+    assert "greedy shares the training of luong" in out
+    assert err.count("Run ") == 4
+
+
+def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
+    assert compare("--seeds", "1") == 0
+    before = texts(Path("out"), "*-seed1/**/*.*")
+    del updates[:]
+    assert compare("--split", "test", "-b", "2") == 0
+    assert set(updates) == {"none-seed2", "luong-seed2"}
+    assert texts(Path("out"), "*-seed1/**/*.*") == before
+    assert len(list(Path("out").glob("*.test.hyp"))) == 9
+    del updates[:]
+    assert compare("training.max_steps=6", "--seeds", "1") == 0
+    assert updates == ["none-seed1"] * 2 + ["luong-seed1"] * 2  # trained on
+    assert compare("--seeds", "1") == 2  # of less training
+
+
+@pytest.mark.parametrize("update", [7, 8])  # of all: within the second run, and its last
+def test_ctrl_c_is_gone_on_from_by_the_same_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], update: int
+) -> None:
+    call = ("--seeds", "1", "training.validate_every=3")
+    assert compare(*call) == 0
+    metrics = texts(Path("out"), "*/metrics.jsonl")
+    wanted = {path.parent.name: read_tensors(path) for path in Path("out").glob(f"*/{LAST}")}
+    Path("out").rename("whole")
+    steps: list[int] = []
+
+    def step(run: Run, *rest: object) -> int:
+        steps.append(run.progress.step)
+        if len(steps) == update:
+            os.kill(os.getpid(), signal.SIGINT)
+        return train_step(run, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training, "train_step", step)
+    capsys.readouterr()
+    assert compare(*call) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    command = f"seq2seq compare ladder.yaml {' '.join(SHORT)} --device cpu {' '.join(call)}"
+    assert err.splitlines()[-1] == f"Go on with: {command}"
+    assert "--resume" not in err
+    assert compare(*call) == 0
+    assert steps == [1, 2, 3, 4, 1, 2, 3, 4]
+    assert texts(Path("out"), "*/metrics.jsonl") == metrics
+    assert len(wanted) == len(metrics) == 2
+    for name, tensors in wanted.items():
+        found = read_tensors(Path("out") / name / LAST)
+        assert all(torch.equal(found[key], tensor) for key, tensor in tensors.items())
+
+
+def test_ctrl_c_while_scoring_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seq2seq.compare.score_all", interrupt)
+    assert compare("--seeds", "1") == 130
+    assert "Go on with: seq2seq compare ladder.yaml" in capsys.readouterr().err
+
+
+Change = Callable[[], object]
+
+
+def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
+    path = Path(name)
+    return lambda: path.write_text(
+        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "told"),
+    [
+        (rewrite("luong}", "luong, model.dropout: 0.5}"), [], "model.dropout: 0.25 -> 0.5"),
+        (rewrite("test: {", "#", "config.yaml"), ["--split", "test"], "has no data.test"),
+        (Path("valid.tgt").unlink, [], "valid.tgt: no such file"),
+        (lambda: None, ["--device", "cuda:99"], "cuda:99"),
+        (lambda: None, ["training.max_length=1"], "training.max_length"),
+        (lambda: None, ["--json", "ladder.yaml"], "this call reads or writes it already"),
+        (lambda: None, ["--seeds", "1,x"], "--seeds 1,x: must be whole numbers"),
+        (lambda: None, ["vocabulary.size=9000"], "vocabulary.size"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_the_first_training(
+    updates: list[str],
+    capsys: pytest.CaptureFixture[str],
+    change: Change,
+    more: list[str],
+    told: str,
+) -> None:
+    if "0.5" in told:
+        assert compare("--seeds", "2") == 0
+    del updates[:]
+    change()
+    capsys.readouterr()
+    assert compare(*more) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert (out, updates) == ("", [])
+    assert not Path("out/none-seed1").exists()
+
+
+def test_a_failure_stops_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "out/none-seed1/last.safetensors")
+
+    monkeypatch.setattr("seq2seq.preparation.save_last", full)
+    assert compare() == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
+
+
+def test_torchrun_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seq2seq.ranks._launched", lambda: (0, 2))
+    monkeypatch.setattr("seq2seq.ranks.speaks", lambda: True)
+    assert compare() == 2
+    assert "start it without torchrun" in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------------------------- the picture
+
+
+def test_pictures_are_drawn_or_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(compare_figure, "write_pictures", PICTURES)
+    assert compare("--seeds", "1") == 0
+    for name in ("curves.png", "lengths.png"):
+        path = Path("out") / name
+        assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        path.unlink()
+    monkeypatch.setattr(compare_figure.importlib.util, "find_spec", lambda _: None)
+    capsys.readouterr()
+    assert compare("--seeds", "1") == 0
+    out, err = capsys.readouterr()
+    assert "luong" in out
+    assert 'pip install "seq2seq[plot]"' in err.splitlines()[-1]
+    assert not list(Path("out").glob("*.png"))
+
+
+@pytest.mark.parametrize("heights", [[], [0.3], [0.1, 0.1, 0.1], [0.0, 0.4, 0.42, 0.44, 0.47, 0.9]])
+def test_labels_are_moved_apart_and_no_further(heights: list[float]) -> None:
+    placed = spread(heights, 0.05)
+    assert len(placed) == len(heights)
+    gaps = [high - low for low, high in pairwise(placed)]
+    assert all(gap >= 0.05 - 1e-9 for gap in gaps)
+    assert sum(placed) == pytest.approx(sum(heights))
+
+
+def test_a_table_of_lengths_agrees_with_scores_of_its_sentences(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With test sentences longer than any in training."""
+    pairs = [
+        Path(f"test.{side}").read_text(encoding="utf-8").splitlines() * 3 for side in ("src", "tgt")
+    ]
+    for side, lines in zip(("src", "tgt"), pairs, strict=True):
+        longer = [f"{line} {line} {line}" for line in lines]
+        text = "".join(f"{line}\n" for line in [*lines, *longer])
+        Path(f"test.{side}").write_text(text, encoding="utf-8")
+    assert compare("--split", "test", "--json", "-") == 0
+    tree = json.loads(capsys.readouterr().out)
+    words = [len(line.split()) for line in Path("test.src").read_text().splitlines()]
+    assert tree["longest_source_in_training"] == 9
+    assert {each["beyond_training"] for each in tree["lengths"]} == {False, True}
+    references = Path("test.tgt").read_text(encoding="utf-8").splitlines()
+    for part in tree["lengths"]:
+        first, last = part["words"]
+        rows = [row for row, each in enumerate(words) if first <= each <= last]
+        assert part["sentences"] == len(rows)
+        for variant in tree["variants"]:
+            found = []
+            for run in variant["runs"]:
+                lines = Path(run["translations"]).read_text(encoding="utf-8").splitlines()
+                found.append(bleu(count(lines, references, False)[rows]))
+            assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))

@@ -1,0 +1,186 @@
+"""What is compared: from one YAML that lists variants, or from several configs."""
+
+from pathlib import Path
+
+import pytest
+
+from seq2seq.config import load_config
+from seq2seq.config_mistakes import ConfigError
+from seq2seq.errors import UserError
+from seq2seq.variants import Plan, parsed_seeds, read_plan
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+HEAD = "base: config.yaml\nfolder: out\nvariants:\n"
+
+
+def listed(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> Plan:
+    path = corpus.parent / "listed.yaml"
+    path.write_text(head + text, encoding="utf-8")
+    return read_plan([path], overrides)
+
+
+def refusal(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        listed(corpus, text, *overrides, head=head)
+    path = str(corpus.parent / "listed.yaml")
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith(f"{path}: {len(lines)} mistake")
+    return [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda each: each.stem)
+def test_every_shipped_comparison_is_in_order(path: Path) -> None:
+    plan = read_plan([path])
+    assert plan.folder == Path("runs") / path.stem
+    assert len(plan.seeds) == 3
+
+
+def test_a_variant_is_the_base_under_its_keys(small_corpus: Path) -> None:
+    slow = "{training.max_epochs: null, training.max_steps: 9}"
+    text = f"  wide: {{model.hidden_size: 30}}\n  plain:\n  slow: {slow}"
+    plan = listed(small_corpus, text, "model.dropout=0.1")
+    keys = {"wide": ["model.hidden_size=30"], "plain": []}
+    keys["slow"] = ["training.max_epochs=null", "training.max_steps=9"]
+    assert plan.seeds == (1, 2, 3)
+    for variant in plan.variants:
+        name = f"{variant.name}-seed7"
+        own = (f"name={name}", f"run_dir=out/{name}", "seed=7", "model.dropout=0.1")
+        wanted, _ = load_config(small_corpus, [*keys.pop(variant.name), *own])
+        assert plan.run_config(variant, 7) == wanted
+    assert not keys
+
+
+def test_the_command_line_has_the_last_word(small_corpus: Path) -> None:
+    path = small_corpus.parent / "listed.yaml"
+    path.write_text(f"{HEAD}  a: {{model.dropout: 0.1}}\nseeds: 4, 5\n", encoding="utf-8")
+    assert read_plan([path]).seeds == (4, 5)
+    plan = read_plan([path], ["model.dropout=0.5"], "8", Path("elsewhere"))
+    assert plan.seeds == (8,)
+    assert plan.folder == Path("elsewhere")
+    assert plan.variants[0].config.model.dropout == 0.5
+
+
+def test_variants_that_differ_in_decoding_share_the_first_ones_runs(small_corpus: Path) -> None:
+    text = "  a: {}\n  b: {model.dropout: 0}\n  c: {decoding.beam_size: 1}\n"
+    plan = listed(small_corpus, text + "  d: {model.dropout: 0, decoding.length_penalty: 0}")
+    a, b, c, d = plan.variants
+    assert [plan.trained_as(each) for each in plan.variants] == [a, b, a, b]
+    assert plan.trained() == (a, b)
+    assert plan.run_config(c, 1).run_dir == plan.run_config(a, 1).run_dir == Path("out/a-seed1")
+    assert d.config.decoding.length_penalty == 0
+
+
+def test_configs_are_variants_by_their_names(small_corpus: Path) -> None:
+    other = small_corpus.parent / "other.yaml"
+    text = small_corpus.read_text(encoding="utf-8").replace("decoder: bahdanau", "decoder: luong")
+    other.write_text(text.replace("name: small", "name: luong"), encoding="utf-8")
+    plan = read_plan([small_corpus, other])
+    assert [each.name for each in plan.variants] == ["small", "luong"]
+    assert [each.config.model.decoder for each in plan.variants] == ["bahdanau", "luong"]
+    assert any("attention_size" in note for note in plan.notes)  # ignored, as in training
+    with pytest.raises(UserError, match="two variants are called small"):
+        read_plan([small_corpus, small_corpus])
+    listed(small_corpus, "  a: {}")
+    with pytest.raises(UserError, match="lists variants of its own"):
+        read_plan([small_corpus.parent / "listed.yaml", other])
+
+
+def test_every_mistake_is_told_at_once_where_it_stands(small_corpus: Path) -> None:
+    text = """\
+  a: {model.dropuot: 0.1, model.dropout: 2}
+  b: {model: {dropout: 0.1}}
+  c d: {}
+  e: {seed: 3}
+  a: {}
+  f: {model.decoder: none, model.score: dot}
+  g: yes
+fodler: x
+seeds: [1, one]
+"""
+    lines = refusal(small_corpus, text, "training.max_stpes=3")
+    assert [line.partition(":")[0] for line in lines[:-1]] == [
+        f"line {number}" for number in (4, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+    ]
+    known = "variants.a.model.dropuot: unknown key; did you mean 'dropout'?"
+    told = "\n".join(lines)
+    assert known in told
+    assert "variants.a.model.dropout: must be below 1; got 2" in told
+    assert "variants.f.model.score: decoder none has no attention" in told
+    assert "seeds: must be whole numbers, such as 1, 2, 3" in told
+    assert "variants.a: set twice" in told
+    assert lines[-1].startswith("training.max_stpes (command line): unknown key")
+
+
+def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) -> None:
+    text = "  odd: {model.hidden_size: 21}\n  both: {model.bidirectional: false}"
+    (line,) = refusal(small_corpus, text)
+    assert line.startswith("line 4: variants.odd.model.hidden_size: must be even")
+    base = small_corpus.read_text(encoding="utf-8").replace(
+        "size: 20", "size: 21, bidirectional: no"
+    )
+    small_corpus.write_text(base, encoding="utf-8")
+    (line,) = refusal(small_corpus, "  ok: {}\n  both: {model.bidirectional: true}")
+    assert line.startswith("line 5: variants.both: with it, ")
+    assert "config.yaml, line 10: model.hidden_size: must be even" in line
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "told"),
+    [
+        ("variants:\n", "  a: {}", "base: missing; it has no default"),
+        (HEAD, "", "line 3: variants: must be a section, with keys of its own"),
+        (HEAD, "  {}", "line 3: variants: lists none"),
+        ("base: config.yaml\nvariants: [a]\n", "", "line 2: variants: must be a section"),
+    ],
+)
+def test_a_file_that_lacks_something_is_refused(
+    small_corpus: Path, head: str, text: str, told: str
+) -> None:
+    (line,) = refusal(small_corpus, text, head=head)
+    assert line.startswith(told)
+
+
+def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
+    (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "confog"))
+    assert line.startswith("line 1: base: ")
+    assert line.endswith("confog.yaml: no such file; did you mean 'config.yaml'?")
+    (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "listed"))
+    assert line.endswith("listed.yaml: lists variants: it is for `seq2seq compare`")
+    text = small_corpus.read_text(encoding="utf-8").replace("dropout", "dropuot")
+    small_corpus.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        listed(small_corpus, "  a: {}\n  b c: {}\nseeds: x\n")
+    first, second, third, fourth = str(caught.value).splitlines()
+    assert first.endswith("listed.yaml: 1 mistake")
+    assert second.startswith("  line 6: seeds: must be whole numbers")
+    assert third.endswith("config.yaml: 1 mistake")
+    assert "model.dropuot: unknown key" in fourth
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "told"),
+    [
+        ("  a: {}\n  A: {model.dropout: 0}", (), "two variants are called A"),
+        ("  a: {}\n  b: {}", (), "b: is the same as a in every key"),
+        ("  a: {}\n  b: {model.dropout: 0}", ("model.dropout=0",), "the same as a"),
+        ("  a: {}\n  b: {data.valid.src: x}", (), r"b: data\.valid is not that of a"),
+        ("  a: {}", ("seed=3",), "seed=3: set seeds, or give --seeds"),
+    ],
+)
+def test_variants_that_do_not_compare_are_refused(
+    small_corpus: Path, text: str, overrides: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        listed(small_corpus, text, *overrides)
+
+
+def test_other_training_text_is_noted(small_corpus: Path) -> None:
+    plan = listed(small_corpus, "  a: {}\n  b: {data.train.src: more.src}")
+    assert plan.notes == ("b: learns from other files than a (data.train)",)
+
+
+@pytest.mark.parametrize("given", ["", "1,,2", "1,x", "-1", "1,1", [], [[]], "9" * 30, None])
+def test_seeds_are_different_whole_numbers(given: object) -> None:
+    with pytest.raises(ValueError, match="must"):
+        parsed_seeds(given)
+    assert parsed_seeds(" 3, 1") == parsed_seeds(["3", "1"]) == (3, 1)
