@@ -253,6 +253,17 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
     assert line == f"decoding (command line): {reason}; got a section"
 
 
+def test_a_reversed_source_belongs_to_an_encoder_of_one_direction(tmp_path: Path) -> None:
+    reversing = "model: {bidirectional: false, reverse_source: true}"
+    assert load(tmp_path, reversing).model.reverse_source
+    config, (note,) = load_config(write(tmp_path, MINIMAL + reversing), ("model.bidirectional=yes",))
+    assert (config.model.bidirectional, config.model.reverse_source) == (True, False)
+    assert note.startswith("model.reverse_source: true is ignored: needs bidirectional: false")
+    (line,) = mistakes(tmp_path, overrides=("model.reverse_source=true",))
+    assert line.startswith("model.reverse_source (command line): needs bidirectional: false")
+    assert load(tmp_path, overrides=("model.reverse_source=false",)).model.bidirectional
+
+
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_config_is_in_order(path: Path) -> None:
     config, notes = load_config(path)

@@ -316,6 +316,9 @@ OVERRIDES = {
     "model.score=dot": "decoder bahdanau takes the additive scores only; got dot",
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
     "model.window=local": "must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?",
+    "model.reverse_source=true": (
+        "needs bidirectional: false, since two directions read both ways already; got true"
+    ),
     "model.window_width=3": "no window is set; got 3",
     "model.attention_heads=2": "score additive has no heads; got 2",
     "model.hidden_size=21": "must be even where the encoder is bidirectional; got 21",
