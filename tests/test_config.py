@@ -256,7 +256,9 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
 def test_a_reversed_source_belongs_to_an_encoder_of_one_direction(tmp_path: Path) -> None:
     reversing = "model: {bidirectional: false, reverse_source: true}"
     assert load(tmp_path, reversing).model.reverse_source
-    config, (note,) = load_config(write(tmp_path, MINIMAL + reversing), ("model.bidirectional=yes",))
+    config, (note,) = load_config(
+        write(tmp_path, MINIMAL + reversing), ("model.bidirectional=yes",)
+    )
     assert (config.model.bidirectional, config.model.reverse_source) == (True, False)
     assert note.startswith("model.reverse_source: true is ignored: needs bidirectional: false")
     (line,) = mistakes(tmp_path, overrides=("model.reverse_source=true",))
@@ -522,6 +524,7 @@ def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
         "training.max_steps=8",
         "training.max_minutes=7",
         "training.patience=6",
+        "training.keep=2",
         "training.log_every=5",
         "decoding.beam_size=4",
         "decoding.max_length=3",

@@ -28,6 +28,7 @@ from seq2seq.loss import batch_loss
 from seq2seq.preparation import Run, prepare
 from seq2seq.reporting import LOG, METRICS, TIMING
 from seq2seq.run_folder import check_folder
+from seq2seq.snapshots import snapshots
 from seq2seq.training import Interrupted, train
 from seq2seq.translator import Translator
 from seq2seq.update import train_step
@@ -313,6 +314,7 @@ EVENTFUL = (
     "training.accumulate=2",
     "training.average=0.9",
     "training.validate_every=4",
+    "training.keep=2",
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
@@ -332,11 +334,15 @@ def whole_run(small_corpus: Path, uninterrupted: dict[str, Any]) -> Path:
     folder: Path = uninterrupted["folder"]
     if not (folder / BEST).exists():
         shutil.copytree(trained(small_corpus, *EVENTFUL, run="whole"), folder, dirs_exist_ok=True)
+        assert len(snapshots(folder)) == 2
     return folder
 
 
 def assert_same_run(run: Path, whole: Path) -> None:
     """Bit for bit all that the seed determines."""
+    assert [path.name for path in snapshots(run)] == [path.name for path in snapshots(whole)]
+    for path in snapshots(whole):
+        assert (run / path.name).read_bytes() == path.read_bytes()
     assert (run / METRICS).read_text() == (whole / METRICS).read_text()
     assert (run / BEST).read_bytes() == (whole / BEST).read_bytes()
     (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(whole / LAST)
