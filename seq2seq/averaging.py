@@ -126,11 +126,11 @@ def checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
 
 def _kept(run: Path, last: int | None) -> list[Path]:
     read_config(run)  # refuses what is no run folder
-    found = snapshots(run)
-    if len(found) < max(2, last or 0):
+    found, wanted = snapshots(run), max(2, last or 0)
+    if len(found) < wanted:
         raise UserError(
-            f"{run}: has {len(found)} snapshots of its weights (step-N.safetensors), which "
-            f"is fewer than {max(2, last or 0)}; train with training.keep, or name several runs"
+            f"{run}: too few snapshots of its weights, step-N.safetensors: {len(found)} of at "
+            f"least {wanted}; train with training.keep, or name several runs"
         )
     return found if last is None else found[-last:]
 

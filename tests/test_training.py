@@ -26,7 +26,7 @@ from seq2seq.config import Config, TrainingConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.loss import batch_loss
 from seq2seq.preparation import Run, prepare
-from seq2seq.reporting import LOG, METRICS, TIMING
+from seq2seq.reporting import LOG, METRICS, TIMING, Clock, Reporter
 from seq2seq.run_folder import check_folder
 from seq2seq.snapshots import snapshots
 from seq2seq.training import Interrupted, train
@@ -412,6 +412,37 @@ def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
         assert steps_of(config.run_dir) == 2 * turn + 2
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, whole_run)
+
+
+def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill between a validation and what is saved of the state after it."""
+    limits = ("training.max_steps=6", "training.validate_every=2", "training.keep=2")
+    whole = trained(small_corpus, *limits, run="whole")
+    config = configured(small_corpus, *limits)
+    saves = count(1)
+
+    def save(run: Run, reporter: Reporter, clock: Clock) -> None:
+        if next(saves) == 2:
+            raise OSError("killed")
+        saved(run, reporter, clock)
+
+    saved = training.save
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "save", save)
+        with pytest.raises(OSError, match="killed"):
+            train(config, "cpu")
+    assert [path.name for path in snapshots(config.run_dir)] == [
+        "step-2.safetensors",
+        "step-4.safetensors",
+    ]
+    assert steps_of(config.run_dir) == 2
+    prepare(config, CPU, resume=True)
+    assert [path.name for path in snapshots(config.run_dir)] == ["step-2.safetensors"]
+    train(config, "cpu", resume=True)
+    assert_same_run(config.run_dir, whole)
+    assert [path.name for path in snapshots(whole)] == ["step-4.safetensors", "step-6.safetensors"]
 
 
 def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
