@@ -189,7 +189,7 @@ def _validation_text(config: Config) -> tuple[ParallelText | None, list[str]]:
     try:
         return usable(read_pairs(files.src, files.tgt, files.tsv))[0], []
     except UserError as error:
-        return None, [f"note: no BLEU was measured, the validation data being gone: {error}"]
+        return None, [f"note: no validation BLEU was measured: {error}"]
 
 
 def _bleu(loaded: _Loaded, valid: ParallelText | None) -> float | None:

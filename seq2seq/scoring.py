@@ -67,9 +67,7 @@ def score_lines(
 
 def _scored(translator: Translator, src_ids: Ids, tgt_ids: Ids, log_probs: list[float]) -> Scored:
     total = 0.0
-    for (
-        each
-    ) in log_probs:  # in the order of greedy search; `sum` rounds otherwise since Python 3.12
+    for each in log_probs:  # as greedy search adds up; `sum` rounds otherwise from Python 3.12 on
         total += each
     src, tgt = translator.vocabularies
     return Scored(

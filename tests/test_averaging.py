@@ -150,7 +150,7 @@ def test_without_the_validation_data_it_averages_all_the_same(run: Path, tmp_pat
     gone = other_run(run, tmp_path / "gone", lambda text: text.replace("valid.src", "gone.src"))
     told: list[str] = []
     (note,) = average([gone], tmp_path / "new", "cpu", tell=told.append)
-    assert note.startswith("note: no BLEU was measured")
+    assert note.startswith("note: no validation BLEU was measured: ")
     assert "gone.src" in note
     assert told[-1] == f"{tmp_path / 'new'}, the average of 3"
     assert read_header(tmp_path / "new" / BEST)[0]["bleu"] is None
