@@ -11,6 +11,7 @@ from conftest import copy_with_vocabularies, write_small_corpus
 
 from seq2seq.averaging import WeightMean, average, checkpoints
 from seq2seq.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
+from seq2seq.cli import main
 from seq2seq.config import load_config
 from seq2seq.errors import UserError
 from seq2seq.snapshots import snapshots
@@ -238,3 +239,18 @@ def test_files_are_found_by_what_is_given(run: Path) -> None:
         run / BEST,
         run / "step-4.safetensors",
     ]
+
+
+def test_the_command_says_what_it_did(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = tmp_path / "new"
+    call = ["average", str(run), "-o", str(new), "--last", "2", "--device", "cpu"]
+    assert main(call) == 0
+    out, err = capsys.readouterr()
+    names = [f"{run / 'step-6.safetensors'}, update 6", f"{run / 'step-8.safetensors'}, update 8"]
+    names.append(f"{new}, the average of 2")
+    assert [line.rpartition(": validation BLEU ")[0] for line in out.splitlines()] == names
+    assert err.splitlines()[-1] == f"Translate:  seq2seq translate -m {new} -i FILE"
+    assert main(call) == 2
+    assert main([*call, "--overwrite"]) == 0
