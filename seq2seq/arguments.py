@@ -52,6 +52,8 @@ def _parser() -> _Parser:
     _add_compare(commands)
     _add_translate(commands)
     _add_evaluate(commands)
+    _add_score(commands)
+    _add_average(commands)
     _add_attention(commands)
     return parser
 
@@ -159,6 +161,48 @@ def _add_evaluate(commands: Any) -> None:
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the scores; - is stdout")
     _add_int8(command)
+    _add_device(command)
+
+
+def _add_score(commands: Any) -> None:
+    command = commands.add_parser("score", help="tell how likely given translations are")
+    _add_model(command, required=True)
+    _add_input(command)
+    command.add_argument(
+        "-r",
+        "--ref",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the translations, line by line; each is scored whole",
+    )
+    command.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="one object a line: score, log_prob, perplexity, pieces and their log_probs",
+    )
+    _add_int8(command)
+    _add_device(command)
+
+
+def _add_average(commands: Any) -> None:
+    command = commands.add_parser("average", help="average the weights of checkpoints")
+    command.add_argument(
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="alone: the snapshots that it keeps (training.keep); several: the best weights of "
+        "each; or single files, step-N.safetensors",
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="NEW", help="run folder to write"
+    )
+    command.add_argument(
+        "--last", type=_count, metavar="N", help="of one RUN the newest N snapshots (default: all)"
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
     _add_device(command)
 
 

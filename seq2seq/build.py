@@ -35,7 +35,12 @@ def build_model(
     shared = joint and config.tie_embeddings
     tgt_embedding = src_embedding if shared else ScaledEmbedding(tgt_size, config.embedding_size)
     encoder = Encoder(
-        src_embedding, config.hidden_size, config.num_layers, config.bidirectional, config.dropout
+        src_embedding,
+        config.hidden_size,
+        config.num_layers,
+        config.bidirectional,
+        config.dropout,
+        config.reverse_source,
     )
     readout_size = config.embedding_size if config.tie_embeddings else config.hidden_size
     decoder = _decoder(config, readout_size, encoder.direction_size, longest)

@@ -3,6 +3,7 @@
 config.yaml            the resolved config
 vocabulary/            joint.model, or src.model and tgt.model
 best.safetensors       the weights that translate, and what search must know
+step-N.safetensors     the same of other validations, as many as training.keep says
 last.safetensors       weights, averages and optimizer moments as tensors, counters in the header
 previous.safetensors   the last but one; it stands in where last.safetensors is not there
 
@@ -120,18 +121,33 @@ def save_best(
     origin: Header,
 ) -> None:
     """Write the weights that translate; `origin` is what `origin_of` gives, shaping keys only."""
-    header = {"limit": asdict(limit), "step": progress.step, "bleu": progress.best_bleu, **origin}
-    with writing(folder / BEST):
-        save_tensors(folder / BEST, weights, header)
+    save_weights(folder / BEST, weights, limit, progress.step, progress.best_bleu, origin)
+
+
+def save_weights(
+    path: Path,
+    weights: Mapping[str, Tensor],
+    limit: LengthLimit,
+    step: int,
+    bleu: float | None,
+    origin: Header,
+) -> None:
+    """Write weights that can translate, of this update and validation BLEU."""
+    header = {"limit": asdict(limit), "step": step, "bleu": bleu, **origin}
+    with writing(path):
+        save_tensors(path, weights, header)
 
 
 def load_best(
-    folder: Path, device: torch.device
+    folder: Path, device: torch.device, name: str = BEST
 ) -> tuple[Seq2Seq, Vocabularies, LengthLimit, Config]:
-    """What a run folder translates with; raises UserError where it cannot."""
-    config, path = read_config(folder), folder / BEST
+    """What a run folder translates with, by its best weights or those in another file of it.
+
+    Raises UserError where it cannot.
+    """
+    config, path = read_config(folder), folder / name
     if not path.exists():
-        raise UserError(f"{folder}: has no {BEST} yet; it is written at the first validation")
+        raise UserError(f"{folder}: has no {name} yet; it is written at the first validation")
     with offering(path):
         header, shapes = read_header(path)
         limit = typed(LengthLimit, header, "limit", path)

@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "compare": compare,
         "translate": translate,
         "evaluate": evaluate,
+        "score": score,
+        "average": average,
         "attention": attention,
     }
     fill_closed_streams()
@@ -179,6 +181,35 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def score(options: argparse.Namespace) -> int:
+    """`seq2seq score`: how likely given translations are; as many lines out as pairs in."""
+    check_output(options.output, options.input, options.ref)
+    from seq2seq.pair_scores import score_files
+
+    files = options.input, options.ref, options.output
+    say(score_files(*files, options.json, lambda: _load(options)))
+    return 0
+
+
+def average(options: argparse.Namespace) -> int:
+    """`seq2seq average`: checkpoints to a run folder with the mean of their weights."""
+    from seq2seq.averaging import average as run_average
+
+    with open_output(None) as output:
+
+        def tell(line: str) -> None:
+            output.write(f"{line}\n")
+            output.flush()
+
+        notes = run_average(
+            options.runs, options.output, options.device, options.last, options.overwrite, tell
+        )
+    for note in notes:
+        say(note)
+    say(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
+    return 0
+
+
 def attention(options: argparse.Namespace) -> int:
     """`seq2seq attention`: who looked where, as a picture, a page or JSON."""
     from seq2seq.attention_map import AttentionMap
@@ -228,7 +259,8 @@ def _load(options: argparse.Namespace) -> "Translator":
 
     int8 = getattr(options, "int8", False)
     translator = Translator.load(*options.model, device=options.device, int8=int8)
-    translator.beam_size(options.beam, getattr(options, "n_best", None) or 1)  # refuses early
+    beam, n_best = getattr(options, "beam", None), getattr(options, "n_best", None)
+    translator.beam_size(beam, n_best or 1)  # refuses early
     return translator
 
 

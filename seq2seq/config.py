@@ -90,6 +90,7 @@ class TrainingConfig(Section):
     average: Share = 0.0  # decay of the weights' moving average an update; 0: no average
     max_length: Count = 100  # pieces a side; longer pairs are not trained on
     validate_every: Count | None = None  # updates between validations; null: once an epoch
+    keep: Annotated[Whole, Field(ge=0)] = 0  # snapshots of the weights, of the newest validations
     patience: Count | None = None  # validations without a better BLEU until training ends
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Count = 50  # updates between two lines of the log

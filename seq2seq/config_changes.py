@@ -13,6 +13,7 @@ _FREE = (
     "decoding.",
     "training.max_minutes.",
     "training.patience.",
+    "training.keep.",
     "training.log_every.",
     "training.memory_gb.",
     "training.deterministic.",

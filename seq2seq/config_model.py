@@ -36,12 +36,22 @@ class ModelConfig(Section):
     window_width: Size | None = None  # positions on each side of its centre; null: 10
     embedding_size: Size = 256  # of both languages
     bidirectional: Flag = True  # each direction of the encoder then has half of hidden_size
+    reverse_source: Flag = False  # an encoder of one direction reads from the end to the beginning
     hidden_size: Size = 512  # of the decoder and of the encoder's outputs
     attention_size: Size | None = None  # of scores that have one; null: hidden_size // 2
     attention_heads: Size | None = None  # scaled_dot only; null: one
     num_layers: Annotated[Count, Field(le=64)] = 1  # of the encoder and of the decoder
     dropout: Share = 0.3  # probability
     tie_embeddings: Flag = True  # the target embedding is also the projection to the vocabulary
+
+    @field_validator("reverse_source")
+    @classmethod
+    def _reads_one_way(cls, reverse_source: bool, info: ValidationInfo) -> bool:
+        if not (reverse_source and info.data.get("bidirectional")):
+            return reverse_source
+        reason = "needs bidirectional: false, since two directions read both ways already"
+        ignore(("model", "reverse_source"), reverse_source, reason, info)
+        return False
 
     @field_validator("hidden_size")
     @classmethod

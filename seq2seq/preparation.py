@@ -33,6 +33,7 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
 from seq2seq.origin import origin_of, recorded_vocabularies
 from seq2seq.run_folder import clear, remove_parts
+from seq2seq.snapshots import forget_snapshots
 from seq2seq.tensor_file import read_header
 from seq2seq.token_cache import TrainingData, training_data
 from seq2seq.training_state import load_last, resumable, save_last
@@ -90,6 +91,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         run = assemble(config, device, vocabularies, pairs, valid)
     if resume:
         repairs += restore(run)
+        forget_snapshots(config.run_dir, after=run.progress.step)
         remove_parts(config.run_dir)
         update_config(config.run_dir, config)
     else:

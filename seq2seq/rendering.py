@@ -1,9 +1,10 @@
-"""A translation as it is printed: a line, a list of the n best, a JSON object."""
+"""A translation, or its score, as it is printed: a line, a list of the n best, a JSON object."""
 
 import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seq2seq.scoring import Scored
     from seq2seq.translator import Translation
 
 
@@ -35,3 +36,18 @@ def as_json(translation: "Translation", with_nbest: bool = False) -> str:
             {"text": text, "score": round(score, 6)} for text, score in translation.nbest
         ]
     return json.dumps(fields, ensure_ascii=False)
+
+
+def rendered_score(scored: "Scored", json_lines: bool = False) -> str:
+    """The line of a pair: its score alone, or an object, with null in the place of -inf."""
+    if not json_lines:
+        return f"{scored.score:.6f}\n"
+    fields: dict[str, Any] = {
+        "score": round(scored.score, 6) if scored.possible else None,
+        "log_prob": round(scored.log_prob, 6) if scored.possible else None,
+        "perplexity": round(scored.perplexity, 6) if scored.possible else None,
+        "src_pieces": scored.src_pieces,
+        "tgt_pieces": scored.tgt_pieces,
+        "log_probs": [round(each, 6) for each in scored.log_probs],
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -9,6 +9,7 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.origin import config_changes
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.snapshots import forget_snapshots, remove_snapshot_parts
 from seq2seq.training_state import check_last
 from seq2seq.whole_file import PART
 
@@ -18,12 +19,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     folder = config.run_dir
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"run_dir: {folder} is a file; choose another name")
-    if not folder.exists():
-        above = next(each for each in folder.absolute().parents if each.exists())
-        if not (above.is_dir() and os.access(above, os.W_OK)):
-            raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
+    check_place(folder)
     if resume:
         _check_resumed(config)
     elif run_lives(folder) and not overwrite:
@@ -31,6 +27,16 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
             f"{folder}: a run lives here already; go on with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a run folder that is a file, or that cannot be made."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"run_dir: {folder} is a file; choose another name")
+    if not folder.exists():
+        above = next(each for each in folder.absolute().parents if each.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
 
 
 def run_lives(folder: Path) -> bool:
@@ -75,6 +81,7 @@ def clear(folder: Path) -> None:
                 (folder / name).unlink()
             elif (folder / name).is_dir():
                 shutil.rmtree(folder / name)
+    forget_snapshots(folder, after=0)
     remove_parts(folder)
 
 
@@ -83,3 +90,4 @@ def remove_parts(folder: Path) -> None:
     with writing(folder):
         for name in (LAST, BEST, METRICS, CONFIG):
             (folder / f"{name}{PART}").unlink(missing_ok=True)
+    remove_snapshot_parts(folder)

@@ -17,6 +17,7 @@ from seq2seq.greedy import GreedySlots
 from seq2seq.hypothesis import Hypothesis, Model, Penalties
 
 TILE_LENGTH_STEP = 16  # source positions
+MOST_IN_TILE = 16_384  # source positions in a tile
 REFILL = 8  # the part of a tile's slots whose emptiness is worth the work of filling them: 1 / 8
 
 
@@ -56,11 +57,12 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
 def tile_rows(width: int) -> int:
     """Sentences of this padded length in a tile: fewer of the long ones, which are rare.
 
-    A tile takes as long as its longest sentence, however many of its rows stand empty by then.
+    A tile takes as long as its longest sentence, however many of its rows stand empty by then. The
+    fewer the longer, beyond what training knows, lest one line take all the memory.
     """
     if width <= 32:
         return 64
-    return 32 if width <= 64 else 16
+    return 32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))
 
 
 def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:

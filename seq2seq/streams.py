@@ -120,10 +120,15 @@ class Output:
 
 
 class InputReport:
-    """Decodes lines, losing none, and gathers what to tell of them on stderr."""
+    """Decodes lines, losing none, and gathers what to tell of them on stderr.
 
-    def __init__(self) -> None:
+    `origin`, if given, is the name of the text in what is told.
+    """
+
+    def __init__(self, origin: str = "") -> None:
+        self._where = f" of {origin}" if origin else ""
         self._undecodable: list[int] = []
+        self._impossible: list[int] = []
         self._cut: list[int] = []
         self._left_out: list[int] = []
 
@@ -151,10 +156,15 @@ class InputReport:
             if each.left_out:
                 self._left_out.append(index)
 
+    def note_impossible(self, number: int, possible: Sequence[bool]) -> None:
+        """Remember which pairs have one blank side."""
+        self._impossible += [index for index, each in enumerate(possible, number) if not each]
+
     def tell(self) -> None:
         """Say what was done to which lines since it last did."""
         if self._undecodable:
-            say(f"note: bytes that are not UTF-8 were replaced in {_numbers(self._undecodable)}")
+            lines = f"{_numbers(self._undecodable)}{self._where}"
+            say(f"note: bytes that are not UTF-8 were replaced in {lines}")
         if self._cut:
             cut = _numbers(self._cut)
             say(f"note: translated in parts, being longer than any line in training: {cut}")
@@ -163,7 +173,9 @@ class InputReport:
                 "note: endless stretches without a space, of which only the beginning was "
                 f"translated, in {_numbers(self._left_out)}"
             )
-        self._undecodable, self._cut, self._left_out = [], [], []
+        if self._impossible:
+            say(f"note: one side alone is blank, scored -inf: {_numbers(self._impossible)}")
+        self._undecodable, self._impossible, self._cut, self._left_out = [], [], [], []
 
 
 def _numbers(lines: Sequence[int]) -> str:

@@ -146,7 +146,7 @@ class Translator:
 
         And whether some of it was left out.
         """
-        if not line.replace(SPACE, " ").strip() or not ids:
+        if is_blank(line, ids):
             return [], False
         if len(ids) <= self.longest:
             return [ids], False
@@ -171,6 +171,11 @@ class Translator:
             None if weights is None else weights.tolist(),
             nbest,
         )
+
+
+def is_blank(line: str, ids: Ids) -> bool:
+    """Whether a line, given with its ids, holds nothing to translate."""
+    return not line.replace(SPACE, " ").strip() or not ids
 
 
 def _check_int8(device: torch.device) -> None:

@@ -15,11 +15,15 @@ from seq2seq.loss import batch_loss
 from seq2seq.origin import origin_of
 from seq2seq.preparation import Run
 from seq2seq.reporting import Clock, Reporter
+from seq2seq.snapshots import save_snapshot
 from seq2seq.translator import Translator
 
 
 def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
-    """Validation loss, perplexity and greedy BLEU, of the averages if any; keeps the best."""
+    """Validation loss, perplexity and greedy BLEU, of the averages if any.
+
+    Keeps the weights if they are the best, and as a snapshot where the config asks for it.
+    """
     began, progress = time.monotonic(), run.progress
     progress.validated_step = progress.step
     with averaged(run):
@@ -28,11 +32,10 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
         better = bleu > progress.best_bleu
         if better:
             progress.best_bleu, progress.best_step, progress.worse = bleu, progress.step, 0
-            if ranks.is_first():
-                origin = origin_of(run.config, run.vocabularies, shaping_only=True)
-                save_best(run.config.run_dir, own_weights(run.model), run.limit, progress, origin)
         else:
             progress.worse += 1
+        if ranks.is_first():
+            _keep_weights(run, bleu, better)
     perplexity = math.exp(min(loss, 700.0))
     reporter.metrics(
         progress.step, {"valid_loss": loss, "valid_perplexity": perplexity, "valid_bleu": bleu}
@@ -44,6 +47,16 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
         f"BLEU {bleu:.1f}{' (best so far)' if better else ''}"
     )
     clock.leave_out(time.monotonic() - began)
+
+
+def _keep_weights(run: Run, bleu: float, better: bool) -> None:
+    folder, keep, step = run.config.run_dir, run.config.training.keep, run.progress.step
+    weights = own_weights(run.model)
+    origin = origin_of(run.config, run.vocabularies, shaping_only=True)
+    if better:
+        save_best(folder, weights, run.limit, run.progress, origin)
+    if keep:
+        save_snapshot(folder, weights, run.limit, step, bleu, origin, keep)
 
 
 def valid_loss(run: Run) -> float:

@@ -79,6 +79,19 @@ def test_every_model_trains_and_steps(
     assert (step.attention_weights is None) == (keys["decoder"] == "none")
 
 
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+def test_the_config_says_which_end_is_read_first(decoder: str) -> None:
+    """With the same weights, a reversed source is to one model what the source is to the other."""
+    keys = {"decoder": decoder, "bidirectional": False}
+    plain, reversing = (make_model(**keys, reverse_source=each) for each in (False, True))
+    memory, state = reversing.start(reversing.encode(SRC[:1], SRC_LENGTHS[:1]))
+    _, expected = plain.start(plain.encode(SRC[:1].flip(1), SRC_LENGTHS[:1]))
+    torch.testing.assert_close(state.hidden, expected.hidden)
+    _, other = plain.start(plain.encode(SRC[:1], SRC_LENGTHS[:1]))
+    assert not torch.allclose(state.hidden, other.hidden)
+    assert memory.pad_mask.shape == SRC[:1].shape
+
+
 @pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
 def test_a_model_without_memory_has_the_same_shapes(keys: dict[str, Any]) -> None:
     with torch.device("meta"):

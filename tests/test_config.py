@@ -253,6 +253,19 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
     assert line == f"decoding (command line): {reason}; got a section"
 
 
+def test_a_reversed_source_belongs_to_an_encoder_of_one_direction(tmp_path: Path) -> None:
+    reversing = "model: {bidirectional: false, reverse_source: true}"
+    assert load(tmp_path, reversing).model.reverse_source
+    config, (note,) = load_config(
+        write(tmp_path, MINIMAL + reversing), ("model.bidirectional=yes",)
+    )
+    assert (config.model.bidirectional, config.model.reverse_source) == (True, False)
+    assert note.startswith("model.reverse_source: true is ignored: needs bidirectional: false")
+    (line,) = mistakes(tmp_path, overrides=("model.reverse_source=true",))
+    assert line.startswith("model.reverse_source (command line): needs bidirectional: false")
+    assert load(tmp_path, overrides=("model.reverse_source=false",)).model.bidirectional
+
+
 RUNS = sorted(path for path in SHIPPED.glob("*.yaml") if not path.stem.startswith("compare-"))
 
 
@@ -514,6 +527,7 @@ def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
         "training.max_steps=8",
         "training.max_minutes=7",
         "training.patience=6",
+        "training.keep=2",
         "training.log_every=5",
         "decoding.beam_size=4",
         "decoding.max_length=3",

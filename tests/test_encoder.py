@@ -15,8 +15,10 @@ WAYS = pytest.mark.parametrize("bidirectional", [True, False], ids=["two ways", 
 LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
 
 
-def make_encoder(num_layers: int, bidirectional: bool, dropout: float = 0.0) -> Encoder:
-    encoder = Encoder(nn.Embedding(V, E), H, num_layers, bidirectional, dropout)
+def make_encoder(
+    num_layers: int, bidirectional: bool, dropout: float = 0.0, reverse: bool = False
+) -> Encoder:
+    encoder = Encoder(nn.Embedding(V, E), H, num_layers, bidirectional, dropout, reverse)
     randomize(encoder)
     return encoder
 
@@ -125,6 +127,50 @@ def test_one_way_reads_no_later_word_and_two_ways_read_all() -> None:
         encoder = make_encoder(1, bidirectional)
         one, two = (encoder(src, SRC_LENGTHS).outputs[:, 0] for src in (SRC, other))
         assert torch.equal(one, two) == (not bidirectional)
+
+
+def turned(rows: Tensor) -> Tensor:
+    """Each row of `rows` [B, S, *], whatever is no padding of it, from its end to its beginning."""
+    rows = rows.clone()
+    for row, length in enumerate(SRC_LENGTHS.tolist()):
+        rows[row, :length] = rows[row, :length].flip(0)
+    return rows
+
+
+@LAYERS
+def test_a_reversing_encoder_is_a_plain_one_over_the_reversed_source(num_layers: int) -> None:
+    plain, reversing = (make_encoder(num_layers, False, reverse=each) for each in (False, True))
+    expected, encoded = plain(turned(SRC), SRC_LENGTHS), reversing(SRC, SRC_LENGTHS)
+    assert not torch.equal(encoded.outputs, plain(SRC, SRC_LENGTHS).outputs)
+    close(encoded.outputs, turned(expected.outputs))
+    close(encoded.hidden, expected.hidden)
+    close(encoded.cell, expected.cell)
+    assert torch.equal(encoded.pad_mask, PAD_MASK)
+    assert torch.equal(encoded.hidden[:, -1], encoded.outputs[:, 0])  # it ends at the first word
+    mirrored = encoded._replace(outputs=turned(encoded.outputs))
+    (left,) = torch.autograd.grad(weighted(mirrored), reversing.embedding.weight)
+    (right,) = torch.autograd.grad(weighted(expected), plain.embedding.weight)
+    close(left, right)
+
+
+@LAYERS
+def test_padding_is_nothing_to_a_reversing_encoder(num_layers: int) -> None:
+    encoder = make_encoder(num_layers, False, reverse=True)
+    weights, results = list(encoder.parameters()), []
+    for src in (SRC, SRC.masked_fill(PAD_MASK, 10)):
+        encoded = encoder(src, SRC_LENGTHS)
+        assert not encoded.outputs[PAD_MASK].any()
+        results.append((*encoded, *torch.autograd.grad(weighted(encoded), weights)))
+    for left, right in zip(*results, strict=True):
+        assert torch.equal(left, right)
+    for row, length in enumerate(SRC_LENGTHS.tolist()):
+        alone = encoder(SRC[row : row + 1, :length], SRC_LENGTHS[row : row + 1])
+        close(alone.outputs[0], encoder(SRC, SRC_LENGTHS).outputs[row, :length])
+
+
+def test_two_directions_are_not_reversed() -> None:
+    with pytest.raises(ValueError, match="two directions reads the source reversed already"):
+        make_encoder(1, True, reverse=True)
 
 
 @WAYS

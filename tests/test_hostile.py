@@ -415,8 +415,9 @@ def trained(corpus: Path, run: Path, *options: str) -> int:
     return main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--device", "cpu", *options])
 
 
-WRITTEN = (BEST, LAST, PREVIOUS, CONFIG, METRICS, TIMING, LOG)
-PARTS = tuple(f"{name}.part" for name in (BEST, LAST, CONFIG, METRICS))
+SNAPSHOT = "step-1.safetensors"
+WRITTEN = (BEST, LAST, PREVIOUS, SNAPSHOT, CONFIG, METRICS, TIMING, LOG)
+PARTS = tuple(f"{name}.part" for name in (BEST, LAST, SNAPSHOT, CONFIG, METRICS))
 
 
 def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:

@@ -19,6 +19,7 @@ from conftest import write_small_corpus
 
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.reporting import METRICS
+from seq2seq.snapshots import snapshots
 from seq2seq.tensor_file import read_header, read_tensors
 from seq2seq.training_state import resumable
 from seq2seq.whole_file import PART
@@ -33,10 +34,12 @@ SETTINGS = (
     "training.average=0.9",
     "decoding.max_length=6",
     "training.max_steps=8",
+    "training.keep=2",
     "training.validate_every=2",
     "training.log_every=1",
 )
-WRITTEN = (LAST, LAST, LAST, BEST, BEST, METRICS, CONFIG, "vocabulary/joint.model")
+SNAPSHOT = "step-6.safetensors"
+WRITTEN = (LAST, LAST, LAST, BEST, BEST, SNAPSHOT, METRICS, CONFIG, "vocabulary/joint.model")
 # Reads a call a line, runs each in a process of its own and tells its number, then how it ended. At
 # the n-th operation on a file, if n is given, the process kills itself.
 SERVER = """
@@ -162,9 +165,9 @@ def has_ended(number: int) -> bool:
 
 def assert_whole(run: Path) -> None:
     """What is there after a kill is whole."""
-    for name in (LAST, PREVIOUS, BEST):
-        if (run / name).exists():
-            read_tensors(run / name)
+    for path in [*(run / name for name in (LAST, PREVIOUS, BEST)), *snapshots(run)]:
+        if path.exists():
+            read_tensors(path)
     if (run / BEST).exists():
         assert resumable(run) is not None
 
@@ -173,7 +176,8 @@ def assert_same_run(run: Path, whole: Path) -> None:
     """Bit for bit all that the seed determines, and nothing left over."""
     log = log_of(run).read_text()
     assert (run / METRICS).read_text() == (whole / METRICS).read_text(), log
-    assert (run / BEST).read_bytes() == (whole / BEST).read_bytes(), log
+    for path in (whole / BEST, *snapshots(whole)):
+        assert (run / path.name).read_bytes() == path.read_bytes(), log
     states = [read_tensors(each / LAST) for each in (run, whole)]
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0]), log

@@ -316,6 +316,9 @@ OVERRIDES = {
     "model.score=dot": "decoder bahdanau takes the additive scores only; got dot",
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
     "model.window=local": "must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?",
+    "model.reverse_source=true": (
+        "needs bidirectional: false, since two directions read both ways already; got true"
+    ),
     "model.window_width=3": "no window is set; got 3",
     "model.attention_heads=2": "score additive has no heads; got 2",
     "model.hidden_size=21": "must be even where the encoder is bidirectional; got 21",
@@ -334,6 +337,7 @@ OVERRIDES = {
     "training.precision=fp16": "must be 'float32' or 'bf16'; got fp16; did you mean 'bf16'?",
     "training.average=1": "must be below 1; got 1",
     "training.batch_tokens=0": "must be at least 1; got 0",
+    "training.keep=-1": "must be at least 0; got -1",
     "training.warmup_steps=-1": "must be at least 0; got -1",
     "training.scheduled_sampling=sigmoid": (
         "must be 'linear', 'exponential' or 'inverse_sigmoid'; got sigmoid; "
@@ -687,7 +691,90 @@ FILES = {
     ),
 }
 
-TABLE = {**CALLS, **CONFIGS, **DATA, **MODELS, **FILES}
+SCORES = {
+    "nothing to be scored": Row(
+        "score -m luong -i test.src",
+        "the following arguments are required: -r/--ref; see seq2seq score --help",
+    ),
+    "pairs of other length": Row(
+        "score -m luong -i test.src -r valid.tgt",
+        "test.src has 11 lines but valid.tgt has 15: "
+        "line N of one must belong to line N of the other",
+    ),
+    "pairs of other length, read from stdin": Row(
+        "score -m luong -r test.tgt",
+        "standard input has 1 lines but test.tgt has 11: "
+        "line N of one must belong to line N of the other",
+    ),
+    "no such translations": Row("score -m luong -i test.src -r nowhere", "nowhere: no such file"),
+    "the translations as output": Row(
+        "score -m luong -i test.src -r test.tgt -o test.tgt",
+        "test.tgt: this call reads or writes it already; choose another name",
+    ),
+    "scores of two vocabularies": Row(
+        "score -m luong -m own -i test.src -r test.tgt",
+        "own: its vocabulary is not that of luong; an ensemble shares one",
+        another_vocabulary,
+    ),
+}
+
+AVERAGES = {
+    "an average to nowhere": Row(
+        "average luong",
+        "the following arguments are required: -o/--output; see seq2seq average --help",
+    ),
+    "an average of nothing": Row(
+        "average luong -o new",
+        "luong: too few snapshots of its weights, step-N.safetensors: 0 of at least 2; "
+        "train with training.keep, or name several runs",
+    ),
+    "an average of no run": Row(
+        "average nowhere -o new",
+        "nowhere: no such run folder; `seq2seq train CONFIG` makes one",
+    ),
+    "an average of one twice": Row(
+        "average luong luong/best.safetensors -o new",
+        "luong: given twice; each checkpoint counts once in an average",
+    ),
+    "an average of text": Row(
+        "average luong test.src -o new",
+        "test.src: give a run folder, or its best.safetensors or a step-N.safetensors",
+    ),
+    "the newest of several": Row(
+        "average luong none --last 3 -o new",
+        "--last 3: belongs to a single run folder, whose snapshots it counts",
+    ),
+    "an average of two models": Row(
+        "average luong own -o new",
+        "own/best.safetensors: is not the model of luong/best.safetensors: "
+        "model.decoder: luong -> bahdanau...",
+        lambda: shutil.copytree("bahdanau", "own"),
+    ),
+    "an average of two vocabularies": Row(
+        "average luong own -o new",
+        "own/best.safetensors: its vocabulary is not that of luong/best.safetensors; "
+        "an average needs one",
+        another_vocabulary,
+    ),
+    "an average over its input": Row(
+        "average luong/best.safetensors -o luong --overwrite",
+        "luong: is one of the runs to average; give the name of a new folder",
+    ),
+    "an average over a run": Row(
+        "average luong/best.safetensors -o none",
+        "none: a run lives here already; replace it with --overwrite",
+    ),
+    "an average over other things": Row(
+        "average luong/best.safetensors -o luong/vocabulary --overwrite",
+        "luong/vocabulary: holds other things than a run; give the name of a new folder",
+    ),
+    "an average over a file": Row(
+        "average luong/best.safetensors -o test.src",
+        "run_dir: test.src is a file; choose another name",
+    ),
+}
+
+TABLE = {**CALLS, **CONFIGS, **DATA, **MODELS, **FILES, **SCORES, **AVERAGES}
 
 
 @pytest.fixture

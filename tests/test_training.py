@@ -26,8 +26,9 @@ from seq2seq.config import Config, TrainingConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.loss import batch_loss
 from seq2seq.preparation import Run, prepare
-from seq2seq.reporting import LOG, METRICS, TIMING
+from seq2seq.reporting import LOG, METRICS, TIMING, Clock, Reporter
 from seq2seq.run_folder import check_folder
+from seq2seq.snapshots import snapshots
 from seq2seq.training import Interrupted, train
 from seq2seq.translator import Translator
 from seq2seq.update import train_step
@@ -313,6 +314,7 @@ EVENTFUL = (
     "training.accumulate=2",
     "training.average=0.9",
     "training.validate_every=4",
+    "training.keep=2",
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
@@ -332,11 +334,15 @@ def whole_run(small_corpus: Path, uninterrupted: dict[str, Any]) -> Path:
     folder: Path = uninterrupted["folder"]
     if not (folder / BEST).exists():
         shutil.copytree(trained(small_corpus, *EVENTFUL, run="whole"), folder, dirs_exist_ok=True)
+        assert len(snapshots(folder)) == 2
     return folder
 
 
 def assert_same_run(run: Path, whole: Path) -> None:
     """Bit for bit all that the seed determines."""
+    assert [path.name for path in snapshots(run)] == [path.name for path in snapshots(whole)]
+    for path in snapshots(whole):
+        assert (run / path.name).read_bytes() == path.read_bytes()
     assert (run / METRICS).read_text() == (whole / METRICS).read_text()
     assert (run / BEST).read_bytes() == (whole / BEST).read_bytes()
     (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(whole / LAST)
@@ -406,6 +412,37 @@ def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
         assert steps_of(config.run_dir) == 2 * turn + 2
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, whole_run)
+
+
+def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill between a validation and what is saved of the state after it."""
+    limits = ("training.max_steps=6", "training.validate_every=2", "training.keep=2")
+    whole = trained(small_corpus, *limits, run="whole")
+    config = configured(small_corpus, *limits)
+    saves = count(1)
+
+    def save(run: Run, reporter: Reporter, clock: Clock) -> None:
+        if next(saves) == 2:
+            raise OSError("killed")
+        saved(run, reporter, clock)
+
+    saved = training.save
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "save", save)
+        with pytest.raises(OSError, match="killed"):
+            train(config, "cpu")
+    assert [path.name for path in snapshots(config.run_dir)] == [
+        "step-2.safetensors",
+        "step-4.safetensors",
+    ]
+    assert steps_of(config.run_dir) == 2
+    prepare(config, CPU, resume=True)
+    assert [path.name for path in snapshots(config.run_dir)] == ["step-2.safetensors"]
+    train(config, "cpu", resume=True)
+    assert_same_run(config.run_dir, whole)
+    assert [path.name for path in snapshots(whole)] == ["step-4.safetensors", "step-6.safetensors"]
 
 
 def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,9 @@ class Encoder(nn.Module):
 
     Each direction is an LSTM of its own over the padded batch; the backward one reads every source
     reversed within its own length, so that padding comes last in both and cannot reach a real
-    position.
+    position. Where there is one direction alone, `reverse` says that it is the backward one, which
+    ends at the first word (Sutskever et al. 2014, section 3.3); outputs stand in the source's order
+    all the same.
     """
 
     def __init__(
@@ -34,13 +36,17 @@ class Encoder(nn.Module):
         num_layers: int,
         bidirectional: bool,
         dropout: float,
+        reverse: bool = False,
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
         if hidden_size % directions:
             raise ValueError(f"hidden_size {hidden_size} must be even for two directions")
+        if bidirectional and reverse:
+            raise ValueError("an encoder of two directions reads the source reversed already")
         self.embedding = embedding
         self.dropout = Dropout(dropout)
+        self.reverse = reverse
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
         self.forward_layers = LSTMStack(sizes, self.direction_size)
@@ -53,6 +59,8 @@ class Encoder(nn.Module):
         # Its own inverse.
         reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)
         outputs = self.dropout(self.embedding(src))  # [B, S, E]
+        if self.reverse:
+            outputs = _reorder(outputs, reversal)
         states = []
         for forward_layer, backward_layer in zip_longest(self.forward_layers, self.backward_layers):
             ends = [_read(forward_layer, outputs, src_lengths)]
@@ -63,6 +71,8 @@ class Encoder(nn.Module):
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
             outputs = self.dropout(outputs)
             states.append((hidden, cell))
+        if self.reverse:
+            outputs = _reorder(outputs, reversal)
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         return EncoderOutput(outputs.masked_fill(pad_mask[:, :, None], 0), hidden, cell, pad_mask)
 

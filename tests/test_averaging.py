@@ -1,0 +1,256 @@
+"""Checkpoint averaging: the mean is right, the result translates, nothing else is touched."""
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import copy_with_vocabularies, write_small_corpus
+
+from seq2seq.averaging import WeightMean, average, checkpoints
+from seq2seq.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
+from seq2seq.cli import main
+from seq2seq.config import load_config
+from seq2seq.errors import UserError
+from seq2seq.snapshots import snapshots
+from seq2seq.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.training import train
+from seq2seq.translator import Translator
+from seq2seq.vocabulary import Vocabularies, Vocabulary
+
+CPU = torch.device("cpu")
+STEPS = [4, 6, 8]  # of the snapshots that are kept of the run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that keeps three snapshots; not to be changed."""
+    corpus = write_small_corpus(tmp_path_factory.mktemp("run"))
+    settings = ("max_steps=8", "validate_every=2", "keep=3", "learning_rate=0.01")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+        overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
+        return train(load_config(corpus, overrides)[0], "cpu")
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def other_run(run: Path, other: Path, change: Callable[[str], str]) -> Path:
+    """A copy of a run with another config."""
+    shutil.copytree(run, other)
+    config = (other / CONFIG).read_text(encoding="utf-8")
+    (other / CONFIG).write_text(change(config), encoding="utf-8")
+    return other
+
+
+def test_training_keeps_what_it_is_asked_to(run: Path) -> None:
+    assert [path.name for path in snapshots(run)] == [f"step-{step}.safetensors" for step in STEPS]
+    best = read_header(run / BEST)[0]
+    for path in snapshots(run):
+        header = read_header(path)[0]
+        assert {key: header[key] for key in ("config", "vocabulary", "limit")} == {
+            key: best[key] for key in ("config", "vocabulary", "limit")
+        }
+        if header["step"] == best["step"]:
+            assert path.read_bytes() == (run / BEST).read_bytes()
+
+
+def test_the_mean_is_that_of_exact_numbers() -> None:
+    generator = torch.Generator().manual_seed(1)
+    sets = [
+        {
+            "a": torch.randn(3, 4, generator=generator),
+            "b": 1e-7 * torch.randn(5, generator=generator),
+        }
+        for _ in range(7)
+    ]
+    sets[2]["a"] *= 1e6
+    mean = WeightMean()
+    for weights in sets:
+        mean.add(weights)
+    for name, found in mean.mean().items():
+        assert found.dtype == torch.float32
+        for n, value in enumerate(found.flatten().tolist()):
+            exact = math.fsum(weights[name].flatten()[n].item() for weights in sets) / len(sets)
+            assert value == torch.tensor(exact, dtype=torch.float64).float().item()
+
+
+def test_the_mean_of_the_same_is_the_same() -> None:
+    weights = {"a": torch.randn(9, 11)}
+    mean = WeightMean()
+    for _ in range(3):
+        mean.add(weights)
+    assert torch.equal(mean.mean()["a"], weights["a"])
+
+
+@pytest.mark.parametrize("last", [None, 2])
+def test_a_run_alone_gives_the_mean_of_its_snapshots(
+    run: Path, tmp_path: Path, last: int | None
+) -> None:
+    before, told = contents(run), []
+    new = tmp_path / "below" / "new"
+    average([run], new, "cpu", last, tell=told.append)
+    assert contents(run) == before
+    taken = snapshots(run)[-(last or 3) :]
+    expected = [read_tensors(path) for path in taken]
+    found = read_tensors(new / BEST)
+    assert found.keys() == expected[0].keys()
+    for name, tensor in found.items():
+        mean = torch.stack([each[name].double() for each in expected]).mean(0)
+        torch.testing.assert_close(tensor.double(), mean, rtol=1e-6, atol=1e-9)
+    header = read_header(new / BEST)[0]
+    assert [each["path"] for each in header["averaged"]] == [str(path) for path in taken]
+    assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
+    assert header["step"] == 8
+    for path, line in zip(taken, told, strict=False):  # measured anew, as training did
+        assert line.startswith(f"{path}, update {read_header(path)[0]['step']}: ")
+        assert line.endswith(f"BLEU {read_header(path)[0]['bleu']:.2f}")
+    assert told[-1].startswith(f"{new}, the average of {len(taken)}: validation BLEU ")
+    assert f"{header['bleu']:.2f}" in told[-1]
+
+
+def test_the_new_run_translates_and_travels(run: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    average([run], new, "cpu", tell=lambda _: None)
+    assert {path.name for path in new.iterdir()} == {CONFIG, BEST, "vocabulary", "lock"}
+    assert read_config(new) == read_config(run).model_copy(update={"run_dir": new})
+    moved = Path(shutil.move(new, tmp_path / "moved"))
+    texts = Translator.load(moved, device="cpu").translate(["ba ka."], 1)
+    model = load_best(run, CPU)[0]
+    mean = own_weights(load_best(moved, CPU)[0])
+    assert any(not torch.equal(mean[name], weight) for name, weight in own_weights(model).items())
+    assert len(texts) == 1
+
+
+def test_of_several_runs_the_best_weights_are_taken(run: Path, tmp_path: Path) -> None:
+    other = other_run(run, tmp_path / "other", lambda text: text.replace("seed: 1", "seed: 5"))
+    shutil.copy(run / "step-4.safetensors", other / BEST)
+    new = tmp_path / "new"
+    notes = average([run, other], new, "cpu", tell=lambda _: None)
+    for name, tensor in read_tensors(new / BEST).items():
+        pair = [read_tensors(each / BEST)[name].double() for each in (run, other)]
+        torch.testing.assert_close(tensor.double(), sum(pair) / 2, rtol=1e-6, atol=1e-9)
+    assert "warning: runs of different seeds (1, 5)" in "\n".join(notes)
+
+
+def test_an_average_that_does_not_help_is_told_of(run: Path, tmp_path: Path) -> None:
+    """That of a checkpoint alone is the checkpoint."""
+    path, new = run / "step-6.safetensors", tmp_path / "new"
+    notes = average([path], new, "cpu", tell=lambda _: None)
+    assert read_tensors(new / BEST).keys() == read_tensors(path).keys()
+    for name, tensor in read_tensors(path).items():
+        assert torch.equal(read_tensors(new / BEST)[name], tensor)
+    assert any(note.startswith(f"note: the average is no better than {path} ") for note in notes)
+
+
+def test_without_the_validation_data_it_averages_all_the_same(run: Path, tmp_path: Path) -> None:
+    gone = other_run(run, tmp_path / "gone", lambda text: text.replace("valid.src", "gone.src"))
+    told: list[str] = []
+    (note,) = average([gone], tmp_path / "new", "cpu", tell=told.append)
+    assert note.startswith("note: no validation BLEU was measured: ")
+    assert "gone.src" in note
+    assert told[-1] == f"{tmp_path / 'new'}, the average of 3"
+    assert read_header(tmp_path / "new" / BEST)[0]["bleu"] is None
+    assert Translator.load(tmp_path / "new", device="cpu")
+
+
+def refused(*arguments: object) -> str:
+    with pytest.raises(UserError) as caught:
+        average(*arguments, tell=lambda _: None)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: Path) -> None:
+    new = other_run(run, tmp_path / "new", str)
+    (new / "mine").write_text("precious")
+    before = contents(new)
+    assert "--overwrite" in refused([run], new, "cpu")
+    assert contents(new) == before
+    average([run], new, "cpu", None, True, lambda _: None)
+    assert (new / "mine").read_text() == "precious"
+    assert snapshots(new) == []
+    assert not (new / "last.safetensors").exists()
+    assert "is one of the runs" in refused([run], run, "cpu", None, True)
+    assert "is one of the runs" in refused([run / BEST], run / "." / "vocabulary" / "..", "cpu")
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").touch()
+    assert "holds other things" in refused([run], full, "cpu", None, True)
+    assert "is a file" in refused([run], full / "mine", "cpu")
+
+
+def test_what_cannot_be_averaged_is_refused(run: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    assert "3 of at least 4" in refused([run], new, "cpu", 4)
+    assert "--last 2" in refused([run, run], new, "cpu", 2)
+    assert "given twice" in refused([run, run / BEST], new, "cpu")
+    assert "step-N.safetensors" in refused([run / "last.safetensors", run], new, "cpu")
+    assert "no such run folder" in refused([tmp_path / "nowhere"], new, "cpu")
+    assert "no such run folder" in refused([run, tmp_path / "nowhere"], new, "cpu")
+    bare = other_run(run, tmp_path / "bare", str)
+    for path in snapshots(bare)[1:]:
+        path.unlink()
+    assert "1 of at least 2" in refused([bare], new, "cpu")
+    assert not new.exists()
+
+
+def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
+    new, other = tmp_path / "new", tmp_path / "other"
+    shutil.copytree(run, other)
+    _, vocabularies, _, config = load_best(run, CPU)
+    changed = Vocabulary(vocabularies.src.model + b"\x7a\x00")
+    copy_with_vocabularies(run, other, Vocabularies(changed, changed))
+    message = refused([run, other], new, "cpu")
+    assert message.startswith(f"{other / BEST}: its vocabulary is not that of {run / BEST}")
+    windowed = other_run(run, tmp_path / "windowed", lambda text: with_window(text))
+    header, _ = read_header(windowed / BEST)
+    header["config"] |= {"model.window": "local_m", "model.window_width": 10}
+    save_tensors(windowed / BEST, read_tensors(windowed / BEST), header)
+    assert Translator.load(windowed, device="cpu")
+    message = refused([run, windowed], new, "cpu")
+    assert message.startswith(f"{windowed / BEST}: is not the model of {run / BEST}: model.window")
+    assert config.model.window is None
+    assert not new.exists()
+
+
+def with_window(text: str) -> str:
+    """The same weights would fit this model too."""
+    text = text.replace("window: null", "window: local_m")
+    return text.replace("window_width: null", "window_width: 10")
+
+
+def test_damage_is_seen(run: Path, tmp_path: Path) -> None:
+    damaged = other_run(run, tmp_path / "damaged", str)
+    path = damaged / "step-6.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(bytes(data))
+    assert refused([damaged], tmp_path / "new", "cpu").startswith(f"{path}: damaged")
+
+
+def test_files_are_found_by_what_is_given(run: Path) -> None:
+    assert checkpoints([run]) == snapshots(run)
+    assert checkpoints([run / BEST, run / "step-4.safetensors"]) == [
+        run / BEST,
+        run / "step-4.safetensors",
+    ]
+
+
+def test_the_command_says_what_it_did(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = tmp_path / "new"
+    call = ["average", str(run), "-o", str(new), "--last", "2", "--device", "cpu"]
+    assert main(call) == 0
+    out, err = capsys.readouterr()
+    names = [f"{run / 'step-6.safetensors'}, update 6", f"{run / 'step-8.safetensors'}, update 8"]
+    names.append(f"{new}, the average of 2")
+    assert [line.rpartition(": validation BLEU ")[0] for line in out.splitlines()] == names
+    assert err.splitlines()[-1] == f"Translate:  seq2seq translate -m {new} -i FILE"
+    assert main(call) == 2
+    assert main([*call, "--overwrite"]) == 0

@@ -1,0 +1,92 @@
+"""`seq2seq score`: a line for every pair of lines, whatever they hold."""
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.cli import main
+from seq2seq.scoring import score_lines
+from seq2seq.translator import Translator
+
+SRC, TGT = toy_pairs(9, seed=6)
+
+
+@pytest.fixture
+def luong(tiny_runs: dict[str, Path]) -> Path:
+    return tiny_runs["luong"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    src, tgt = tmp_path / "a.src", tmp_path / "a.tgt.gz"
+    src.write_text("\n".join(SRC) + "\n", encoding="utf-8")
+    tgt.write_bytes(gzip.compress("\r\n".join(TGT).encode()))
+    return src, tgt
+
+
+def call(*arguments: object) -> int:
+    return main(["score", *map(str, arguments), "--device", "cpu"])
+
+
+def test_lines_are_the_scores_of_the_pairs(
+    luong: Path, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("-m", luong, "-i", files[0], "-r", files[1]) == 0
+    out, err = capsys.readouterr()
+    expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
+    assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
+    pieces = sum(len(each.tgt_pieces) for each in expected)
+    assert err.startswith("perplexity ")
+    assert err.endswith(f" over {pieces:,} pieces, END counted\n")
+
+
+def test_json_says_it_piece_by_piece(luong: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    output = tmp_path / "scores"
+    assert call("-m", luong, "-i", files[0], "-r", files[1], "--json", "-o", output) == 0
+    expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
+    for line, each in zip(output.read_text(encoding="utf-8").splitlines(), expected, strict=True):
+        fields = json.loads(line)
+        assert fields["score"] == round(each.score, 6)
+        assert fields["log_prob"] == round(each.log_prob, 6)
+        assert fields["perplexity"] == pytest.approx(each.perplexity)
+        assert (fields["src_pieces"], fields["tgt_pieces"]) == (each.src_pieces, each.tgt_pieces)
+        assert fields["log_probs"] == pytest.approx(each.log_probs, abs=1e-6)
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_blank_and_broken_lines_have_their_line(
+    luong: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    json_lines: bool,
+) -> None:
+    tgt = tmp_path / "tgt"
+    tgt.write_bytes(b"\n\xff ta\nzu\n \t\nba\x00 ka\xe2\x80\xa8mo\n")
+    stdin = b"\xef\xbb\xbf\nzu\n\nbuda ki.\n" + b"ma " * 300 + b"\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+    assert call("-m", luong, "-r", tgt, *["--json"] * json_lines) == 0
+    out, err = capsys.readouterr()
+    lines = out.split("\n")
+    assert len(lines) == 6
+    if json_lines:
+        assert [json.loads(line)["score"] is None for line in lines[:5]] == [0, 0, 1, 1, 0]
+        assert json.loads(lines[0])["tgt_pieces"] == []
+    else:
+        assert [lines[0], lines[2], lines[3]] == ["0.000000", "-inf", "-inf"]
+    assert f"not UTF-8 were replaced in 1 line (2) of {tgt}\n" in err
+    assert "note: one side alone is blank, scored -inf: 2 lines (3, 4)\n" in err
+
+
+def test_nothing_in_nothing_out(
+    luong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert call("-m", luong, "-i", empty, "-r", empty) == 0
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,108 @@
+"""Scores of given translations: those that translating gave, blank lines, ensembles, long lines."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.scoring import Scored, score_lines
+from seq2seq.translator import Translation, Translator
+from seq2seq.vocabulary import Vocabularies, Vocabulary
+
+LINES, OTHERS = toy_pairs(24, seed=5)
+
+
+@pytest.fixture
+def translator(tiny_run: Path) -> Translator:
+    return Translator.load(tiny_run, device="cpu")
+
+
+class Respelled(Vocabulary):
+    """A vocabulary that cuts translations into the pieces in which search had found them."""
+
+    def __init__(self, plain: Vocabulary, found: Sequence[Translation]) -> None:
+        super().__init__(plain.model)
+        ids = {piece: i for i, piece in enumerate(plain.pieces(range(len(plain))))}
+        self.found = [[ids[piece] for piece in each.tgt_pieces[:-1]] for each in found]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        assert len(texts) == len(self.found)
+        return self.found
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_translation_has_the_score_that_translating_gave_it(
+    translator: Translator, beam_size: int
+) -> None:
+    translations = translator.translate(LINES, beam_size)
+    texts = [each.text for each in translations]
+    plain = translator.vocabularies
+    translator.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, translations))
+    for scored, each in zip(score_lines(translator, LINES, texts), translations, strict=True):
+        assert (scored.src_pieces, scored.tgt_pieces) == (each.src_pieces, each.tgt_pieces)
+        assert scored.score == pytest.approx(each.score, rel=1e-5)
+        if beam_size == 1:
+            assert scored.score == each.score  # to the bit
+
+
+def test_the_parts_of_a_score_agree(translator: Translator) -> None:
+    translator.decoding = translator.decoding.model_copy(update={"length_penalty": 0.6})
+    for line, scored in zip(LINES, score_lines(translator, LINES, OTHERS), strict=True):
+        assert scored.log_prob == pytest.approx(sum(scored.log_probs))
+        assert max(scored.log_probs) <= 0
+        assert len(scored.log_probs) == len(scored.tgt_pieces)
+        assert scored.score == pytest.approx(scored.log_prob / len(scored.tgt_pieces) ** 0.6)
+        mean = scored.log_prob / len(scored.tgt_pieces)
+        assert scored.perplexity == pytest.approx(math.exp(-mean))
+        assert scored.src_pieces[-1] == scored.tgt_pieces[-1] == "</s>"
+        assert "".join(scored.src_pieces[:-1]).replace("▁", " ").strip() == line
+
+
+def test_blank_translates_blank_and_nothing_else(translator: Translator) -> None:
+    lines, others = ["", LINES[0], " \t", LINES[1], "\u3000"], ["", "", OTHERS[0], OTHERS[1], "▁"]
+    found = score_lines(translator, lines, others)
+    assert [each.score for each in found[:3]] == [0.0, -math.inf, -math.inf]
+    assert found[0] == found[4] == Scored()
+    assert [each.possible for each in found] == [True, False, False, True, True]
+    assert found[0].perplexity == 1
+    assert found[3:4] == score_lines(translator, LINES[1:2], OTHERS[1:2])
+    assert score_lines(translator, [], []) == []
+
+
+def test_company_changes_no_score(translator: Translator) -> None:
+    whole = score_lines(translator, LINES, OTHERS)
+    assert score_lines(translator, LINES[::-1], OTHERS[::-1]) == whole[::-1]
+    for i in (0, 7, 23):
+        assert score_lines(translator, [LINES[i]], [OTHERS[i]]) == [whole[i]]
+
+
+def test_a_line_longer_than_any_in_training_is_taken_whole(translator: Translator) -> None:
+    longest = translator.longest
+    line, other = " ".join(LINES), " ".join(OTHERS)
+    (scored,) = score_lines(translator, [line], [other])
+    assert min(len(scored.src_pieces), len(scored.tgt_pieces)) > 2 * longest
+    assert scored.src_pieces.count("</s>") == scored.tgt_pieces.count("</s>") == 1
+    assert translator.translate([line])[0].parts > 1
+
+
+def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> None:
+    apart = [
+        score_lines(Translator.load(run, device="cpu"), LINES[:5], OTHERS[:5])
+        for run in tiny_runs.values()
+    ]
+    together = Translator.load(*tiny_runs.values(), device="cpu")
+    for n, scored in enumerate(score_lines(together, LINES[:5], OTHERS[:5])):
+        expected = [
+            math.log(sum(math.exp(value) for value in values) / len(apart))
+            for values in zip(*(each[n].log_probs for each in apart), strict=True)
+        ]
+        assert scored.log_probs == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_the_coverage_penalty_is_left_out(tiny_runs: dict[str, Path]) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    plain = score_lines(translator, LINES[:3], OTHERS[:3])
+    translator.decoding = translator.decoding.model_copy(update={"coverage_penalty": 0.9})
+    assert score_lines(translator, LINES[:3], OTHERS[:3]) == plain
