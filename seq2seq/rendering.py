@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seq2seq.translator import Translation
+    from seq2seq.translation import Translation
 
 
 def rendered(

@@ -14,7 +14,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.whole_file import written_aside
 
 if TYPE_CHECKING:
-    from seq2seq.translator import Translation
+    from seq2seq.translation import Translation
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _READ_BYTES = 1 << 16  # at most, at a time, of a stream: what a pipe holds
@@ -126,6 +126,7 @@ class InputReport:
         self._undecodable: list[int] = []
         self._cut: list[int] = []
         self._left_out: list[int] = []
+        self._blank: list[int] = []
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
         """UTF-8 lines, their ends (and a byte-order mark) taken off.
@@ -151,6 +152,17 @@ class InputReport:
             if each.left_out:
                 self._left_out.append(index)
 
+    def note_blanks(
+        self,
+        number: int,
+        translations: Sequence["Translation"],
+        prefixes: Sequence[str] | None,
+    ) -> None:
+        """Remember which lines had a prefix, but no text to translate."""
+        for index, each in enumerate(translations if prefixes else (), start=number):
+            if prefixes and prefixes[index - number].strip() and not each.src_pieces:
+                self._blank.append(index)
+
     def tell(self) -> None:
         """Say what was done to which lines since it last did."""
         if self._undecodable:
@@ -163,7 +175,9 @@ class InputReport:
                 "note: endless stretches without a space, of which only the beginning was "
                 f"translated, in {_numbers(self._left_out)}"
             )
-        self._undecodable, self._cut, self._left_out = [], [], []
+        if self._blank:
+            say(f"note: blank lines stay blank, without their prefix: {_numbers(self._blank)}")
+        self._undecodable, self._cut, self._left_out, self._blank = [], [], [], []
 
 
 def _numbers(lines: Sequence[int]) -> str:
