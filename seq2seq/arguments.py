@@ -128,6 +128,18 @@ def _add_translate(commands: Any) -> None:
     command.add_argument(
         "--stream", action="store_true", help="translate lines as they arrive, as of `tail -f`"
     )
+    command.add_argument(
+        "--prefix-file",
+        type=Path,
+        metavar="FILE",
+        help="line n is the prefix of line n, blank for none; all input is read first",
+    )
+    command.add_argument(
+        "--prefix",
+        metavar="TEXT",
+        help="how every translation begins; its last word may grow (Ein Hau: Ein Haus), unless a "
+        "space ends it; blank lines stay blank",
+    )
     _add_int8(command)
     _add_device(command)
 

@@ -49,7 +49,9 @@ class BeamSlots(Slots):
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
-        following = likeliest(self.model, step.outputs, self.ages, self.limits, 2 * self.beam_size)
+        following = likeliest(
+            self.model, step.outputs, self.ages, self.limits, 2 * self.beam_size, self.rules
+        )
         totals = self.scores.view(-1, 1) + following.log_probs
         best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam_size, dim=-1)
         parents = flat // totals.shape[-1]
@@ -76,6 +78,8 @@ class BeamSlots(Slots):
             if closed[slot]:
                 done.append((slot, self._hypotheses(slot)))
                 self.empty(slot)
+        if self.rules is not None:
+            self.rules.follow(self.trail[-1].pieces, self.trail[-1].parents, max(self.ages))
         del self.trail[: len(self.trail) - max(self.ages)]
         return done
 

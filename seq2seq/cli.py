@@ -17,6 +17,7 @@ from seq2seq import ranks
 from seq2seq.arguments import parse
 from seq2seq.compare_command import compare
 from seq2seq.errors import RunError, UserError
+from seq2seq.given_prefixes import GivenPrefixes
 from seq2seq.rendering import as_json as rendered_json
 from seq2seq.rendering import rendered
 from seq2seq.streams import (
@@ -116,16 +117,22 @@ def train(options: argparse.Namespace) -> int:
 
 def translate(options: argparse.Namespace) -> int:
     """`seq2seq translate`: lines in, as many lines out."""
-    check_output(options.output, options.input, at_once=options.stream)
+    check_output(options.output, options.input, options.prefix_file, at_once=options.stream)
     cut = arrivals if options.stream else batches
-    with open_input(options.input) as lines:
+    given = GivenPrefixes(options.prefix, options.prefix_file, options.stream)
+    with open_input(options.input) as opened:
+        lines = given.check(opened, str(options.input or "standard input"))
         translator = _load(options)
         with open_output(options.output) as output:
             report = InputReport()
             for number, batch in cut(lines, options.batch_size):
                 texts = report.decode(number, batch)
-                translations = translator.translate(texts, options.beam, options.n_best or 1)
+                prefixes = given.of(number, len(texts))
+                translations = translator.translate(
+                    texts, options.beam, options.n_best or 1, prefixes
+                )
                 report.note_parts(number, translations)
+                report.note_blanks(number, translations, prefixes)
                 for index, translation in enumerate(translations, start=number):
                     nbest = options.n_best is not None
                     output.write(rendered(translation, index, nbest, options.json))

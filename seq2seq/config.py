@@ -133,6 +133,8 @@ class DecodingConfig(Section):
     beam_size: Count = 5  # hypotheses kept at each step; 1: greedy
     length_penalty: NotNegative = 1.0  # a log-probability is divided by length to this power
     coverage_penalty: NotNegative = 0.0  # how much a beam minds source words not looked at; 0: off
+    no_repeat_ngram: Annotated[Whole, Field(ge=0)] = 0  # n pieces occur once only; 0: off
+    replace_unknown: Flag = False  # unknown words become the source words they look at most
     max_length: Count | None = None  # pieces; null: a limit learnt from the training data
 
 
@@ -151,12 +153,20 @@ class Config(Section):
     @field_validator("decoding")
     @classmethod
     def _fit_to_model(cls, decoding: DecodingConfig, info: ValidationInfo) -> DecodingConfig:
-        model, penalty = info.data.get("model"), decoding.coverage_penalty
-        if model is None or model.decoder != "none" or penalty == 0:
+        model = info.data.get("model")
+        if model is None or model.decoder != "none":
             return decoding
-        path = ("decoding", "coverage_penalty")
-        ignore(path, penalty, "decoder none has no attention for coverage_penalty", info)
-        return decoding.model_copy(update={"coverage_penalty": 0.0})
+        refused, off = [], {"coverage_penalty": 0.0, "replace_unknown": False}
+        for key in off:
+            value, reason = getattr(decoding, key), f"decoder none has no attention for {key}"
+            try:
+                if value:
+                    ignore(("decoding", key), value, reason, info)
+            except ValueError:
+                refused.append(key)
+        if refused:
+            raise ValueError(f"decoder none has no attention for {' and '.join(refused)}")
+        return decoding.model_copy(update=off)
 
 
 # ------------------------------------------------------------------------------------ public calls

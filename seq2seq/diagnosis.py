@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # how SentencePiece writes a piece that it does not know
+from seq2seq.vocabulary import UNKNOWN
+
 FEW_LINES = 8  # of which nothing can be said
 FEW_UPDATES = 500
 NO_BLEU, LOW_BLEU = 2.0, 10.0
@@ -50,8 +51,8 @@ def _text_complaints(outcome: Outcome) -> Iterator[str]:
     if (share := _unknown(hypotheses) - _unknown(references)) > 0.2:
         yield (
             f"{_percent(share)} of the words of the last validation's translations are unknown "
-            f"({UNKNOWN}): the vocabulary lacks them; raise vocabulary.size, or set "
-            "vocabulary.type=unigram"
+            f"({UNKNOWN}): the vocabulary lacks them; raise vocabulary.size, set "
+            "vocabulary.type=unigram, or let decoding.replace_unknown copy source words"
         )
     elif (share := _commonest(hypotheses)) > max(0.5, 2 * _commonest(references)):
         yield (

@@ -36,7 +36,7 @@ class GreedySlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        best = likeliest(self.model, step.outputs, self.ages, self.limits, 1)
+        best = likeliest(self.model, step.outputs, self.ages, self.limits, 1, self.rules)
         self.ids = best.pieces[:, 0]
         if step.attention_weights is not None:
             self.looks.append(step.attention_weights)
@@ -49,6 +49,8 @@ class GreedySlots(Slots):
             if pieces[slot] == EOS_ID:
                 done.append((slot, [self._hypothesis(slot)]))
                 self.empty(slot)
+        if self.rules is not None:
+            self.rules.follow([[piece] for piece in pieces], [[0] for _ in pieces], max(self.ages))
         del self.looks[: len(self.looks) - max(self.ages)]
         return done
 

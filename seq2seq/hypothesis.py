@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
+from seq2seq.rules import Rules
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 CHUNK = 64  # values of a row whose maximum is taken first
@@ -74,12 +75,17 @@ class Continuations(NamedTuple):
 
 
 def likeliest(
-    model: Model, outputs: Any, ages: Sequence[int], limits: Sequence[int], count: int
+    model: Model,
+    outputs: Any,
+    ages: Sequence[int],
+    limits: Sequence[int],
+    count: int,
+    rules: Rules | None = None,
 ) -> Continuations:
     """The `count` likeliest continuations of rows that have so many pieces already.
 
     N is a multiple of the number of ages. No row may end at once, each must end with the piece of
-    its limit, END counted (a limit of 0 is none); PAD and START never follow.
+    its limit, END counted (a limit of 0 is none); PAD and START never follow. Rules come on top.
     """
     log_probs = model.project(outputs).float().log_softmax(dim=-1)
     log_probs[:, [PAD_ID, BOS_ID]] = -torch.inf
@@ -92,6 +98,8 @@ def likeliest(
         ends = by_sentence[old, :, EOS_ID]
         by_sentence[old] = -torch.inf
         by_sentence[old, :, EOS_ID] = ends
+    if rules is not None:
+        rules.restrict(log_probs)
     return Continuations(*largest(log_probs, min(count, log_probs.shape[-1])))
 
 

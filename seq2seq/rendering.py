@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seq2seq.scoring import Scored
-    from seq2seq.translator import Translation
+    from seq2seq.translation import Translation
 
 
 def rendered(

@@ -15,6 +15,9 @@ from seq2seq.batches import Ids, pad_sources
 from seq2seq.beam import BeamSlots
 from seq2seq.greedy import GreedySlots
 from seq2seq.hypothesis import Hypothesis, Model, Penalties
+from seq2seq.prefix import NO_PREFIX, Prefix
+from seq2seq.rules import Rules
+from seq2seq.slots import Slots
 
 TILE_LENGTH_STEP = 16  # source positions
 MOST_IN_TILE = 16_384  # source positions in a tile
@@ -29,17 +32,26 @@ def search(
     length_penalty: float,
     device: torch.device,
     coverage_penalty: float = 0.0,
+    no_repeat_ngram: int = 0,
+    prefixes: Sequence[Prefix] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source (END not counted), best first.
 
     At most `beam_size` of them; none is empty, nor longer than its source's limit, END not counted.
+    In none does an n-gram of `no_repeat_ngram` pieces occur twice, save where its prefix has it. A
+    prefix that leaves no room moves the limit to its end.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
+    prefixes = prefixes or [NO_PREFIX] * len(sources)
+    ruled = no_repeat_ngram > 0 or any(prefix.states for prefix in prefixes)
     penalties = Penalties(length_penalty, coverage_penalty)
     for width, rows in by_width(sources).items():
         queue = _Queue(model, [sources[i] for i in rows], width, device)
-        steps = [limits[i] + 1 for i in rows]
-        for n, hypotheses in _searched(model, queue, steps, beam_size, penalties):
+        steps = [_limit(limits[i], prefixes[i]) + 1 for i in rows]
+        slots = _slots(model, queue, beam_size, penalties)
+        if ruled:
+            slots.rules = Rules(len(queue.rows), beam_size, no_repeat_ngram, device)
+        for n, hypotheses in _searched(slots, queue, steps, [prefixes[i] for i in rows]):
             i = rows[n]
             found[i] = [_trim(hypothesis, len(sources[i]) + 1) for hypothesis in hypotheses]
     return found
@@ -65,6 +77,11 @@ def tile_rows(width: int) -> int:
     return 32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))
 
 
+def _limit(limit: int, prefix: Prefix) -> int:
+    """The most pieces of a translation that begins so; as many after a prefix that fills it."""
+    return limit if len(prefix.states) < limit else limit + len(prefix.states)
+
+
 def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
     weights = hypothesis.attention_weights
     return hypothesis._replace(
@@ -73,12 +90,16 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 
 @torch.inference_mode()
+def _slots(model: Model, queue: "_Queue", beam_size: int, penalties: Penalties) -> Slots:
+    kind = GreedySlots if beam_size == 1 else BeamSlots
+    return kind(model, *queue.tile, queue.rows, beam_size, penalties)
+
+
+@torch.inference_mode()
 def _searched(
-    model: Model, queue: "_Queue", limits: Sequence[int], beam_size: int, penalties: Penalties
+    slots: Slots, queue: "_Queue", limits: Sequence[int], prefixes: Sequence[Prefix]
 ) -> list[tuple[int, list[Hypothesis]]]:
     """What is found for each sentence of the queue, by its number; limits count END."""
-    kind = GreedySlots if beam_size == 1 else BeamSlots
-    slots = kind(model, *queue.tile, queue.rows, beam_size, penalties)
     holds: dict[int, int] = {}  # slot -> sentence
     found = []
     while queue.waiting or holds:
@@ -87,6 +108,8 @@ def _searched(
             filled = free[: len(entering)]
             lengths = [len(queue.sources[n]) + 1 for n in entering]
             slots.put(filled, [limits[n] for n in entering], lengths, *queue.tile, rows)
+            if slots.rules is not None:
+                slots.rules.begin(filled, [prefixes[n] for n in entering])
             holds |= zip(filled, entering, strict=True)
         found += [(holds.pop(slot), hypotheses) for slot, hypotheses in slots.step()]
     return found

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.hypothesis import Hypothesis, Model, Penalties
+from seq2seq.rules import Rules
 from seq2seq.vocabulary import BOS_ID
 
 
@@ -30,6 +31,7 @@ class Slots(ABC):
         """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form."""
         count, self.device = len(rows), rows.device
         self.model, self.beam_size, self.penalties = model, beam_size, penalties
+        self.rules: Rules | None = None  # told of sentences and pieces where there are any
         self.memory = memory.select(rows)
         self.state = state.select(rows.repeat_interleave(beam_size))
         self.ids = torch.full((count * beam_size,), BOS_ID, device=self.device)

@@ -14,7 +14,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.whole_file import written_aside
 
 if TYPE_CHECKING:
-    from seq2seq.translator import Translation
+    from seq2seq.translation import Translation
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _READ_BYTES = 1 << 16  # at most, at a time, of a stream: what a pipe holds
@@ -131,6 +131,7 @@ class InputReport:
         self._impossible: list[int] = []
         self._cut: list[int] = []
         self._left_out: list[int] = []
+        self._blank: list[int] = []
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
         """UTF-8 lines, their ends (and a byte-order mark) taken off.
@@ -160,6 +161,17 @@ class InputReport:
         """Remember which pairs have one blank side."""
         self._impossible += [index for index, each in enumerate(possible, number) if not each]
 
+    def note_blanks(
+        self,
+        number: int,
+        translations: Sequence["Translation"],
+        prefixes: Sequence[str] | None,
+    ) -> None:
+        """Remember which lines had a prefix, but no text to translate."""
+        for index, each in enumerate(translations if prefixes else (), start=number):
+            if prefixes and prefixes[index - number].strip() and not each.src_pieces:
+                self._blank.append(index)
+
     def tell(self) -> None:
         """Say what was done to which lines since it last did."""
         if self._undecodable:
@@ -175,7 +187,10 @@ class InputReport:
             )
         if self._impossible:
             say(f"note: one side alone is blank, scored -inf: {_numbers(self._impossible)}")
+        if self._blank:
+            say(f"note: blank lines stay blank, without their prefix: {_numbers(self._blank)}")
         self._undecodable, self._impossible, self._cut, self._left_out = [], [], [], []
+        self._blank = []
 
 
 def _numbers(lines: Sequence[int]) -> str:

@@ -245,4 +245,8 @@ def _hash(value: object) -> str:
 
 def _versions() -> dict[str, str]:
     """Of what else decides into which pieces a text is cut."""
-    return {"sentencepiece": sentencepiece.__version__, "unicode": unicodedata.unidata_version}
+    return {
+        "sentencepiece": sentencepiece.__version__,
+        "unicode": unicodedata.unidata_version,
+        "unknown": "an id for each word",
+    }

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 
@@ -17,27 +18,24 @@ from seq2seq.hypothesis import Hypothesis, Model
 from seq2seq.long_lines import cut_line
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.int8 import int8_is_exact, to_int8
+from seq2seq.prefix import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
-from seq2seq.vocabulary import BOS_ID, Vocabularies, Vocabulary
+from seq2seq.translation import Translation, joined
+from seq2seq.vocabulary import BOS_ID, UNK_ID, Vocabularies, words_of
 
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One line's translation; a blank line's is blank."""
+class _Part(NamedTuple):
+    """What is searched for at once: a line, or a part of a long one."""
 
-    text: str = ""
-    score: float = 0.0  # log-probability, nats, divided by length ** length_penalty
-    src_pieces: list[str] = field(default_factory=list)  # END included
-    tgt_pieces: list[str] = field(default_factory=list)
-    attention_weights: list[list[float]] | None = None  # rows: target pieces, columns: source
-    nbest: list[tuple[str, float]] = field(default_factory=list)  # text, score; best first
-    parts: int = 1  # in how many parts an over-long line was translated
-    left_out: bool = False  # whether the rest of an endless stretch without a space was
+    ids: Ids
+    words: list[str]  # the same as text where each piece is a word, else empty
+    prefix: Prefix  # of the line's first part
+    looks: bool  # whether its attention weights are kept: not those of a very long line
 
 
 class Translator:
@@ -105,72 +103,111 @@ class Translator:
         return size
 
     def translate(
-        self, lines: Sequence[str], beam_size: int | None = None, n_best: int = 1
+        self,
+        lines: Sequence[str],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        prefixes: Sequence[str] | None = None,
     ) -> list[Translation]:
         """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
 
         A line of more pieces than any in training is cut into parts as `cut_line` says, and the
-        parts' translations are joined. Raises UserError where n_best is more than the beam holds.
+        parts' translations are joined. With prefixes, one a line and blank for none, a line's
+        translation begins with that text (NFC, spaces and line breaks as single spaces); its last
+        word may be continued unless a space stands behind it. Blank lines stay blank.
+
+        Raises UserError where n_best is more than the beam holds, or a prefix is refused.
         """
         size = self.beam_size(beam_size, n_best)
-        src = self.vocabularies.src
-        lines_parts = [self._parts(*each) for each in zip(lines, src.encode(lines), strict=True)]
-        found = self._searched([parts for parts, _ in lines_parts], size, n_best)
+        made = self._prefixes(lines, prefixes)
+        cut = [
+            self._parts(*each)
+            for each in zip(lines, self.vocabularies.src.encode(lines), made, strict=True)
+        ]
+        found = self._searched([part for parts, _ in cut for part in parts], size, n_best)
         return [
-            replace(_join([next(found) for _ in parts], n_best), left_out=left_out)
-            for parts, left_out in lines_parts
+            replace(joined([next(found) for _ in parts], n_best), left_out=left_out)
+            for parts, left_out in cut
         ]
 
+    def _prefixes(self, lines: Sequence[str], prefixes: Sequence[str] | None) -> list[Prefix]:
+        """What search takes for the prefixes of these lines; the same text is looked at once."""
+        if prefixes is None:
+            return [NO_PREFIX] * len(lines)
+        if len(prefixes) != len(lines):
+            raise UserError(
+                f"{len(prefixes)} prefixes for {len(lines)} lines: give each line one, '' for none"
+            )
+        check_prefixes(prefixes)
+        made = {text: self._maker.prefix(_LINE_BREAKS.sub(" ", text)) for text in set(prefixes)}
+        return [made[text] for text in prefixes]
+
+    @cached_property
+    def _maker(self) -> PrefixMaker:
+        return PrefixMaker(self.vocabularies.tgt)
+
     def _searched(
-        self, parts: list[list[Ids]], beam_size: int, n_best: int
+        self, parts: Sequence[_Part], beam_size: int, n_best: int
     ) -> Iterator[Translation]:
-        """The translation of each part of each line; of a very long line without the weights."""
-        sources = [ids for line in parts for ids in line]
-        looks = [sum(map(len, line)) <= MOST_PIECES for line in parts for _ in line]
-        for rows in _runs(sources):
-            limits = [self.decoding.max_length or self.limit(len(ids)) for ids in sources[rows]]
+        """The translation of each part."""
+        decoding = self.decoding
+        for rows in _runs(parts):
             found = search(
                 self.model,
-                sources[rows],
-                limits,
+                [part.ids for part in parts[rows]],
+                [decoding.max_length or self.limit(len(part.ids)) for part in parts[rows]],
                 beam_size,
-                self.decoding.length_penalty,
+                decoding.length_penalty,
                 self.device,
-                self.decoding.coverage_penalty,
+                decoding.coverage_penalty,
+                decoding.no_repeat_ngram,
+                [part.prefix for part in parts[rows]],
             )
-            for ids, hypotheses, look in zip(sources[rows], found, looks[rows], strict=True):
-                yield self._translation(ids, hypotheses, n_best, look)
+            for part, hypotheses in zip(parts[rows], found, strict=True):
+                yield self._translation(part, hypotheses, n_best)
 
-    def _parts(self, line: str, ids: Ids) -> tuple[list[Ids], bool]:
-        """A line's ids as they are; none if it is blank; those of its parts if it is too long.
+    def _parts(self, line: str, ids: Ids, prefix: Prefix) -> tuple[list[_Part], bool]:
+        """A line as it is; nothing if it is blank; its parts if it is too long.
 
         And whether some of it was left out.
         """
+        src = self.vocabularies.src
         if is_blank(line, ids):
             return [], False
-        if len(ids) <= self.longest:
-            return [ids], False
-        parts, left_out = cut_line(line, self.vocabularies.src, self.longest)
-        return self.vocabularies.src.encode(parts), left_out
+        texts, encoded, left_out = [line], [ids], False
+        if len(ids) > self.longest:
+            texts, left_out = cut_line(line, src, self.longest)
+            encoded = src.encode(texts)
+        words = [[] if src.spells else words_of(text) for text in texts]
+        looks = sum(map(len, encoded)) <= MOST_PIECES
+        prefixes = [prefix, *[NO_PREFIX] * (len(texts) - 1)]
+        parts = zip(encoded, words, prefixes, strict=True)
+        return [_Part(*part, looks) for part in parts], left_out
 
-    def _translation(
-        self, src_ids: Ids, hypotheses: list[Hypothesis], n_best: int, look: bool
-    ) -> Translation:
-        src_text = _text(self.vocabularies.src, src_ids)  # stands where only white space is found
+    def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
+        src, tgt = self.vocabularies
+        src_text = _printed(" ".join(part.words) or src.decode(part.ids))  # where there is no other
         best = hypotheses[0]
-        weights = best.attention_weights if look else None
+        weights = best.attention_weights if part.looks else None
         nbest = [
-            (_text(self.vocabularies.tgt, hypothesis.ids) or src_text, hypothesis.score)
+            (self._text(part, hypothesis) or src_text, hypothesis.score)
             for hypothesis in hypotheses[:n_best]
         ]
         return Translation(
             nbest[0][0],
             best.score,
-            [*self.vocabularies.src.pieces(src_ids), "</s>"],
-            self.vocabularies.tgt.pieces(best.ids),
+            [*src.pieces(part.ids), "</s>"],
+            tgt.pieces(best.ids),
             None if weights is None else weights.tolist(),
             nbest,
         )
+
+    def _text(self, part: _Part, hypothesis: Hypothesis) -> str:
+        """What is printed of a hypothesis."""
+        words = part.prefix.words
+        if self.decoding.replace_unknown:
+            words = words + _looked_at(part, hypothesis)[len(words) :]
+        return _printed(self.vocabularies.tgt.decode(hypothesis.ids, words))
 
 
 def is_blank(line: str, ids: Ids) -> bool:
@@ -185,66 +222,32 @@ def _check_int8(device: torch.device) -> None:
         raise UserError("--int8: this processor's int8 products overflow; leave it out")
 
 
-def _text(vocabulary: Vocabulary, ids: Ids) -> str:
-    return _LINE_BREAKS.sub(" ", vocabulary.decode(ids)).strip()
+def _printed(text: str) -> str:
+    """As one line without white space at its ends."""
+    return _LINE_BREAKS.sub(" ", text).strip()
+
+
+def _looked_at(part: _Part, hypothesis: Hypothesis) -> list[str]:
+    """For each unknown piece the source word it looked at most (Jean et al. 2015)."""
+    if hypothesis.attention_weights is None or not part.words:
+        return []
+    looks = hypothesis.attention_weights[:, : len(part.words)]  # not at END
+    unknown = torch.tensor(hypothesis.ids) == UNK_ID
+    return [part.words[i] for i in looks[unknown].argmax(dim=1).tolist()]
 
 
 def _contents(vocabularies: Vocabularies) -> tuple[bytes, bytes]:
     return vocabularies.src.model, vocabularies.tgt.model
 
 
-def _runs(sources: list[Ids]) -> Iterator[slice]:
-    """Sources to search at once, lest a very long line take all the memory."""
+def _runs(parts: Sequence[_Part]) -> Iterator[slice]:
+    """Parts to search at once, lest a very long line take all the memory."""
     start = room = 0
-    for end, ids in enumerate(sources):
-        room += (len(ids) + 1) ** 2
+    for end, part in enumerate(parts):
+        length = len(part.ids) + 1
+        room += length * (length + len(part.prefix.states))
         if room > _MOST_AT_ONCE:
             yield slice(start, end + 1)
             start, room = end + 1, 0
-    if start < len(sources):
-        yield slice(start, len(sources))
-
-
-def _join(parts: list[Translation], n_best: int) -> Translation:
-    """One Translation of a line's parts; each part's attention weights are a block of their own."""
-    if not parts:
-        return Translation(nbest=[("", 0.0)] * n_best)
-    if len(parts) == 1:
-        return _padded(parts[0], n_best)
-    lengths = [len(part.tgt_pieces) for part in parts]
-    ranks = [_padded(part, n_best).nbest for part in parts]
-    nbest = [
-        (
-            " ".join(text for text, _ in rank if text),
-            sum(n * score for n, (_, score) in zip(lengths, rank, strict=True)) / sum(lengths),
-        )
-        for rank in zip(*ranks, strict=True)
-    ]
-    return Translation(
-        *nbest[0],
-        [piece for part in parts for piece in part.src_pieces],
-        [piece for part in parts for piece in part.tgt_pieces],
-        _joined_weights(parts),
-        nbest,
-        len(parts),
-    )
-
-
-def _joined_weights(parts: list[Translation]) -> list[list[float]] | None:
-    """The parts' attention weights as blocks of one matrix; None where a part has none."""
-    columns = sum(len(part.src_pieces) for part in parts)
-    joined: list[list[float]] = []
-    before = 0
-    for part in parts:
-        if part.attention_weights is None:
-            return None
-        after = columns - before - len(part.src_pieces)
-        joined += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
-        before += len(part.src_pieces)
-    return joined
-
-
-def _padded(part: Translation, n_best: int) -> Translation:
-    """With exactly n_best entries, the last one repeated where search found fewer."""
-    missing = n_best - len(part.nbest)
-    return part if missing <= 0 else replace(part, nbest=part.nbest + part.nbest[-1:] * missing)
+    if start < len(parts):
+        yield slice(start, len(parts))

@@ -4,7 +4,8 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from seq2seq.segmentation import SPACE, Sampler
 from seq2seq.whole_file import read_bounded, write_whole
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for a piece that stands for no known word
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 LEAST = 4 + 256  # special pieces and bytes
@@ -33,13 +35,22 @@ class Vocabulary:
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
         self._sampler = Sampler(self._processor, sampling)
+        byte = self._processor.piece_to_id("<0x00>")
+        self.spells = bool(self._processor.is_byte(byte))  # what it lacks; else that is unknown
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Each text's ids, END not counted; the same text always has the same ids."""
-        ids: list[list[int]] = self._processor.encode([_normalize(text) for text in texts])
+        """Each text's ids, END not counted; the same text always has the same ids.
+
+        A vocabulary of words has an id for each word. (SentencePiece would give several unknown
+        ones in a row a single id, and nobody could tell how many they were.)
+        """
+        if not self.spells:
+            find = self._processor.piece_to_id
+            return [[find(SPACE + word) for word in words_of(text)] for text in texts]
+        ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
         return ids
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
@@ -47,11 +58,29 @@ class Vocabulary:
 
         That is subword regularization (Kudo 2018) or BPE-dropout (Provilkov et al. 2020).
         """
-        return self._sampler.sample([_normalize(text) for text in texts], seed)
+        return self._sampler.sample([normalized(text) for text in texts], seed)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, special ones left out."""
-        text: str = self._processor.decode([i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)])
+    def decode(self, ids: Sequence[int], unknown: Iterable[str] = ()) -> str:
+        """The text of ids, special ones left out.
+
+        Each unknown piece is a word of its own: the next of `unknown`, or UNKNOWN beyond them.
+        """
+        kept = [i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        if UNK_ID not in kept:
+            return self._text(kept)
+        words = chain(unknown, repeat(UNKNOWN))
+        return " ".join(part for part in self._parts(kept, words) if part)
+
+    def _parts(self, ids: Sequence[int], words: Iterator[str]) -> Iterator[str]:
+        """The unknown pieces' words, and the text of what stands between them."""
+        for is_unknown, run in groupby(ids, UNK_ID.__eq__):
+            if is_unknown:
+                yield from (next(words) for _ in run)
+            else:
+                yield self._text(list(run))
+
+    def _text(self, ids: list[int]) -> str:
+        text: str = self._processor.decode(ids)
         return text.replace(SPACE, " ")  # bytes can spell it
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -162,7 +191,7 @@ def _train(config: VocabularyConfig, texts: Iterable[str]) -> Vocabulary:
     written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter([_normalize(text) for text in texts]),
+            sentence_iterator=iter([normalized(text) for text in texts]),
             model_writer=written,
             model_type=config.type,
             vocab_size=config.size,
@@ -195,7 +224,12 @@ def _size_mistake(size: int, error: str) -> str:
     return f"{mistake} does not fit this text; SentencePiece says: {error}"
 
 
-def _normalize(text: str) -> str:
+def words_of(text: str) -> list[str]:
+    """The words of a text as a vocabulary takes it: what stands between spaces."""
+    return [word for word in normalized(text).replace(SPACE, " ").split(" ") if word]
+
+
+def normalized(text: str) -> str:
     """NFC; a lone surrogate, which no file can hold but a Python string can, becomes U+FFFD.
 
     Runs of thousands of characters without a space are normalised in parts: the time that Python

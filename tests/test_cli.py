@@ -260,6 +260,63 @@ def test_json_has_the_n_best_where_asked(call: Call, luong: Path) -> None:
         assert each["nbest"][0] == {"text": each["text"], "score": each["score"]}
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_begin_with_what_is_asked_for(
+    call: Call, tiny_run: Path, tmp_path: Path, beam: int
+) -> None:
+    """By lines or for all, whatever the batch, and never where there is nothing to translate."""
+    text = ("\n".join(ODD_LINES) + "\n").encode()
+    blank = [n for n, line in enumerate(ODD_LINES, start=1) if not line.strip()]
+    note = f"note: blank lines stay blank, without their prefix: {len(blank)} lines (2, 3, 5)\n"
+    command = ("translate", "-m", tiny_run, "-b", beam)
+    for_all = call(*command, "--prefix", "Ba ke\u0301l", stdin=text)
+    assert (for_all.code, for_all.err) == (0, note)
+    for number, line in enumerate(for_all.lines, start=1):
+        assert line == "" if number in blank else line.startswith("Ba k\u00e9l")
+    prefixes = ["Zu", "ta ", "", "", "", "ka", "x日", "mo, "]
+    file = tmp_path / "prefixes"
+    file.write_bytes("\r\n".join([*prefixes, ""]).encode())
+    some, one = (
+        call(*command, "--prefix-file", file, "--json", "--batch-size", size, stdin=text)
+        for size in (3, 1)
+    )
+    assert some == one
+    assert some.err == "note: blank lines stay blank, without their prefix: 1 line (2)\n"
+    free = call(*command, "--json", stdin=text).lines
+    for number, (line, prefix) in enumerate(zip(some.lines, prefixes, strict=True), start=1):
+        found = json.loads(line)
+        if number in blank or not prefix:
+            assert line == free[number - 1]
+            continue
+        assert f"{found['text']} ".startswith(prefix)
+        weights = found["attention_weights"]
+        assert weights is None or len(weights) == len(found["tgt_pieces"])
+
+
+def test_a_prefix_that_cannot_be_is_refused_before_any_work(
+    call: Call, src: Path, tmp_path: Path
+) -> None:
+    file, nowhere = tmp_path / "prefixes", tmp_path / "nowhere"
+    file.write_text("ba\n" * 10, encoding="utf-8")
+    command = ("translate", "-m", nowhere, "--prefix-file", file)
+    parts = (f"{file} has 10 lines but", "has 11: line n of it", "blank for none")
+    refused(call(*command, "-i", src), src, *parts)
+    refused(call(*command, stdin=src.read_bytes()), "standard input", *parts)
+    refused(call(*command, "--stream"), "use --prefix, or leave --stream out")
+    refused(call(*command, "--prefix", "ba"), "give one of the two")
+    refused(call(*command, "-i", src, "-o", file), "reads or writes it already")
+    refused(call(*command[:-1], tmp_path / "prefixs"), "did you mean")
+    refused(call("translate", "-m", nowhere, "--prefix", "a\udcff"), "--prefix: is not UTF-8")
+    file.write_text("ba\n" * 10 + "a" * 2001, encoding="utf-8")
+    refused(call(*command, "-i", src), "prefix 11 has 2,001 characters; at most 2,000")
+
+
+def test_a_stream_may_have_a_prefix(call: Call, luong: Path) -> None:
+    result = call("translate", "-m", luong, "--stream", "--prefix", "Ba ", stdin=b"zu\n\nta\n")
+    assert [line[:2] for line in result.lines] == ["Ba", "", "Ba"]
+    assert result.err == "note: blank lines stay blank, without their prefix: 1 line (2)\n"
+
+
 def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: Path) -> None:
     one = call("translate", "-m", luong, "-i", src)
     assert call("translate", "-m", luong, "-m", luong, "-i", src) == one
@@ -287,13 +344,14 @@ def test_a_failure_leaves_no_half_file(
             lines: Sequence[str],
             beam_size: int | None = None,
             n_best: int = 1,
+            prefixes: Sequence[str] | None = None,
             error: BaseException = error,
             calls: list[int] = calls,
         ) -> object:
             calls.append(len(lines))
             if len(calls) == 2:
                 raise error
-            return translate(self, lines, beam_size, n_best)
+            return translate(self, lines, beam_size, n_best, prefixes)
 
         monkeypatch.setattr(Translator, "translate", fail_later)
         command = ("translate", "-m", luong, "-i", src, "-b", 1, "--batch-size", 4)

@@ -253,6 +253,19 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
     assert line == f"decoding (command line): {reason}; got a section"
 
 
+def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> None:
+    path = write(tmp_path, MINIMAL + "decoding: {replace_unknown: yes}")
+    assert load_config(path)[0].decoding.replace_unknown
+    config, (note,) = load_config(path, ("model.decoder=none",))
+    assert not config.decoding.replace_unknown
+    reason = "decoder none has no attention for replace_unknown"
+    assert note == f"decoding.replace_unknown: true is ignored: {reason}"
+    overrides = ["model.decoder=none", "decoding.replace_unknown=true"]
+    (line,) = mistakes(tmp_path, overrides=(*overrides, "decoding.coverage_penalty=0.1"))
+    reason = "decoder none has no attention for coverage_penalty and replace_unknown"
+    assert line == f"decoding (command line): {reason}; got a section"
+
+
 def test_a_reversed_source_belongs_to_an_encoder_of_one_direction(tmp_path: Path) -> None:
     reversing = "model: {bidirectional: false, reverse_source: true}"
     assert load(tmp_path, reversing).model.reverse_source

@@ -1,5 +1,6 @@
 """Text to text: a line for a line, whatever the line, its company and the run's place."""
 
+import itertools
 import random
 import re
 import shutil
@@ -8,16 +9,21 @@ import sys
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
 
+from seq2seq.build import build_model
 from seq2seq.checkpoint import LengthLimit
+from seq2seq.config import DecodingConfig, ModelConfig, VocabularyConfig
 from seq2seq.errors import UserError
 from seq2seq.hypothesis import Hypothesis
 from seq2seq.long_lines import MOST_PARTS, cut_line
+from seq2seq.model.ensemble import Ensemble
 from seq2seq.translator import MOST_PIECES, Translation, Translator
-from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
+from seq2seq.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
 
 LINES, _ = toy_pairs(24, seed=21)
 LONGEST = 40  # training.max_length of the tiny runs
@@ -320,6 +326,186 @@ def test_the_beam_is_the_configs_unless_asked(tiny_runs: dict[str, Path]) -> Non
 def test_only_attention_attends(tiny_runs: dict[str, Path]) -> None:
     attends = {decoder: load(run).attends for decoder, run in tiny_runs.items()}
     assert attends == {"bahdanau": True, "luong": True, "none": False}
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_two_pieces_in_a_row_occur_twice_where_the_config_says_so(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, beam_size: int
+) -> None:
+    lines = [*LINES, TOO_LONG["sentences"]]
+    before = translator.translate(lines, beam_size)
+    ruled = translator.decoding.model_copy(update={"no_repeat_ngram": 2})
+    monkeypatch.setattr(translator, "decoding", ruled)
+    translations = translator.translate(lines, beam_size)
+    assert [each.text for each in translations] != [each.text for each in before]
+    for each in translations:
+        for part in " ".join(each.tgt_pieces).split("</s>"):
+            pairs = list(itertools.pairwise(part.split()))
+            assert len(set(pairs)) == len(pairs)
+
+
+# ---------------------------------------------------------------------------------------- prefixes
+
+
+PREFIXES = ["Ba k", "zu ti ", "日本", "e\u0301x", "  mo\u2028ta▁k", "", "1 " * 60, "ve."]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_begin_with_their_prefixes(translator: Translator, beam_size: int) -> None:
+    lines = [*LINES[: len(PREFIXES) - 2], TOO_LONG["sentences"], TOO_LONG["no spaces, unseen"]]
+    n_best = min(2, beam_size)
+    found = translator.translate(lines, beam_size, n_best, PREFIXES)
+    for line, prefix, each in zip(lines, PREFIXES, found, strict=True):
+        check_shape(translator, line, each)
+        start = without_breaks(prefix)
+        for text, _ in each.nbest:
+            assert text.startswith(start.strip())
+            assert f"{text} ".startswith(start)
+    assert found[5] == translator.translate([lines[5]], beam_size, n_best)[0]
+    for n, each in enumerate(found):  # whatever the company
+        assert [each] == translator.translate([lines[n]], beam_size, n_best, [PREFIXES[n]])
+
+
+def without_breaks(prefix: str) -> str:
+    return unicodedata.normalize("NFC", prefix).replace("\u2028", " ").replace("▁", " ").lstrip()
+
+
+def test_a_prefix_of_a_long_line_is_that_of_its_first_part(translator: Translator) -> None:
+    sentences = LINES[:7]
+    (whole,) = translator.translate([" ".join(sentences)], prefixes=["Zu "])
+    alone = translator.translate(sentences, prefixes=["Zu ", *[""] * 6])
+    assert whole.parts == len(sentences)
+    assert whole.text.split() == [word for each in alone for word in each.text.split()]
+
+
+def test_blank_lines_stay_blank_whatever_their_prefix(translator: Translator) -> None:
+    found = translator.translate(BLANK, prefixes=["ba"] * len(BLANK))
+    assert found == translator.translate(BLANK)
+
+
+def test_prefixes_that_are_not_one_a_line_are_refused(translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"^2 prefixes for 3 lines: "):
+        translator.translate(LINES[:3], prefixes=["ba", ""])
+    with pytest.raises(UserError, match=r"^prefix 2 has 3,000 characters"):
+        translator.translate(LINES[:2], prefixes=["ba", "x" * 3000])
+
+
+# ----------------------------------------------------------------------------------- unknown words
+
+
+@pytest.fixture(scope="module", params=["bahdanau", "luong", "ensemble"])
+def of_words(request: pytest.FixtureRequest) -> Translator:
+    """A translator over words of which it knows few; its weights are random and large."""
+    src, tgt = toy_pairs(300, seed=1)
+    config = VocabularyConfig(type="word", size=70, joint=False)
+    vocabularies = train_vocabularies(config, src, tgt)
+    models = []
+    for seed, decoder in enumerate(DECODERS):
+        sizes = {"decoder": decoder, "embedding_size": 12, "hidden_size": 20, "dropout": 0}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = build_model(ModelConfig.model_validate(sizes), 70, 70, joint=False).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(4)
+            model.projection.bias[UNK_ID] += 7
+            model.projection.bias[EOS_ID] += 2
+        models.append(model)
+    whole: Any = Ensemble(models)
+    if request.param in DECODERS:
+        whole = models[DECODERS.index(request.param)]
+    decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
+    limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
+    return Translator(whole, vocabularies, limit, decoding, 9, cpu)
+
+
+WORDY = [
+    "xq ba\u200dka  ve\u0301 zu",
+    "日本 ▁ti xq xq",
+    *LINES[:9],
+    " ".join(LINES[:4]),
+    "<unk> a\rb",
+]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_unknown_words_are_the_source_words_looked_at_most(
+    of_words: Translator, beam_size: int
+) -> None:
+    found = of_words.translate(WORDY, beam_size)
+    assert max(each.parts for each in found) > 1
+    seen: set[str] = set()
+    for line, each in zip(WORDY, found, strict=True):
+        words = unicodedata.normalize("NFC", line).replace("▁", " ").split(" ")
+        words = [word for word in words if word]
+        columns: list[str | None] = []
+        left = iter(words)
+        for piece in each.src_pieces:
+            columns.append(None if piece == "</s>" else next(left))
+        assert next(left, None) is None
+        assert each.attention_weights is not None
+        expected = []
+        for piece, row in zip(each.tgt_pieces, each.attention_weights, strict=True):
+            looked = [(weight, -n) for n, weight in enumerate(row) if columns[n] is not None]
+            if piece == "<unk>":
+                expected.append(columns[-max(looked)[1]] or "")
+            elif piece != "</s>":
+                expected.append(piece.removeprefix("▁"))
+        assert each.text == " ".join(expected).replace("\r", " ")
+        assert each.nbest[0][0] == each.text
+        seen.update(each.tgt_pieces)
+    assert "<unk>" in seen
+    assert len(seen) > 4
+
+
+def test_without_it_an_unknown_word_is_a_mark_between_spaces(
+    of_words: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = of_words.decoding.model_copy(update={"replace_unknown": False})
+    with_words = of_words.translate(WORDY, 1)
+    monkeypatch.setattr(of_words, "decoding", kept)
+    for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
+        words = [piece.removeprefix("▁") for piece in each.tgt_pieces if piece != "</s>"]
+        assert each.text == " ".join(words).replace("<unk>", UNKNOWN)
+        assert replace(each, text="", nbest=[]) == replace(other, text="", nbest=[])
+
+
+def test_every_one_of_the_n_best_looks_for_itself(
+    of_words: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = torch.tensor([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    both = [
+        Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, looks),
+        Hypothesis([UNK_ID, EOS_ID], -2.0, looks[1:]),
+    ]
+    monkeypatch.setattr("seq2seq.translator.search", lambda *_: [both])
+    (found,) = of_words.translate(["xa xb xc"], 2, 2)
+    assert found.nbest == [("xb xa", -1.0), ("xa", -2.0)]
+    blind = [each._replace(attention_weights=None) for each in both]
+    monkeypatch.setattr("seq2seq.translator.search", lambda *_: [blind])
+    assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
+
+
+def test_unknown_words_of_a_prefix_are_printed_as_given(of_words: Translator) -> None:
+    known = of_words.vocabularies.tgt.pieces([9])[0].removeprefix("▁")
+    for prefix in ("Xu", f"Xu {known}", f"{known} Xu Xa ", f"{known[:1]}"):
+        for each in of_words.translate(WORDY[:4], prefixes=[prefix] * 4):
+            assert f"{each.text} ".startswith(prefix)
+    (free,), (forced,) = (
+        of_words.translate(["xa xb"], 1),
+        of_words.translate(["xa xb"], 1, 1, ["Xu "]),
+    )
+    assert forced.tgt_pieces[0] == "<unk>"
+    assert free.src_pieces == forced.src_pieces
+
+
+def test_subwords_leave_nothing_to_replace(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = translator.translate(LINES)
+    asked = translator.decoding.model_copy(update={"replace_unknown": True})
+    monkeypatch.setattr(translator, "decoding", asked)
+    assert translator.translate(LINES) == before
 
 
 # --------------------------------------------------------------------------- run folders, ensembles

@@ -1,6 +1,7 @@
 """Text to ids and back: what survives, what is drawn, what is saved, and what is refused."""
 
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from conftest import toy_pairs
+from conftest import VOWELS, toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -25,11 +26,13 @@ from seq2seq.vocabulary import (
     EOS_ID,
     PAD_ID,
     UNK_ID,
+    UNKNOWN,
     Vocabularies,
     Vocabulary,
     load_vocabularies,
     save_vocabularies,
     train_vocabularies,
+    words_of,
 )
 
 Kind = Literal["unigram", "bpe", "word", "char"]
@@ -145,7 +148,35 @@ def test_a_word_never_seen_is_unknown_to_words(trained: dict[str, Vocabulary]) -
     known = words.pieces([UNK_ID + 5])[0].removeprefix("▁")
     (ids,) = words.encode([f"{known} zyxwv {known}"])
     assert [i == UNK_ID for i in ids] == [False, True, False]
-    assert "▁" not in words.decode(ids)
+    assert words.decode(ids) == f"{known} {UNKNOWN} {known}"
+
+
+@settings(deadline=None)
+@given(text=st.text("ab 日▁\u0301\u00a0" + VOWELS, max_size=30) | st.sampled_from(SRC + AWKWARD))
+def test_each_word_has_an_id_and_a_place_of_its_own(
+    trained: dict[str, Vocabulary], text: str
+) -> None:
+    """SentencePiece cuts the same words, but makes one of several unknown ones in a row."""
+    words, vocabulary = words_of(text), trained["word"]
+    (ids,) = vocabulary.encode([text])
+    assert len(ids) == len(words)
+    assert vocabulary.decode(ids, [w for w, i in zip(words, ids, strict=True) if i == UNK_ID]) == (
+        " ".join(words)
+    )
+    unknown = [i for i, _ in itertools.groupby(ids) if i == UNK_ID]
+    merged = vocabulary._processor.encode(unicodedata.normalize("NFC", text))
+    assert merged == [
+        i for key, run in itertools.groupby(ids) for i in ([key] if key == UNK_ID else run)
+    ]
+    assert vocabulary.decode(ids).split(" ").count(UNKNOWN) >= len(unknown)
+
+
+def test_what_is_unknown_is_printed_as_told(trained: dict[str, Vocabulary]) -> None:
+    words = trained["word"]
+    known = words.pieces([UNK_ID + 5])[0].removeprefix("▁")
+    ids = [UNK_ID, UNK_ID, UNK_ID + 5, UNK_ID, EOS_ID]
+    assert words.decode(ids, ["x", "y z"]) == f"x y z {known} {UNKNOWN}"
+    assert words.decode(ids, ["x", "y", "z", "more"]) == f"x y {known} z"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -253,7 +284,7 @@ def test_draws_at_the_same_time_do_not_disturb_each_other(sampler: Vocabulary) -
 PROCESS = """
 import hashlib, sys
 from pathlib import Path
-from conftest import toy_pairs
+from conftest import VOWELS, toy_pairs
 from seq2seq.config import VocabularyConfig
 from seq2seq.vocabulary import train_vocabularies
 src, tgt = toy_pairs(200, seed=4)

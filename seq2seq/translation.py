@@ -1,0 +1,62 @@
+"""What a line's translation is, and how those of a long line's parts become one."""
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One line's translation; a blank line's is blank."""
+
+    text: str = ""
+    score: float = 0.0  # log-probability, nats, divided by length ** length_penalty
+    src_pieces: list[str] = field(default_factory=list)  # END included
+    tgt_pieces: list[str] = field(default_factory=list)
+    attention_weights: list[list[float]] | None = None  # rows: target pieces, columns: source
+    nbest: list[tuple[str, float]] = field(default_factory=list)  # text, score; best first
+    parts: int = 1  # in how many parts an over-long line was translated
+    left_out: bool = False  # whether the rest of an endless stretch without a space was
+
+
+def joined(parts: list[Translation], n_best: int) -> Translation:
+    """One Translation of a line's parts; each part's attention weights are a block of their own."""
+    if not parts:
+        return Translation(nbest=[("", 0.0)] * n_best)
+    if len(parts) == 1:
+        return _padded(parts[0], n_best)
+    lengths = [len(part.tgt_pieces) for part in parts]
+    ranks = [_padded(part, n_best).nbest for part in parts]
+    nbest = [
+        (
+            " ".join(text for text, _ in rank if text),
+            sum(n * score for n, (_, score) in zip(lengths, rank, strict=True)) / sum(lengths),
+        )
+        for rank in zip(*ranks, strict=True)
+    ]
+    return Translation(
+        *nbest[0],
+        [piece for part in parts for piece in part.src_pieces],
+        [piece for part in parts for piece in part.tgt_pieces],
+        _joined_weights(parts),
+        nbest,
+        len(parts),
+    )
+
+
+def _joined_weights(parts: list[Translation]) -> list[list[float]] | None:
+    """The parts' attention weights as blocks of one matrix; None where a part has none."""
+    columns = sum(len(part.src_pieces) for part in parts)
+    rows: list[list[float]] = []
+    before = 0
+    for part in parts:
+        if part.attention_weights is None:
+            return None
+        after = columns - before - len(part.src_pieces)
+        rows += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
+        before += len(part.src_pieces)
+    return rows
+
+
+def _padded(part: Translation, n_best: int) -> Translation:
+    """With exactly n_best entries, the last one repeated where search found fewer."""
+    missing = n_best - len(part.nbest)
+    return part if missing <= 0 else replace(part, nbest=part.nbest + part.nbest[-1:] * missing)

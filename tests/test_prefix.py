@@ -1,0 +1,133 @@
+"""Prefixes in pieces: what they let through begins with their text, and what does passes."""
+
+import random
+import unicodedata
+from typing import Literal
+
+import pytest
+from conftest import toy_pairs
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import VocabularyConfig
+from seq2seq.errors import UserError
+from seq2seq.prefix import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
+from seq2seq.vocabulary import EOS_ID, UNK_ID, Vocabulary, train_vocabularies
+
+Kind = Literal["unigram", "bpe", "word", "char"]
+SIZES: dict[Kind, int] = {"unigram": 380, "bpe": 390, "word": 75, "char": 300}
+SRC, TGT = toy_pairs(200, seed=4)
+AWKWARD = [
+    "日本語 の",
+    "é e\u0301",
+    "👩\u200d🚀",
+    "क\u094d\u200dष",
+    "a\u00a0b",
+    "<s> <0x41>",
+    "xq",
+    "½",
+]
+
+
+@pytest.fixture(scope="module")
+def makers() -> dict[Kind, tuple[Vocabulary, PrefixMaker]]:
+    found: dict[Kind, tuple[Vocabulary, PrefixMaker]] = {}
+    for kind, size in SIZES.items():
+        config = VocabularyConfig(type=kind, size=size)
+        vocabulary = train_vocabularies(config, SRC, [*TGT, "日本語 日本", "ta 日ta"]).tgt
+        found[kind] = vocabulary, PrefixMaker(vocabulary)
+    return found
+
+
+def walk(prefix: Prefix, choose: random.Random) -> list[int]:
+    """Some way through the states."""
+    state, ids = 0, []
+    while state < len(prefix.states):
+        ids.append(choose.choice(prefix.states[state].pieces.tolist()))
+        after = prefix.after(state, ids[-1])
+        assert after > state
+        state = after
+    return ids
+
+
+def passes(prefix: Prefix, ids: list[int]) -> bool:
+    state = 0
+    for i in [*ids, EOS_ID]:
+        if state == len(prefix.states):
+            return True
+        if i not in prefix.states[state].pieces.tolist():
+            return False
+        state = prefix.after(state, i)
+    return state == len(prefix.states)
+
+
+def normal(text: str) -> str:
+    text = unicodedata.normalize("NFC", text).replace("▁", " ")
+    return " ".join(part for part in text.strip().split(" ") if part)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@settings(deadline=None, max_examples=150)
+@given(
+    text=st.text("bakeou .!\u00e9日本ॐ▁", max_size=14)
+    | st.sampled_from([line[:cut] for line in TGT[:9] for cut in range(3, 25, 4)])
+    | st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), max_size=9),
+    seed=st.integers(0, 9999),
+)
+@example(text="ta 日", seed=1)
+@example(text=" \u00a0 ", seed=1)
+def test_what_passes_begins_with_the_text(
+    makers: dict[Kind, tuple[Vocabulary, PrefixMaker]], kind: Kind, text: str, seed: int
+) -> None:
+    """Whatever pieces follow, bytes that spell nothing among them."""
+    vocabulary, maker = makers[kind]
+    choose, prefix = random.Random(seed), maker.prefix(text)
+    ids = walk(prefix, choose)
+    if not ids or ids[-1] != EOS_ID:
+        ids += [choose.randrange(4, len(vocabulary)) for _ in range(choose.randrange(4))]
+    found, wanted = vocabulary.decode(ids, prefix.words).strip(), normal(text)
+    assert found.startswith(wanted)
+    if wanted and unicodedata.normalize("NFC", text)[-1].isspace():
+        assert found == wanted or found[len(wanted)] == " "
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("line", [*TGT[:6], *AWKWARD, "ta日本 xx yy zz"])
+def test_a_line_passes_every_beginning_of_it(
+    makers: dict[Kind, tuple[Vocabulary, PrefixMaker]], kind: Kind, line: str
+) -> None:
+    vocabulary, maker = makers[kind]
+    (ids,) = vocabulary.encode([line])
+    text = normal(line)
+    for cut in range(len(text) + 1):
+        if text[:cut].endswith("\u00a0"):
+            continue  # white space at the end of a prefix, of whatever kind, asks for a space
+        prefix = maker.prefix(text[:cut])
+        if UNK_ID not in ids or text[:cut].endswith(" ") or cut == len(text):
+            assert passes(prefix, ids)
+    assert UNK_ID in ids or not passes(maker.prefix(f"{text}x"), ids)
+    assert maker.prefix("").states == maker.prefix(" \u3000").states == []
+
+
+def test_the_last_word_may_go_on_unless_a_space_ends_it(
+    makers: dict[Kind, tuple[Vocabulary, PrefixMaker]],
+) -> None:
+    vocabulary, maker = makers["word"]
+    pieces = vocabulary.pieces(range(len(vocabulary)))
+    word = next(piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 4)
+    longer = {i for i, piece in enumerate(pieces) if piece.startswith(f"▁{word[:2]}")}
+    assert set(maker.prefix(word[:2]).states[-1].pieces.tolist()) == longer
+    assert maker.prefix(f"{word} ").states[-1].pieces.tolist() == [pieces.index(f"▁{word}")]
+    assert maker.prefix("xq").words == ["xq"]
+    assert maker.prefix(f"xq {word} xr ").words == ["xq", "xr"]
+    vocabulary, maker = makers["unigram"]
+    (state,) = maker.prefix("ba ").states[-1:]
+    allowed = vocabulary.pieces(state.pieces.tolist())
+    assert "</s>" in allowed
+    assert all(piece.startswith("▁") for piece in allowed if piece != "</s>")
+
+
+def test_a_prefix_too_long_is_refused_by_its_number() -> None:
+    check_prefixes(["a" * MOST_CHARACTERS])
+    with pytest.raises(UserError, match=r"^prefix 2 has 2,001 characters; at most 2,000 "):
+        check_prefixes(["a", "b" * 2001])

@@ -1,0 +1,259 @@
+"""Search by rule: no n-gram twice, and prefixes; against brute force and a search in lists."""
+
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from test_search import (
+    CPU,
+    MAKERS,
+    MAY_FOLLOW,
+    VOCABULARY_SIZE,
+    Oracle,
+    all_hypotheses,
+    ask,
+    check_against,
+    random_sources,
+    same,
+    score_of,
+)
+
+from seq2seq import search as search_module
+from seq2seq.batches import Ids
+from seq2seq.hypothesis import Hypothesis
+from seq2seq.prefix import NO_PREFIX, Prefix, PrefixState
+from seq2seq.search import search
+from seq2seq.vocabulary import EOS_ID, PAD_ID
+
+SOURCES = [[4, 5], [6, 5, 5, 4]]
+
+
+def repeats(ids: Ids, n: int) -> bool:
+    """Whether some n pieces in a row occur twice."""
+    seen = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
+    return len(set(seen)) < len(seen)
+
+
+def prefix_of(*states: dict[int, int | None]) -> Prefix:
+    """Each state's pieces, and where they lead; None completes the prefix."""
+    return Prefix(
+        [
+            PrefixState(
+                torch.tensor(list(state)),
+                {piece: after for piece, after in state.items() if after is not None},
+            )
+            for state in states
+        ],
+        [],
+    )
+
+
+def forced(ids: Sequence[int]) -> Prefix:
+    return prefix_of(*({i: n + 1 if n + 1 < len(ids) else None} for n, i in enumerate(ids)))
+
+
+def begins(prefix: Prefix, ids: Ids) -> bool:
+    state = 0
+    for piece in ids:
+        if state == len(prefix.states):
+            return True
+        if piece not in prefix.states[state].pieces.tolist():
+            return False
+        state = prefix.after(state, piece)
+    return state == len(prefix.states)
+
+
+CHOICES = prefix_of({4: 1, 5: 2, 6: None}, {6: 2}, {4: None, EOS_ID: None})
+
+
+# --------------------------------------------------------------------------------- n-grams, once
+
+
+@pytest.mark.parametrize(
+    ("ngram", "prefix"),
+    [(1, NO_PREFIX), (2, NO_PREFIX), (0, CHOICES), (2, CHOICES), (0, forced([4, 4, 6]))],
+)
+@pytest.mark.parametrize(("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.4)])
+def test_a_beam_as_wide_as_the_space_finds_all_that_the_rules_allow(
+    ngram: int, prefix: Prefix, length_penalty: float, coverage_penalty: float
+) -> None:
+    model: Any = Oracle(3)
+    everything = list(all_hypotheses(4))
+    allowed = [
+        ids
+        for ids in everything
+        if not (ngram and repeats(ids[:-1], ngram)) and begins(prefix, ids)
+    ]
+    assert 3 < len(allowed) < len(everything)
+    found = search(
+        model,
+        SOURCES,
+        [4] * len(SOURCES),
+        len(everything),
+        length_penalty,
+        CPU,
+        coverage_penalty,
+        ngram,
+        [prefix] * len(SOURCES),
+    )
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        scored = {
+            tuple(ids): score_of(
+                ask(model, source, ids), len(ids), length_penalty, coverage_penalty
+            )
+            for ids in allowed
+        }
+        ranked = sorted(scored, key=lambda ids: scored[ids], reverse=True)
+        assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
+        for hypothesis in hypotheses:
+            assert hypothesis.score == pytest.approx(scored[tuple(hypothesis.ids)], rel=1e-5)
+
+
+@pytest.mark.parametrize("ngram", [0, 1, 2, 3])
+@pytest.mark.parametrize("prefix", [NO_PREFIX, CHOICES, forced([5, 4])])
+def test_greedy_takes_the_likeliest_that_the_rules_allow(ngram: int, prefix: Prefix) -> None:
+    for seed in range(6):
+        model: Any = Oracle(seed, markov=seed % 2 == 0)
+        limits = [9, 12]
+        found = search(model, SOURCES, limits, 1, 1.0, CPU, 0.0, ngram, [prefix] * 2)
+        for source, limit, (best,) in zip(SOURCES, limits, found, strict=True):
+            assert best.ids == ruled_chain(model, source, limit, ngram, prefix)
+            check_against(ask(model, source, best.ids), best, 1.0)
+
+
+def ruled_chain(model: Oracle, source: Ids, limit: int, ngram: int, prefix: Prefix) -> Ids:
+    chain: Ids = []
+    state = 0
+    while not chain or chain[-1] != EOS_ID:
+        pieces: Iterable[int] = [*MAY_FOLLOW, EOS_ID] if chain else MAY_FOLLOW
+        if len(chain) == limit:
+            pieces = [EOS_ID]
+        if state < len(prefix.states):
+            pieces = prefix.states[state].pieces.tolist()
+        fresh = [i for i in pieces if i == EOS_ID or not (ngram and repeats([*chain, i], ngram))]
+        asked = {i: ask(model, source, [*chain, i]).log_prob for i in fresh or pieces}
+        chain.append(max(asked, key=lambda i: asked[i]))
+        state = prefix.after(state, chain[-1])
+    return chain
+
+
+@pytest.fixture(scope="module", params=list(MAKERS))
+def model(request: pytest.FixtureRequest) -> Any:
+    return MAKERS[request.param]()
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: int) -> None:
+    """Beyond as many pieces as there are, nothing but END is left."""
+    sources = random_sources(9, seed=30)
+    for ngram, limit in ((1, VOCABULARY_SIZE + 5), (2, 20), (3, 20)):
+        limits = [limit] * len(sources)
+        free = search(model, sources, limits, beam_size, 0.3, CPU)
+        found = search(model, sources, limits, beam_size, 0.3, CPU, 0.0, ngram)
+        assert any(repeats(each.ids[:-1], ngram) for hypotheses in free for each in hypotheses)
+        for source, before, hypotheses in zip(sources, free, found, strict=True):
+            if beam_size == 1 and not repeats(before[0].ids[:-1], ngram):
+                assert same(hypotheses, before)
+            for hypothesis in hypotheses:
+                assert not repeats(hypothesis.ids[:-1], ngram)
+                assert hypothesis.ids.index(EOS_ID) == len(hypothesis.ids) - 1 <= limit
+                check_against(ask(model, source, hypothesis.ids), hypothesis, 0.3)
+
+
+def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = random_sources(5, seed=31)
+    model = MAKERS["luong"]()
+    plain = search(model, sources, [9] * 5, 3, 1.0, CPU)
+    monkeypatch.setattr(search_module, "Rules", None)
+    again = search(model, sources, [9] * 5, 3, 1.0, CPU, 0.0, 0, [NO_PREFIX] * 5)
+    assert all(same(*each) for each in zip(plain, again, strict=True))
+
+
+# ---------------------------------------------------------------------------------------- prefixes
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> None:
+    """Also where it is longer than the limit, which then counts from its end."""
+    sources = random_sources(16, seed=32)
+    generator = random.Random(3)
+    starts = [
+        [generator.randrange(4, VOCABULARY_SIZE) for _ in range(n % 9)] for n in range(len(sources))
+    ]
+    limits = [1 + n % 7 for n in range(len(sources))]
+    prefixes = [forced(start) for start in starts]
+    found = search(model, sources, limits, beam_size, 0.7, CPU, 0.0, 0, prefixes)
+    for source, start, limit, hypotheses in zip(sources, starts, limits, found, strict=True):
+        room = limit if len(start) < limit else limit + len(start)
+        assert 1 <= len(hypotheses) <= beam_size
+        for hypothesis in hypotheses:
+            assert hypothesis.ids[: len(start)] == start
+            assert max(1, len(start)) < len(hypothesis.ids) <= room + 1
+            check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
+
+
+def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
+    sources = random_sources(30, seed=33)
+    free = search(model, sources, [12] * 30, 1, 1.0, CPU)
+    starts = [hypotheses[0].ids[: n % 5] for n, hypotheses in enumerate(free)]
+    prefixes = [forced([i for i in start if i != EOS_ID]) for start in starts]
+    again = search(model, sources, [12] * 30, 1, 1.0, CPU, 0.0, 0, prefixes)
+    for start, before, after in zip(starts, free, again, strict=True):
+        assert same(before, after), start
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_prefix_may_hold_what_no_search_would_repeat(model: Any, beam_size: int) -> None:
+    start = [7, 8, 7, 8, 7, 8]
+    (found,) = search(model, [[5, 9, 4]], [12], beam_size, 1.0, CPU, 0.0, 2, [forced(start)])
+    assert found
+    for hypothesis in found:
+        assert hypothesis.ids[:6] == start
+        beyond = [tuple(each) for each in itertools.pairwise(hypothesis.ids[5:-1])]
+        assert not {(7, 8), (8, 7)}.intersection(beyond)
+        assert len(set(beyond)) == len(beyond)
+
+
+@pytest.mark.parametrize(("beam_size", "ngram"), [(1, 0), (1, 2), (4, 0), (4, 2)])
+def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngram: int) -> None:
+    count = 40
+    sources = random_sources(count, seed=34)
+    limits = [2 + (7 * n) % 17 for n in range(count)]
+    generator = random.Random(4)
+    prefixes = [
+        forced([generator.randrange(4, VOCABULARY_SIZE) for _ in range(max(0, n % 8 - 3))])
+        for n in range(count)
+    ]
+
+    def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        taken = [sources[i] for i in rows], [limits[i] for i in rows]
+        given = [prefixes[i] for i in rows]
+        return search(model, *taken, beam_size, 1.0, CPU, 0.0, ngram, given)
+
+    everything = results(range(count))
+    shuffled = generator.sample(range(count), count)
+    for rows in (shuffled, shuffled[:7], *([i] for i in shuffled[:4])):
+        for i, hypotheses in zip(rows, results(rows), strict=True):
+            assert same(hypotheses, everything[i])
+
+
+def test_pieces_of_other_sentences_are_no_repetition() -> None:
+    """A slot forgets the sentence before it, and what is not there yet is no n-gram."""
+    rules = search_module.Rules(3, 2, 2, CPU)
+    rules.begin([0, 1, 2], [NO_PREFIX] * 3)
+    for pieces in ([[4, 5], [6, 4], [5, 5]], [[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
+        rules.follow(pieces, [[0, 1]] * 3, 3)
+    scores = torch.zeros(6, 7)
+    rules.restrict(scores)
+    banned = [
+        [i for i in range(7) if row[i] == -torch.inf and i != PAD_ID] for row in scores.tolist()
+    ]
+    assert banned == [[5], [4], [], [5], [], [6]]
+    rules.begin([0], [NO_PREFIX])
+    scores = torch.zeros(6, 7)
+    rules.restrict(scores)
+    assert scores[:2, 1:].isfinite().all()
+    assert scores[3, 5] == -torch.inf
