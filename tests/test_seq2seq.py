@@ -20,6 +20,7 @@ from model_cases import (
 )
 from torch import Tensor, nn
 
+from seq2seq.model import seq2seq
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.seq2seq import Seq2Seq
 
@@ -121,7 +122,11 @@ def test_a_model_holds_no_state_between_calls(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "apart"])
-def test_a_settled_model_steps_as_before(case: Case, tied: bool) -> None:
+@pytest.mark.parametrize("most", [4 * H * V, 4 * H * V - 1], ids=["kept", "too large"])
+def test_a_settled_model_steps_as_before(
+    case: Case, tied: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seq2seq, "MOST_GATES", most)
     model = make_model(case).eval()
     if tied:
         model.projection = nn.Linear(E, V, dtype=torch.float64)
@@ -135,5 +140,4 @@ def test_a_settled_model_steps_as_before(case: Case, tied: bool) -> None:
         close(model.project(readout), logits)
         model.tgt_embedding.weight.zero_()  # the projection is apart from it now
         close(model.project(readout), logits)
-    assert model.input_gates is not None
-    assert model.input_gates.shape[0] == V
+    assert (model.input_gates is not None) == (most == 4 * H * V)

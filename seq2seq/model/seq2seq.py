@@ -8,6 +8,8 @@ from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
 from seq2seq.model.state import DecoderState, Memory, Step
 
+MOST_GATES = 1 << 25  # numbers kept of what pieces add to gates; they take time to compute
+
 
 class Seq2Seq(nn.Module):
     """The calls that training and search know: `encode`, `start`, `step`, `project`, `forward`."""
@@ -46,13 +48,15 @@ class Seq2Seq(nn.Module):
     def settle(self) -> None:
         """Arrange what is constant while weights stay as they are, for steps of few rows.
 
-        What every piece adds to the decoder's gates is computed now, once; and the projection is
-        laid out in memory as products of few rows read it, apart from an embedding it is tied to.
+        What every piece adds to the decoder's gates is computed now, once, unless it is too large;
+        and the projection is laid out in memory as products of few rows read it, apart from an
+        embedding it is tied to.
         """
-        pieces = torch.arange(
-            self.tgt_embedding.num_embeddings, device=self.tgt_embedding.weight.device
-        )
-        self.input_gates = self.decoder.gates(self.embed(pieces))
+        device = self.tgt_embedding.weight.device
+        pieces = torch.arange(self.tgt_embedding.num_embeddings, device=device)
+        width = self.decoder.gates(self.embed(pieces[:1])).shape[-1]
+        if len(pieces) * width <= MOST_GATES:
+            self.input_gates = self.decoder.gates(self.embed(pieces))
         weight = self.projection.weight
         if isinstance(weight, nn.Parameter):  # not rounded to eight bits
             self.projection.weight = nn.Parameter(weight.t().contiguous().t(), requires_grad=False)
