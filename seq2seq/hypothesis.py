@@ -119,7 +119,10 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
         maxima = torch.cat([maxima, values[:, rest:].amax(-1, keepdim=True)], dim=1)
     chunks = maxima.topk(count, dim=-1).indices  # [N, M]
     places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=values.device)).flatten(1)
-    beyond = places >= width  # where the last chunk is cut short
-    found = values.gather(1, places.clamp_(max=width - 1)).masked_fill_(beyond, -torch.inf)
+    if rest == width:
+        found = values.gather(1, places)
+    else:
+        beyond = places >= width  # where the last chunk is cut short
+        found = values.gather(1, places.clamp_(max=width - 1)).masked_fill_(beyond, -torch.inf)
     best, where = found.topk(count, dim=-1)
     return best, places.gather(1, where)

@@ -70,9 +70,10 @@ class Translator:
         if int8:
             _check_int8(chosen)
         loaded = [load_best(Path(run), chosen) for run in runs]
-        if int8:
-            for each in loaded:
+        for each in loaded:
+            if int8:
                 to_int8(each[0])
+            each[0].settle()
         model, vocabularies, limit, config = loaded[0]
         for run, other in zip(runs, loaded, strict=True):
             if _contents(other[1]) != _contents(vocabularies):

@@ -27,8 +27,17 @@ class Decoder(Protocol):
         """What attention may read, and the state before the first target position."""
         ...
 
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
-        """One target position for N = B * K rows, their inputs embedded: [N, E]."""
+    def gates(self, embedded: Tensor) -> Tensor:
+        """What inputs [..., E] add to the gates of the lowest layer: [..., 4H]."""
+        ...
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, gates: Tensor | None = None
+    ) -> Step:
+        """One target position for N = B * K rows, their inputs embedded: [N, E].
+
+        `gates` [N, 4H] are those of the inputs where they are known already.
+        """
         ...
 
     def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
@@ -71,9 +80,15 @@ class BahdanauDecoder(Attending):
         state = DecoderState(hidden, cell, _nothing(hidden), *self.first_trace(encoded))
         return self.memory(encoded), state
 
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
+    def gates(self, embedded: Tensor) -> Tensor:
+        return self.layers.bottom.gates(embedded)
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, gates: Tensor | None = None
+    ) -> Step:
         look = self.look(state.hidden[:, -1], state, memory)
-        gates = self.layers.bottom.gates(embedded) + self.context_gates(look.context)
+        gates = self.gates(embedded) if gates is None else gates
+        gates = gates + self.context_gates(look.context)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
         outputs = self.read_out(hidden[:, -1], look.context, embedded)
         return Step(outputs, DecoderState(hidden, cell, state.feed, *look.trace), look.weights)
@@ -133,8 +148,13 @@ class LuongDecoder(Attending):
         state = DecoderState(encoded.hidden, encoded.cell, feed, *self.first_trace(encoded))
         return self.memory(encoded), state
 
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
-        gates = self.layers.bottom.gates(embedded)
+    def gates(self, embedded: Tensor) -> Tensor:
+        return self.layers.bottom.gates(embedded)
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, gates: Tensor | None = None
+    ) -> Step:
+        gates = self.gates(embedded) if gates is None else gates
         if self.feed_gates is not None:
             gates = gates + self.feed_gates(state.feed)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
@@ -202,8 +222,17 @@ class PlainDecoder(nn.Module):
         memory = Memory(nothing, nothing, encoded.pad_mask)
         return memory, DecoderState(encoded.hidden, encoded.cell, _nothing(encoded.hidden))
 
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:  # noqa: ARG002
-        gates = self.layers.bottom.gates(embedded)
+    def gates(self, embedded: Tensor) -> Tensor:
+        return self.layers.bottom.gates(embedded)
+
+    def step(
+        self,
+        embedded: Tensor,
+        state: DecoderState,
+        memory: Memory,  # noqa: ARG002
+        gates: Tensor | None = None,
+    ) -> Step:
+        gates = self.gates(embedded) if gates is None else gates
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
         return Step(self.read_out(hidden[:, -1]), DecoderState(hidden, cell, state.feed), None)
 

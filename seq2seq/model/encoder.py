@@ -1,7 +1,7 @@
 """The encoder: a uni- or bidirectional LSTM over the source."""
 
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -86,5 +86,23 @@ def _read(layer: LSTMLayer, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Te
 
 
 def _reorder(inputs: Tensor, order: Tensor) -> Tensor:
-    """Inputs [B, S, *] with the positions of each row taken in `order` [B, S]."""
-    return inputs.gather(1, order[:, :, None].expand_as(inputs))
+    """Inputs [B, S, *] with the positions of each row taken in `order` [B, S], its own inverse."""
+    firsts = order.shape[1] * torch.arange(len(order), device=order.device)
+    reordered: Tensor = _Reordered.apply(  # type: ignore[no-untyped-call]
+        inputs.flatten(0, 1), (order + firsts[:, None]).flatten()
+    )
+    return reordered.view_as(inputs)
+
+
+class _Reordered(torch.autograd.Function):
+    """Rows in an order that is its own inverse, so that gradients take the same way back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return grads[0].index_select(0, order), None

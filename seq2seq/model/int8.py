@@ -27,8 +27,8 @@ class Int8Weight:
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
         """Inputs [..., in] times the weight, and the bias [out]: [..., out]."""
         integers, scale = _rounded(inputs.flatten(0, -2))
-        sums = torch._int_mm(integers, self.integers) * self.scale
-        scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale)
+        sums = torch._int_mm(integers, self.integers).to(scale.dtype).mul_(self.scale)
+        scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale, out=sums)
         return scaled.view(*inputs.shape[:-1], -1)
 
     @classmethod
@@ -45,7 +45,7 @@ class Int8Weight:
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     """Rows [N, M] -> whole numbers of at most STEPS, int8 [N, M], and the size of a step [N, 1]."""
-    largest = torch.maximum(values.amax(1, keepdim=True), -values.amin(1, keepdim=True))
+    largest = values.abs().amax(1, keepdim=True)
     scale = largest.clamp_(min=torch.finfo(values.dtype).tiny * STEPS).div_(STEPS)
     return (values / scale).round_().to(torch.int8), scale
 

@@ -38,13 +38,18 @@ class LSTMLayer(nn.Module):
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Input gates [N, 4H], hidden [N, H], cell [N, H] -> the next hidden and cell."""
-        return lstm_cell(gates + F.linear(hidden, self.hidden_weight), cell)
+        gates = gates + F.linear(hidden, self.hidden_weight)
+        if torch.is_grad_enabled():
+            return lstm_cell(gates, cell)
+        hidden, after = torch.empty_like(cell), torch.empty_like(cell)
+        activate(gates.to(cell.dtype), cell, hidden, after)
+        return hidden, after
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
-        gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
         if not torch.is_grad_enabled():
-            return self._stacked(gates, hidden, cell)
+            return self._stacked(self.gates(inputs), hidden, cell)
+        gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
         with torch.autocast(gates.device.type, enabled=False):
             hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
                 gates, self.hidden_weight, hidden, cell
@@ -52,9 +57,9 @@ class LSTMLayer(nn.Module):
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
     def _stacked(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Step after step, with no thought of a backward pass: gates [T, B, 4H]."""
+        """Step after step, with no thought of a backward pass: gates [B, T, 4H]."""
         hiddens, cells = [], []
-        for inputs in gates:
+        for inputs in gates.unbind(1):
             hidden, cell = self.step(inputs, hidden, cell)
             hiddens.append(hidden)
             cells.append(cell)

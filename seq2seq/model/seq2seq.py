@@ -1,11 +1,14 @@
 """The whole network: encoder, decoder, embeddings and the projection to the vocabulary."""
 
+import torch
 from torch import Tensor, nn
 
 from seq2seq.model.decoder import Decoder
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
 from seq2seq.model.state import DecoderState, Memory, Step
+
+MOST_GATES = 1 << 25  # numbers kept of what pieces add to gates; they take time to compute
 
 
 class Seq2Seq(nn.Module):
@@ -25,6 +28,7 @@ class Seq2Seq(nn.Module):
         self.tgt_embedding = tgt_embedding
         self.projection = projection
         self.dropout = Dropout(dropout)
+        self.input_gates: Tensor | None = None  # [V, 4H], where it was settled
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Source ids [B, S], their lengths [B] (END counted) -> EncoderOutput."""
@@ -37,7 +41,25 @@ class Seq2Seq(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
         """One target position: the last ids [N] of N = B * K hypotheses -> Step."""
-        return self.decoder.step(self.embed(ids), state, memory)
+        gates = None if self.input_gates is None else self.input_gates.index_select(0, ids)
+        return self.decoder.step(self.embed(ids), state, memory, gates)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Arrange what is constant while weights stay as they are, for steps of few rows.
+
+        What every piece adds to the decoder's gates is computed now, once, unless it is too large;
+        and the projection is laid out in memory as products of few rows read it, apart from an
+        embedding it is tied to.
+        """
+        device = self.tgt_embedding.weight.device
+        pieces = torch.arange(self.tgt_embedding.num_embeddings, device=device)
+        width = self.decoder.gates(self.embed(pieces[:1])).shape[-1]
+        if len(pieces) * width <= MOST_GATES:
+            self.input_gates = self.decoder.gates(self.embed(pieces))
+        weight = self.projection.weight
+        if isinstance(weight, nn.Parameter):  # not rounded to eight bits
+            self.projection.weight = nn.Parameter(weight.t().contiguous().t(), requires_grad=False)
 
     def project(self, outputs: Tensor) -> Tensor:
         """Outputs [..., R] -> logits [..., V]."""
