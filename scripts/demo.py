@@ -63,7 +63,7 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
 
 def forget_cache() -> None:
     """Leave the run folder alone in its place; another training builds its cache anew."""
-    from seq2seq.token_cache import cache_of
+    from seq2seq.cache.token_cache import cache_of
 
     shutil.rmtree(cache_of(RUN), ignore_errors=True)
 

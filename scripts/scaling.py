@@ -93,8 +93,8 @@ def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
 
 def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
     """Build the cache; returns seconds and megabytes."""
+    from seq2seq.cache.token_cache import cache_of, training_data
     from seq2seq.config import load_config
-    from seq2seq.token_cache import cache_of, training_data
 
     settings, _ = load_config(config, overrides)
     marks = [time.perf_counter()]

@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from seq2seq.config_model import ModelConfig
 from seq2seq.model.attention import (
     AdditiveScore,
     DotScore,
@@ -19,6 +18,7 @@ from seq2seq.model.embedding import ScaledEmbedding
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
+from seq2seq.settings.config_model import ModelConfig
 
 
 def build_model(

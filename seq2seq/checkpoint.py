@@ -20,11 +20,10 @@ from torch import Tensor
 
 from seq2seq.build import build_model
 from seq2seq.config import Config, dump_config, load_config
-from seq2seq.config_mistakes import ConfigError
 from seq2seq.errors import DamagedFile, RunError, UserError
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.origin import Header, check_shaping, recorded_vocabularies
-from seq2seq.tensor_file import (
+from seq2seq.run.origin import Header, check_shaping, recorded_vocabularies
+from seq2seq.run.tensor_file import (
     compare,
     copy_into,
     read_header,
@@ -33,8 +32,9 @@ from seq2seq.tensor_file import (
     shapes_of,
     typed,
 )
+from seq2seq.run.whole_file import write_whole
+from seq2seq.settings.config_mistakes import ConfigError
 from seq2seq.vocabulary import Vocabularies, save_vocabularies
-from seq2seq.whole_file import write_whole
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"

@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq import ranks
-from seq2seq.arguments import parse
-from seq2seq.compare_command import compare
-from seq2seq.errors import RunError, UserError
-from seq2seq.given_prefixes import GivenPrefixes
-from seq2seq.rendering import as_json as rendered_json
-from seq2seq.rendering import rendered
-from seq2seq.streams import (
+from seq2seq.commands.arguments import parse
+from seq2seq.commands.compare_command import compare
+from seq2seq.commands.given_prefixes import GivenPrefixes
+from seq2seq.commands.rendering import as_json as rendered_json
+from seq2seq.commands.rendering import rendered
+from seq2seq.commands.streams import (
     InputReport,
     arrivals,
     batches,
@@ -30,6 +28,8 @@ from seq2seq.streams import (
     open_output,
     say,
 )
+from seq2seq.errors import RunError, UserError
+from seq2seq.parallel import ranks
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -81,7 +81,7 @@ def check(options: argparse.Namespace) -> int:
     """`seq2seq check`: what a config's data look like, and what its training would cost."""
     check_output(options.json)
     config = _config(options)
-    from seq2seq.check_table import as_text
+    from seq2seq.checking.check_table import as_text
     from seq2seq.doctor import as_json
     from seq2seq.doctor import check as examine
 
@@ -191,7 +191,7 @@ def evaluate(options: argparse.Namespace) -> int:
 def score(options: argparse.Namespace) -> int:
     """`seq2seq score`: how likely given translations are; as many lines out as pairs in."""
     check_output(options.output, options.input, options.ref)
-    from seq2seq.pair_scores import score_files
+    from seq2seq.commands.pair_scores import score_files
 
     files = options.input, options.ref, options.output
     say(score_files(*files, options.json, lambda: _load(options)))
@@ -219,8 +219,8 @@ def average(options: argparse.Namespace) -> int:
 
 def attention(options: argparse.Namespace) -> int:
     """`seq2seq attention`: who looked where, as a picture, a page or JSON."""
-    from seq2seq.attention_map import AttentionMap
     from seq2seq.attention_plot import check_picture_path, write_attention
+    from seq2seq.pictures.attention_map import AttentionMap
 
     as_json = options.output.suffix.lower() == ".json"
     check_output(options.output, options.input)

@@ -9,9 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq import bleu_counts, evaluation
-from seq2seq.bleu_counts import Counts, Difference
+from seq2seq import evaluation
+from seq2seq.cache.token_cache import training_data
 from seq2seq.checkpoint import BEST
+from seq2seq.commands.streams import say
+from seq2seq.comparing import bleu_counts
+from seq2seq.comparing.bleu_counts import Counts, Difference
+from seq2seq.comparing.source_lengths import Bucket, buckets
+from seq2seq.comparing.variants import Plan, Variant
 from seq2seq.config import Config
 from seq2seq.corpus import ParallelText, read_pairs, usable
 from seq2seq.device import choose_device
@@ -20,15 +25,11 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.evaluation import Scores
 from seq2seq.preparation import other_texts
 from seq2seq.reporting import TIMING, read_metrics
-from seq2seq.run_folder import check_folder, run_lives
-from seq2seq.source_lengths import Bucket, buckets
-from seq2seq.streams import say
-from seq2seq.tensor_file import read_header
-from seq2seq.token_cache import training_data
+from seq2seq.run.run_folder import check_folder, run_lives
+from seq2seq.run.tensor_file import read_header
+from seq2seq.run.whole_file import write_whole
 from seq2seq.training import train
 from seq2seq.translator import Translator
-from seq2seq.variants import Plan, Variant
-from seq2seq.whole_file import write_whole
 
 
 class Task(NamedTuple):

@@ -12,11 +12,20 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config_file import apply_override, read_document
-from seq2seq.config_mistakes import ConfigError, Mistake, describe, section_class, summary
-from seq2seq.config_model import ModelConfig
-from seq2seq.config_section import Origin, Section, ignore
-from seq2seq.config_values import Count, File, Flag, NotNegative, Positive, Share, Text, Whole
+from seq2seq.settings.config_file import apply_override, read_document
+from seq2seq.settings.config_mistakes import ConfigError, Mistake, describe, section_class, summary
+from seq2seq.settings.config_model import ModelConfig
+from seq2seq.settings.config_section import Origin, Section, ignore
+from seq2seq.settings.config_values import (
+    Count,
+    File,
+    Flag,
+    NotNegative,
+    Positive,
+    Share,
+    Text,
+    Whole,
+)
 
 VARIANTS = "variants"  # a file with this key is for `seq2seq compare`
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import EncodedPairs, encode_pairs, length_ratio, seed_of
+from seq2seq.cache.token_cache import TrainingData, training_data
 from seq2seq.checkpoint import (
     BEST,
     VOCABULARY,
@@ -31,12 +32,11 @@ from seq2seq.errors import DamagedFile, UserError
 from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
-from seq2seq.origin import origin_of, recorded_vocabularies
-from seq2seq.run_folder import clear, remove_parts
-from seq2seq.snapshots import forget_snapshots
-from seq2seq.tensor_file import read_header
-from seq2seq.token_cache import TrainingData, training_data
-from seq2seq.training_state import load_last, resumable, save_last
+from seq2seq.run.origin import origin_of, recorded_vocabularies
+from seq2seq.run.run_folder import clear, remove_parts
+from seq2seq.run.snapshots import forget_snapshots
+from seq2seq.run.tensor_file import read_header
+from seq2seq.run.training_state import load_last, resumable, save_last
 from seq2seq.vocabulary import Vocabularies, checksums_of
 
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids, pad_sources
-from seq2seq.beam import BeamSlots
-from seq2seq.greedy import GreedySlots
-from seq2seq.hypothesis import Hypothesis, Model, Penalties
-from seq2seq.prefix import NO_PREFIX, Prefix
-from seq2seq.rules import Rules
-from seq2seq.slots import Slots
+from seq2seq.decoding.beam import BeamSlots
+from seq2seq.decoding.greedy import GreedySlots
+from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties
+from seq2seq.decoding.prefix import NO_PREFIX, Prefix
+from seq2seq.decoding.rules import Rules
+from seq2seq.decoding.slots import Slots
 
 TILE_LENGTH_STEP = 16  # source positions
 MOST_IN_TILE = 16_384  # source positions in a tile

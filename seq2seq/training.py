@@ -8,19 +8,19 @@ from types import FrameType
 
 import torch
 
-from seq2seq import exchange, ranks
 from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
+from seq2seq.checking.diagnosis import Outcome, diagnose
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
 from seq2seq.device import choose_device, compute_repeatably, limit_memory
-from seq2seq.diagnosis import Outcome, diagnose
 from seq2seq.ending import nothing_left, why_stop
 from seq2seq.optimization import learning_rate
+from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run, follow, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
 from seq2seq.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
-from seq2seq.run_folder import check_folder
-from seq2seq.run_lock import locked
+from seq2seq.run.run_folder import check_folder
+from seq2seq.run.run_lock import locked
 from seq2seq.update import train_step
 from seq2seq.validation import validate
 

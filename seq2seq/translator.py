@@ -12,13 +12,13 @@ import torch
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.checkpoint import LengthLimit, load_best
 from seq2seq.config import DecodingConfig
+from seq2seq.decoding.hypothesis import Hypothesis, Model
+from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
-from seq2seq.hypothesis import Hypothesis, Model
 from seq2seq.long_lines import cut_line
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.int8 import int8_is_exact, to_int8
-from seq2seq.prefix import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.translation import Translation, joined

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from seq2seq import exchange, ranks
 from seq2seq.batches import Batch, seed_of
 from seq2seq.checkpoint import own_weights
 from seq2seq.errors import RunError
 from seq2seq.loss import batch_loss
 from seq2seq.optimization import update_average
+from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run
 from seq2seq.scheduled_sampling import true_share, with_own_inputs
 

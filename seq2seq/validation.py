@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 import torch
 
-from seq2seq import exchange, ranks
 from seq2seq.batches import epoch_order, make_batch
 from seq2seq.checkpoint import own_weights, save_best
 from seq2seq.evaluation import bleu_score
 from seq2seq.loss import batch_loss
-from seq2seq.origin import origin_of
+from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run
 from seq2seq.reporting import Clock, Reporter
-from seq2seq.snapshots import save_snapshot
+from seq2seq.run.origin import origin_of
+from seq2seq.run.snapshots import save_snapshot
 from seq2seq.translator import Translator
 
 

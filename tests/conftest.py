@@ -70,7 +70,7 @@ def tiny_runs(
         own_weights,
         save_best,
     )
-    from seq2seq.origin import origin_of
+    from seq2seq.run.origin import origin_of
 
     runs = {}
     for seed, decoder in enumerate(DECODERS):
@@ -95,7 +95,7 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     import torch
 
     from seq2seq.checkpoint import Progress, create_run, load_best, own_weights, save_best
-    from seq2seq.origin import origin_of
+    from seq2seq.run.origin import origin_of
 
     model, _, limit, config = load_best(run, torch.device("cpu"))
     create_run(other, config, vocabularies)

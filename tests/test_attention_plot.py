@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq import attention_figure, attention_plot
+from seq2seq import attention_plot
 from seq2seq.attention_plot import AttentionMap, check_picture_path, write_attention
 from seq2seq.errors import RunError, UserError
+from seq2seq.pictures import attention_figure
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
 SMALL = AttentionMap(

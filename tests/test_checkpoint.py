@@ -36,10 +36,10 @@ from seq2seq.config import Config
 from seq2seq.errors import RunError, UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
-from seq2seq.origin import origin_of
-from seq2seq.training_state import load_last, save_last
+from seq2seq.run.origin import origin_of
+from seq2seq.run.training_state import load_last, save_last
+from seq2seq.run.whole_file import written_aside
 from seq2seq.vocabulary import Vocabularies, Vocabulary, load_vocabularies
-from seq2seq.whole_file import written_aside
 
 CPU = torch.device("cpu")
 LIMIT = LengthLimit(1.3125, 7)
@@ -442,7 +442,7 @@ def half_written(path: Path, content: bytes, _: Path | None = None) -> None:
 
 
 FAILURES = {
-    "half a file": ("seq2seq.tensor_file.write_whole", half_written),
+    "half a file": ("seq2seq.run.tensor_file.write_whole", half_written),
     "at the sync": ("os.fsync", full_disk),
     "at the rename": ("pathlib.Path.replace", full_disk),
 }

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq import compare_figure, training
-from seq2seq.bleu_counts import bleu, count
+from seq2seq import training
 from seq2seq.checkpoint import LAST
 from seq2seq.cli import main
-from seq2seq.compare_figure import spread
+from seq2seq.comparing import compare_figure
+from seq2seq.comparing.bleu_counts import bleu, count
+from seq2seq.comparing.compare_figure import spread
 from seq2seq.evaluation import score
 from seq2seq.preparation import Run
-from seq2seq.tensor_file import read_tensors
+from seq2seq.run.tensor_file import read_tensors
 from seq2seq.translator import Translator
 from seq2seq.update import train_step
 
@@ -37,8 +38,8 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
     monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
-    monkeypatch.setattr("seq2seq.compare_figure.write_pictures", lambda _: [])
-    monkeypatch.setattr("seq2seq.bleu_counts.RESAMPLES", 40)
+    monkeypatch.setattr("seq2seq.comparing.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 40)
 
 
 @pytest.fixture(autouse=True)
@@ -223,8 +224,8 @@ def test_a_failure_stops_in_one_line(
 def test_torchrun_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.ranks._launched", lambda: (0, 2))
-    monkeypatch.setattr("seq2seq.ranks.speaks", lambda: True)
+    monkeypatch.setattr("seq2seq.parallel.ranks._launched", lambda: (0, 2))
+    monkeypatch.setattr("seq2seq.parallel.ranks.speaks", lambda: True)
     assert compare() == 2
     assert "start it without torchrun" in capsys.readouterr().err
 

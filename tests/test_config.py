@@ -19,7 +19,7 @@ from seq2seq.config import (
     dump_config,
     load_config,
 )
-from seq2seq.config_changes import changed_keys, changed_since, recorded_keys
+from seq2seq.run.config_changes import changed_keys, changed_since, recorded_keys
 
 SHIPPED = Path(__file__).resolve().parent.parent / "configs"
 MINIMAL = """\

@@ -21,7 +21,7 @@ from seq2seq.loss import batch_loss
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.preparation import Run, prepare
 from seq2seq.reporting import METRICS
-from seq2seq.tensor_file import read_header, read_tensors
+from seq2seq.run.tensor_file import read_header, read_tensors
 from seq2seq.update import train_step
 
 ROOT = Path(__file__).resolve().parent.parent

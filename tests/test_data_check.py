@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from conftest import tiny_config, toy_pairs
 
-from seq2seq.config import VocabularyConfig
-from seq2seq.corpus import ParallelText
-from seq2seq.data_advice import Finding, Split, data_findings, listed
-from seq2seq.data_check import (
+from seq2seq.checking.data_advice import Finding, Split, data_findings, listed
+from seq2seq.checking.data_check import (
     BLOCK,
     NOT_NFC,
     ODD_KINDS,
@@ -20,10 +18,12 @@ from seq2seq.data_check import (
     overlap,
     resemblance,
 )
+from seq2seq.checking.forecast import Forecast
+from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
+from seq2seq.checking.piece_check import examine_pieces
+from seq2seq.config import VocabularyConfig
+from seq2seq.corpus import ParallelText
 from seq2seq.doctor import cost_findings, duration, expected_seconds, expected_updates, size
-from seq2seq.forecast import Forecast
-from seq2seq.overlap_advice import likeness_findings, overlap_findings
-from seq2seq.piece_check import examine_pieces
 from seq2seq.vocabulary import Vocabularies, train_vocabularies
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
+from seq2seq.checking.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, Outcome, diagnose
 from seq2seq.config import load_config
-from seq2seq.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, Outcome, diagnose
 from seq2seq.reporting import LOG, METRICS, read_metrics
 from seq2seq.training import train
 from seq2seq.vocabulary import UNK_ID, Vocabularies

@@ -21,13 +21,13 @@ import torch
 from conftest import write_small_corpus
 from safetensors.torch import save
 
-from seq2seq import tensor_file
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.cli import main
 from seq2seq.config import load_config
 from seq2seq.errors import DamagedFile
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
-from seq2seq.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.run import tensor_file
+from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.training import train
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import VocabularyConfig
+from seq2seq.decoding.prefix import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
 from seq2seq.errors import UserError
-from seq2seq.prefix import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
 from seq2seq.vocabulary import EOS_ID, UNK_ID, Vocabulary, train_vocabularies
 
 Kind = Literal["unigram", "bpe", "word", "char"]

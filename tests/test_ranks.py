@@ -18,11 +18,11 @@ import torch
 from conftest import write_small_corpus
 from torch import Tensor
 
-from seq2seq import exchange, ranks
 from seq2seq.checkpoint import BEST, LAST
 from seq2seq.errors import UserError
+from seq2seq.parallel import exchange, ranks
 from seq2seq.reporting import LOG, METRICS
-from seq2seq.tensor_file import read_header, read_tensors
+from seq2seq.run.tensor_file import read_header, read_tensors
 
 ROOT = Path(__file__).resolve().parent.parent
 # Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
@@ -33,7 +33,8 @@ from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
 import torch
 import torch.distributed
-from seq2seq import exchange, preparation, ranks, training, update, validation
+from seq2seq.parallel import exchange, ranks
+from seq2seq import preparation, training, update, validation
 from seq2seq.cli import main
 
 torch.set_num_threads(1)
@@ -473,7 +474,8 @@ def test_ranks_that_read_other_data_are_refused(trainings: Trainings) -> None:
 KILLED_ONCE = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
-from seq2seq import ranks, training
+from seq2seq.parallel import ranks
+from seq2seq import training
 from seq2seq.cli import main
 
 taken = training.train_step

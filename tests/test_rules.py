@@ -23,8 +23,8 @@ from test_search import (
 
 from seq2seq import search as search_module
 from seq2seq.batches import Ids
-from seq2seq.hypothesis import Hypothesis
-from seq2seq.prefix import NO_PREFIX, Prefix, PrefixState
+from seq2seq.decoding.hypothesis import Hypothesis
+from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixState
 from seq2seq.search import search
 from seq2seq.vocabulary import EOS_ID, PAD_ID
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq import run_lock
 from seq2seq.errors import UserError
-from seq2seq.run_lock import LOCK, locked
+from seq2seq.run import run_lock
+from seq2seq.run.run_lock import LOCK, locked
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,7 +22,7 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process, in the folder until it is told to go."""
     program = f"""
 from pathlib import Path
-from seq2seq.run_lock import locked
+from seq2seq.run.run_lock import locked
 with locked(Path({str(folder)!r})):
     print("in", flush=True)
     input()

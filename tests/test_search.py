@@ -14,10 +14,10 @@ from torch import Tensor
 
 from seq2seq import search as search_module
 from seq2seq.batches import Ids, pad_sources
-from seq2seq.beam import LEAST_COVERED, BeamSlots
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
-from seq2seq.hypothesis import Hypothesis, largest
+from seq2seq.decoding.beam import LEAST_COVERED, BeamSlots
+from seq2seq.decoding.hypothesis import Hypothesis, largest
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.search import by_width, search, tile_rows

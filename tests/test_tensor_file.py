@@ -10,7 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seq2seq.errors import DamagedFile, UserError
-from seq2seq.tensor_file import (
+from seq2seq.run.tensor_file import (
     compare,
     copy_into,
     read_header,

@@ -19,18 +19,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import scaling
-from seq2seq import token_cache, token_workers
 from seq2seq.batches import EncodedPairs, encode_pairs, sampled_pairs
-from seq2seq.cache_folder import MANIFEST
+from seq2seq.cache import token_cache, token_workers
+from seq2seq.cache.cache_folder import MANIFEST
+from seq2seq.cache.text_cache import Files, copy_text, map_text
+from seq2seq.cache.token_cache import FOLDER, cache_of, training_data
 from seq2seq.config import ParallelFiles, VocabularyConfig, load_config
 from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.errors import RunError, UserError
 from seq2seq.reporting import LOG, METRICS
-from seq2seq.text_cache import Files, copy_text, map_text
-from seq2seq.token_cache import FOLDER, cache_of, training_data
+from seq2seq.run.whole_file import PART
 from seq2seq.training import train
 from seq2seq.vocabulary import Vocabularies, checksums_of, train_vocabularies
-from seq2seq.whole_file import PART
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = VocabularyConfig(size=340, sampling=0.3)

@@ -18,8 +18,8 @@ from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, t
 from seq2seq.build import build_model
 from seq2seq.checkpoint import LengthLimit
 from seq2seq.config import DecodingConfig, ModelConfig, VocabularyConfig
+from seq2seq.decoding.hypothesis import Hypothesis
 from seq2seq.errors import UserError
-from seq2seq.hypothesis import Hypothesis
 from seq2seq.long_lines import MOST_PARTS, cut_line
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.translator import MOST_PIECES, Translation, Translator

@@ -14,7 +14,7 @@ from seq2seq.cli import main
 from seq2seq.config import Config, load_config
 from seq2seq.errors import UserError
 from seq2seq.reporting import LOG, METRICS
-from seq2seq.tensor_file import read_header, read_tensors
+from seq2seq.run.tensor_file import read_header, read_tensors
 from seq2seq.training import train
 from seq2seq.translator import Translator
 

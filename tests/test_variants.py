@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.comparing.variants import Plan, parsed_seeds, read_plan
 from seq2seq.config import load_config
-from seq2seq.config_mistakes import ConfigError
 from seq2seq.errors import UserError
-from seq2seq.variants import Plan, parsed_seeds, read_plan
+from seq2seq.settings.config_mistakes import ConfigError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 HEAD = "base: config.yaml\nfolder: out\nvariants:\n"

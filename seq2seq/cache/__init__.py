@@ -1,0 +1,1 @@
+"""Training text and its ids in files that are mapped into memory."""

@@ -1,0 +1,1 @@
+"""What is odd about data, costs and results, in words."""

@@ -1,0 +1,1 @@
+"""What the subcommands share: arguments, lines in, lines out."""

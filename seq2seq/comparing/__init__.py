@@ -1,0 +1,1 @@
+"""What `seq2seq compare` is made of."""

@@ -1,0 +1,1 @@
+"""What search is made of, and scores of given translations."""

@@ -1,0 +1,62 @@
+"""Greedy search: from START take the likeliest piece until END."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.batches import Ids
+from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties, likeliest
+from seq2seq.decoding.slots import Slots
+from seq2seq.vocabulary import EOS_ID
+
+
+class GreedySlots(Slots):
+    """One hypothesis a slot, and nothing ever taken back."""
+
+    def __init__(
+        self,
+        model: Model,
+        memory: Any,
+        state: Any,
+        rows: Tensor,
+        beam_size: int,
+        penalties: Penalties,
+    ) -> None:
+        super().__init__(model, memory, state, rows, beam_size, penalties)
+        self.paths: list[Ids] = [[] for _ in self.limits]
+        self.totals = [0.0] * len(self.limits)
+        self.looks: list[Tensor] = []  # [B, S] of each step, back to the first of the oldest slot
+
+    def begin(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self.paths[slot], self.totals[slot] = [], 0.0
+
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        step = self.model.step(self.ids, self.state, self.memory)
+        self.state = step.state
+        best = likeliest(self.model, step.outputs, self.ages, self.limits, 1, self.rules)
+        self.ids = best.pieces[:, 0]
+        if step.attention_weights is not None:
+            self.looks.append(step.attention_weights)
+        pieces, values = self.ids.tolist(), best.log_probs[:, 0].tolist()
+        done = []
+        for slot in self.busy():
+            self.ages[slot] += 1
+            self.paths[slot].append(pieces[slot])
+            self.totals[slot] += values[slot]
+            if pieces[slot] == EOS_ID:
+                done.append((slot, [self._hypothesis(slot)]))
+                self.empty(slot)
+        if self.rules is not None:
+            self.rules.follow([[piece] for piece in pieces], [[0] for _ in pieces], max(self.ages))
+        del self.looks[: len(self.looks) - max(self.ages)]
+        return done
+
+    def _hypothesis(self, slot: int) -> Hypothesis:
+        length, weights = self.ages[slot], None
+        if self.looks:
+            weights = torch.stack([look[slot] for look in self.looks[-length:]]).float().cpu()
+        score = self.totals[slot] / length**self.penalties.length
+        return Hypothesis(self.paths[slot], score, weights)

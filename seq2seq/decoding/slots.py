@@ -1,0 +1,80 @@
+"""Sentences in search, in a fixed number of slots: one that is done makes room for the next."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties
+from seq2seq.decoding.rules import Rules
+from seq2seq.vocabulary import BOS_ID
+
+
+class Slots(ABC):
+    """Each slot holds one sentence, at a step of its own, as K hypotheses; or it is empty.
+
+    Empty slots are computed along, so that products never change in size. Row n of the N = B * K
+    rows is hypothesis n % K of slot n // K.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        memory: Any,
+        state: Any,
+        rows: Tensor,
+        beam_size: int,
+        penalties: Penalties,
+    ) -> None:
+        """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form."""
+        count, self.device = len(rows), rows.device
+        self.model, self.beam_size, self.penalties = model, beam_size, penalties
+        self.rules: Rules | None = None  # told of sentences and pieces where there are any
+        self.memory = memory.select(rows)
+        self.state = state.select(rows.repeat_interleave(beam_size))
+        self.ids = torch.full((count * beam_size,), BOS_ID, device=self.device)
+        self.ages = [0] * count  # pieces so far
+        self.limits = [0] * count  # pieces at most, END counted; 0: empty
+        self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # END counted
+
+    def free(self) -> list[int]:
+        """The empty slots."""
+        return [slot for slot, limit in enumerate(self.limits) if not limit]
+
+    def busy(self) -> list[int]:
+        """The slots that hold a sentence."""
+        return [slot for slot, limit in enumerate(self.limits) if limit]
+
+    def empty(self, slot: int) -> None:
+        """Make room."""
+        self.ages[slot] = self.limits[slot] = 0
+
+    def put(
+        self,
+        slots: Sequence[int],
+        limits: Sequence[int],
+        src_lengths: Sequence[int],
+        memory: Any,
+        state: Any,
+        taken: Tensor,
+    ) -> None:
+        """Let the sentences `taken` [M] of a memory and state into M empty slots."""
+        into = torch.tensor(slots, device=self.device)
+        rows = into[:, None] * self.beam_size + torch.arange(self.beam_size, device=self.device)
+        self.memory.put(into, memory, taken)
+        self.state.put(rows.flatten(), state, taken.repeat_interleave(self.beam_size))
+        self.ids[rows] = BOS_ID
+        self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
+        for slot, limit in zip(slots, limits, strict=True):
+            self.ages[slot], self.limits[slot] = 0, limit
+        self.begin(slots)
+
+    @abstractmethod
+    def begin(self, slots: Sequence[int]) -> None:
+        """Forget what these slots held before."""
+
+    @abstractmethod
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """One piece more in every slot; empties those that are done and returns what they found."""

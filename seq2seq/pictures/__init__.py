@@ -1,0 +1,1 @@
+"""Who looked where, for the eye."""

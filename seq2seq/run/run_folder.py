@@ -1,0 +1,93 @@
+"""Whether a training may begin in a folder, and making room for it there."""
+
+import os
+import shutil
+from pathlib import Path
+
+from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
+from seq2seq.config import Config
+from seq2seq.errors import UserError
+from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.run.origin import config_changes
+from seq2seq.run.snapshots import forget_snapshots, remove_snapshot_parts
+from seq2seq.run.training_state import check_last
+from seq2seq.run.whole_file import PART
+
+
+def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder another run lives in, and resuming what is not there or another config."""
+    folder = config.run_dir
+    if resume and overwrite:
+        raise UserError("--resume and --overwrite: give one of them")
+    check_place(folder)
+    if resume:
+        _check_resumed(config)
+    elif run_lives(folder) and not overwrite:
+        raise UserError(
+            f"{folder}: a run lives here already; go on with --resume, "
+            "replace it with --overwrite, or set another run_dir"
+        )
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a run folder that is a file, or that cannot be made."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"run_dir: {folder} is a file; choose another name")
+    if not folder.exists():
+        above = next(each for each in folder.absolute().parents if each.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
+
+
+def run_lives(folder: Path) -> bool:
+    """Whether a run was begun in this folder."""
+    return any((folder / name).exists() for name in (CONFIG, BEST, LAST, PREVIOUS))
+
+
+def _check_resumed(config: Config) -> None:
+    """Refuse to resume unless the run was of this config; it may have been killed unsaved."""
+    folder = config.run_dir
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such run folder; train without --resume")
+    for name in (METRICS, TIMING, LOG, TENSORBOARD):
+        if (folder / name).is_symlink():
+            raise UserError(f"{folder / name}: is a link, through which no run writes; remove it")
+        plain = Path.is_dir if name == TENSORBOARD else Path.is_file
+        if (folder / name).exists() and not plain(folder / name):
+            raise UserError(f"{folder / name}: is not what a run writes there; remove it")
+    last = check_last(folder)
+    if last is not None:
+        changes = config_changes(*last, config)
+        if changes:
+            raise UserError(
+                f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
+                + "\n  ".join(changes)
+            )
+    elif (folder / BEST).exists():
+        raise UserError(
+            f"{folder}: nothing to resume, it has no {LAST}; train again with --overwrite"
+        )
+    elif not (folder / CONFIG).exists():
+        raise UserError(f"{folder}: not a run folder, it has no {CONFIG}; train without --resume")
+
+
+def clear(folder: Path) -> None:
+    """Remove a run, and nothing else that may lie beside it."""
+    with writing(folder):
+        for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG, CONFIG):
+            (folder / name).unlink(missing_ok=True)
+        for name in (VOCABULARY, TENSORBOARD):
+            if (folder / name).is_symlink():
+                (folder / name).unlink()
+            elif (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+    forget_snapshots(folder, after=0)
+    remove_parts(folder)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what a killed process was writing."""
+    with writing(folder):
+        for name in (LAST, BEST, METRICS, CONFIG):
+            (folder / f"{name}{PART}").unlink(missing_ok=True)
+    remove_snapshot_parts(folder)

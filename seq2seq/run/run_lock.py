@@ -1,0 +1,122 @@
+"""Locks: one process at a time trains in a run folder, and one builds in a cache."""
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, repeat
+from pathlib import Path
+
+from seq2seq.errors import UserError
+from seq2seq.parallel import ranks
+
+LOCK = "lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the run folder, made if it is not there, and let no other process in.
+
+    The system lets go when the process ends, however it ends: a kill leaves nothing to clean up.
+    A folder made here in which nothing came to lie is removed again. Raises UserError where
+    another process holds the folder or it cannot be written.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]  # the deepest first
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(folder / LOCK, flags, 0o644)
+    except OSError as error:
+        raise UserError(
+            f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
+            "mend that or set another run_dir"
+        ) from None
+    try:
+        _lock(descriptor, folder)
+    except UserError:
+        os.close(descriptor)
+        raise
+    try:
+        with suppress(OSError):  # the number is for people, and the disk may be full
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+        _remove_empty(made)
+
+
+@contextmanager
+def waited_for(path: Path) -> Iterator[bool]:
+    """Hold a lock file, made if it is not there, once no other process holds it.
+
+    Yields False where the file system knows no locks. Raises OSError where it cannot be made.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        yield _wait(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _wait(descriptor: int, path: Path) -> bool:
+    for seconds in chain((0.1,), repeat(0.2)):
+        try:
+            _try_lock(descriptor)
+            return True
+        except (BlockingIOError, PermissionError):
+            if seconds == 0.1 and ranks.is_first():
+                print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
+            time.sleep(seconds)
+        except OSError:  # as on some network file systems
+            break
+    return False
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        _try_lock(descriptor)
+    except (BlockingIOError, PermissionError):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        number = os.read(descriptor, 20).strip().decode("ascii", errors="replace")
+        process = f"process {number}" if number.isdigit() else "another process"
+        raise UserError(
+            f"{folder}: {process} is training in this run folder; "
+            "wait until it ends, or set another run_dir"
+        ) from None
+    except OSError as error:  # as on some network file systems
+        print(
+            f"note: {folder}: cannot be locked ({error.strerror}); "
+            "see to it that no other process trains in it",
+            file=sys.stderr,
+        )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte apart: others may not read a locked one
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_empty(made: list[Path]) -> None:
+    """Take back folders in which nothing but the lock lies."""
+    with suppress(OSError):
+        if made and [entry.name for entry in made[0].iterdir()] == [LOCK]:
+            (made[0] / LOCK).unlink()
+            for folder in made:
+                folder.rmdir()

@@ -1,0 +1,60 @@
+"""Snapshots: the weights of the newest validations, kept beside the best for `seq2seq average`.
+
+step-N.safetensors has the form of best.safetensors, N being the update.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from seq2seq.checkpoint import LengthLimit, save_weights, writing
+from seq2seq.run.origin import Header
+from seq2seq.run.whole_file import PART
+
+_NAME = re.compile(r"step-([1-9][0-9]*)\.safetensors")
+
+
+def snapshot_step(path: Path) -> int | None:
+    """The update that a file with such a name is a snapshot of; None where it is not named so."""
+    found = _NAME.fullmatch(path.name)
+    return int(found[1]) if found else None
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """The snapshots that a run keeps, the oldest first."""
+    steps = {path: snapshot_step(path) for path in folder.glob("step-*.safetensors")}
+    named = [path for path in steps if steps[path] and not path.is_dir()]
+    return sorted(named, key=lambda path: steps[path] or 0)
+
+
+def save_snapshot(
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    limit: LengthLimit,
+    step: int,
+    bleu: float,
+    origin: Header,
+    keep: int,
+) -> None:
+    """Write the weights of this update, then remove all but the `keep` newest snapshots."""
+    save_weights(folder / f"step-{step}.safetensors", weights, limit, step, bleu, origin)
+    _remove(snapshots(folder)[:-keep], folder)
+
+
+def forget_snapshots(folder: Path, after: int) -> None:
+    """Remove the snapshots of updates after this one, which training will take anew."""
+    _remove([path for path in snapshots(folder) if (snapshot_step(path) or 0) > after], folder)
+
+
+def remove_snapshot_parts(folder: Path) -> None:
+    """Remove what a killed process was writing."""
+    parts = folder.glob(f"step-*.safetensors{PART}")
+    _remove([path for path in parts if _NAME.fullmatch(path.name.removesuffix(PART))], folder)
+
+
+def _remove(paths: list[Path], folder: Path) -> None:
+    with writing(folder):
+        for path in paths:
+            path.unlink(missing_ok=True)

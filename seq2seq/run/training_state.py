@@ -1,0 +1,138 @@
+"""What training goes on from: weights, averages, the optimizer's moments and counters.
+
+It stands in last.safetensors; the one before that is kept as previous.safetensors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from seq2seq.checkpoint import (
+    LAST,
+    PREVIOUS,
+    LengthLimit,
+    Progress,
+    offering,
+    own_weights,
+    writing,
+)
+from seq2seq.errors import UserError
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.run.origin import Header
+from seq2seq.run.tensor_file import (
+    Shapes,
+    compare,
+    copy_into,
+    misfit,
+    read_header,
+    read_tensors,
+    reading_header,
+    save_tensors,
+    shapes_of,
+    typed,
+)
+
+T = TypeVar("T")
+_GROUPS = ("weights.", "averages.", "optimizer.")
+
+
+def save_last(
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    averages: Mapping[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    limit: LengthLimit,
+    seconds: float,
+    origin: Header,
+) -> None:
+    """Write all that training goes on from; what was last becomes the previous.
+
+    `seconds` is the time trained so far, `origin` what `origin_of` gives.
+    """
+    tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
+    tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
+    for name, parameter in zip(weights, optimizer.param_groups[0]["params"], strict=True):
+        for key, value in optimizer.state[parameter].items():
+            if value is not None:
+                tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value)
+    state = {"progress": asdict(progress), "limit": asdict(limit), "seconds": seconds}
+    with writing(folder / LAST):
+        save_tensors(folder / LAST, tensors, {**state, **origin}, folder / PREVIOUS)
+
+
+def resumable(folder: Path) -> Path | None:
+    """The file that training goes on from: the last, or if that is not there, the previous."""
+    there = (folder / name for name in (LAST, PREVIOUS) if (folder / name).exists())
+    return next(there, None)
+
+
+def check_last(folder: Path) -> tuple[Path, Header] | None:
+    """The file that training goes on from, found whole, and its header; None where none is there.
+
+    Raises DamagedFile with the way out.
+    """
+    path = resumable(folder)
+    if path is None:
+        return None
+    with offering(path):
+        read_tensors(path)
+        return path, read_header(path)[0]
+
+
+def load_last(
+    folder: Path,
+    model: Seq2Seq,
+    averages: dict[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+) -> tuple[Progress, LengthLimit, float]:
+    """Put a saved state into model, averages and optimizer, in place.
+
+    Returns progress, limit and the seconds trained.
+    """
+    path = resumable(folder)
+    if path is None:
+        raise UserError(f"{folder}: nothing to resume, it has no {LAST}; train without --resume")
+    weights, parameters = own_weights(model), optimizer.param_groups[0]["params"]
+    with offering(path):
+        header, shapes = read_header(path)
+        progress = typed(Progress, header, "progress", path)
+        limit = typed(LengthLimit, header, "limit", path)
+        with reading_header(path):
+            seconds = float(header["seconds"])
+        compare(path, _group(shapes, "weights."), shapes_of(weights))
+        compare(path, _group(shapes, "averages."), shapes_of(averages))
+        compare(path, _without_group(shapes), {})
+        moments = _moments(path, _group(shapes, "optimizer."), shapes_of(weights))
+        tensors = read_tensors(path)
+    copy_into(_group(tensors, "weights."), weights, path)
+    copy_into(_group(tensors, "averages."), averages, path)
+    for name, parameter in zip(weights, parameters, strict=True):
+        optimizer.state[parameter] = {
+            key: tensors[f"optimizer.{key}.{name}"].to(device, copy=True) for key in moments[name]
+        }
+    return progress, limit, seconds
+
+
+def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
+    return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
+
+
+def _without_group(shapes: Shapes) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if not name.startswith(_GROUPS)}
+
+
+def _moments(path: Path, shapes: Shapes, weights: Shapes) -> dict[str, list[str]]:
+    """Of each weight the names of its optimizer's tensors, which have its shape or none."""
+    found: dict[str, list[str]] = {name: [] for name in weights}
+    for key, shape in shapes.items():
+        moment, _, name = key.partition(".")
+        if name not in weights or shape not in ((), weights[name]):
+            raise misfit(path, f"optimizer.{key}")
+        found[name].append(moment)
+    return found

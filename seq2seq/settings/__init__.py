@@ -1,0 +1,1 @@
+"""What a config is made of."""
