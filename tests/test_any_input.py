@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
@@ -139,9 +139,11 @@ def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyP
     vocabulary = Translator.load().vocabularies.tgt  # the Caller's
     decode, calls = type(vocabulary).decode, []
 
-    def blank_translations(_: object, ids: list[int]) -> str:
+    def blank_translations(_: object, ids: list[int], words: Iterable[str] = ()) -> str:
         calls.append(ids)
-        return decode(vocabulary, ids) if len(calls) % 2 else "\n \u2028"  # the source comes first
+        return (
+            decode(vocabulary, ids, words) if len(calls) % 2 else "\n \u2028"
+        )  # the source comes first
 
     monkeypatch.setattr(type(vocabulary), "decode", blank_translations)
     assert translate(b"buda ki.\n\nzu\n").out == ["buda ki.", "", "zu"]

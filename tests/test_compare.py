@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seq2seq import training
-from seq2seq.checkpoint import LAST
+from seq2seq.checkpoint import LAST, load_best
 from seq2seq.cli import main
 from seq2seq.comparing import compare_figure
 from seq2seq.comparing.bleu_counts import bleu, count
@@ -98,8 +98,8 @@ def test_a_comparison_tells_what_its_runs_tell(
             assert run["chrf"]["score"] == scores.chrf.score
         scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
-        trained = Translator.load(folders[0], device="cpu")
-        assert variant["parameters"] == sum(each.numel() for each in trained.model.parameters())
+        model, *_ = load_best(Path(folders[0]), torch.device("cpu"))
+        assert variant["parameters"] == sum(each.numel() for each in model.parameters())
         assert f"\n{variant['name']} " in out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
     assert tree["variants"][0]["difference"] is None

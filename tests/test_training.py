@@ -665,8 +665,14 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# test_update.py, test_device.py and test_cuda.py; test_scheduled_sampling.py
-ELSEWHERE = {"memory_gb", "deterministic", "scheduled_sampling", "scheduled_sampling_steps"}
+# test_update.py, test_device.py and test_cuda.py; test_scheduled_sampling.py; test_averaging.py
+ELSEWHERE = {
+    "memory_gb",
+    "deterministic",
+    "scheduled_sampling",
+    "scheduled_sampling_steps",
+    "keep",
+}
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 
 
