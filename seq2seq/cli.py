@@ -10,12 +10,13 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.commands.arguments import parse
 from seq2seq.commands.compare_command import compare
+from seq2seq.commands.evaluate_command import evaluate
 from seq2seq.commands.given_prefixes import GivenPrefixes
+from seq2seq.commands.loading import load
 from seq2seq.commands.rendering import as_json as rendered_json
 from seq2seq.commands.rendering import rendered
 from seq2seq.commands.streams import (
@@ -33,7 +34,6 @@ from seq2seq.parallel import ranks
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
-    from seq2seq.translator import Translator
 
 
 _OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
@@ -122,7 +122,7 @@ def translate(options: argparse.Namespace) -> int:
     given = GivenPrefixes(options.prefix, options.prefix_file, options.stream)
     with open_input(options.input) as opened:
         lines = given.check(opened, str(options.input or "standard input"))
-        translator = _load(options)
+        translator = load(options)
         with open_output(options.output) as output:
             report = InputReport()
             for number, batch in cut(lines, options.batch_size):
@@ -143,58 +143,13 @@ def translate(options: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate(options: argparse.Namespace) -> int:
-    """`seq2seq evaluate`: BLEU, chrF and TER of a run, or of existing output."""
-    if bool(options.model) == bool(options.hyp):
-        raise UserError("evaluate: give either -m RUN or --hyp FILE")
-    if options.hyp and (options.input or options.output):
-        raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
-    if len(options.hyp) > 2:
-        raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    read = (options.input, *options.hyp, *options.ref)
-    check_output(options.output, *read)
-    check_output(options.json, *read, options.output)
-    from seq2seq import evaluation, score_table
-
-    evaluation.check_tokenizer(options.tokenize)
-    systems, references = _systems_and_references(options)
-    evaluation.check_line_counts([*systems, *references])
-    hypotheses = [lines for _, lines in systems]
-    if options.model:
-        translator = _load(options)
-        hypotheses = [[each.text for each in translator.translate(hypotheses[0], options.beam)]]
-        if options.output is not None:
-            with open_output(options.output) as output:
-                output.write("".join(f"{line}\n" for line in hypotheses[0]))
-    lines = [reference for _, reference in references]
-    scored = [*(systems if options.hyp else []), *references]
-    for note in (
-        *map(evaluation.tokenized_note, hypotheses),
-        *(evaluation.not_nfc_note(*each) for each in scored),
-    ):
-        if note:
-            say(f"note: {note}")
-    how = (lines, options.lowercase, options.tokenize)
-    scores = evaluation.score(hypotheses[-1], *how)
-    comparison = None
-    if len(hypotheses) == 2:
-        comparison = evaluation.compare(hypotheses[0], hypotheses[1], *how)
-    if options.json is not None:
-        with open_output(options.json) as output:
-            output.write(json.dumps(score_table.as_json(scores, comparison), indent=2) + "\n")
-    if options.json is None or str(options.json) != "-":
-        with open_output(None) as output:
-            output.write(score_table.as_table(scores, comparison) + "\n")
-    return 0
-
-
 def score(options: argparse.Namespace) -> int:
     """`seq2seq score`: how likely given translations are; as many lines out as pairs in."""
     check_output(options.output, options.input, options.ref)
     from seq2seq.commands.pair_scores import score_files
 
     files = options.input, options.ref, options.output
-    say(score_files(*files, options.json, lambda: _load(options)))
+    say(score_files(*files, options.json, lambda: load(options)))
     return 0
 
 
@@ -227,7 +182,7 @@ def attention(options: argparse.Namespace) -> int:
     if not as_json:
         check_picture_path(options.output)
     with open_input(options.input) as lines:
-        translator = _load(options)
+        translator = load(options)
         if not translator.attends:
             raise UserError(
                 f"{options.model[0]}: a model without attention looks nowhere "
@@ -259,45 +214,6 @@ def _config(options: argparse.Namespace) -> "Config":
     for note in notes if ranks.is_first() else ():
         say(f"note: {note}")
     return config
-
-
-def _load(options: argparse.Namespace) -> "Translator":
-    from seq2seq.translator import Translator
-
-    int8 = getattr(options, "int8", False)
-    translator = Translator.load(*options.model, device=options.device, int8=int8)
-    beam, n_best = getattr(options, "beam", None), getattr(options, "n_best", None)
-    translator.beam_size(beam, n_best or 1)  # refuses early
-    return translator
-
-
-Named = tuple[str, list[str]]
-
-
-def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], list[Named]]:
-    """Sources (with -m) or hypotheses, and references, each with its name."""
-    from seq2seq.corpus import read_lines, read_pairs
-
-    if options.hyp or options.input:
-        if not options.ref:
-            raise UserError("evaluate: give a reference, -r FILE")
-        files = options.hyp or [options.input]
-        return [(str(path), read_lines(path)) for path in files], [
-            (str(path), read_lines(path)) for path in options.ref
-        ]
-    if options.ref:
-        raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
-    from seq2seq.checkpoint import read_config
-
-    test = read_config(Path(options.model[0])).data.test
-    if test is None:
-        raise UserError(
-            f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
-        )
-    text = read_pairs(test.src, test.tgt, test.tsv)
-    return [(f"{text.origin}, source", list(text.src))], [
-        (f"{text.origin}, target", list(text.tgt))
-    ]
 
 
 def _fail(text: str, code: int) -> int:

@@ -112,7 +112,12 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.checking.forecast",),
     ("seq2seq.doctor",),
     ("seq2seq.checking.check_table",),
-    ("seq2seq.commands.streams", "seq2seq.commands.rendering", "seq2seq.commands.given_prefixes"),
+    (
+        "seq2seq.commands.loading",
+        "seq2seq.commands.streams",
+        "seq2seq.commands.rendering",
+        "seq2seq.commands.given_prefixes",
+    ),
     (
         "seq2seq.comparing.variants",
         "seq2seq.comparing.bleu_counts",
@@ -121,7 +126,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.compare",),
     ("seq2seq.comparing.compare_table",),
     ("seq2seq.comparing.compare_figure",),
-    ("seq2seq.commands.compare_command",),
+    ("seq2seq.commands.compare_command", "seq2seq.commands.evaluate_command"),
     ("seq2seq.commands.arguments", "seq2seq.commands.pair_scores"),
     ("seq2seq.cli",),
     ("seq2seq.__main__",),

@@ -1,0 +1,82 @@
+"""`seq2seq evaluate`: translations to scores."""
+
+import argparse
+import json
+from pathlib import Path
+
+from seq2seq.commands.loading import load
+from seq2seq.commands.streams import check_output, open_output, say
+from seq2seq.errors import UserError
+
+Named = tuple[str, list[str]]
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """BLEU, chrF and TER of a run, or of existing output."""
+    if bool(options.model) == bool(options.hyp):
+        raise UserError("evaluate: give either -m RUN or --hyp FILE")
+    if options.hyp and (options.input or options.output):
+        raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
+    if len(options.hyp) > 2:
+        raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
+    read = (options.input, *options.hyp, *options.ref)
+    check_output(options.output, *read)
+    check_output(options.json, *read, options.output)
+    from seq2seq import evaluation, score_table
+
+    evaluation.check_tokenizer(options.tokenize)
+    systems, references = _systems_and_references(options)
+    evaluation.check_line_counts([*systems, *references])
+    hypotheses = [lines for _, lines in systems]
+    if options.model:
+        translator = load(options)
+        hypotheses = [[each.text for each in translator.translate(hypotheses[0], options.beam)]]
+        if options.output is not None:
+            with open_output(options.output) as output:
+                output.write("".join(f"{line}\n" for line in hypotheses[0]))
+    lines = [reference for _, reference in references]
+    scored = [*(systems if options.hyp else []), *references]
+    for note in (
+        *map(evaluation.tokenized_note, hypotheses),
+        *(evaluation.not_nfc_note(*each) for each in scored),
+    ):
+        if note:
+            say(f"note: {note}")
+    how = (lines, options.lowercase, options.tokenize)
+    scores = evaluation.score(hypotheses[-1], *how)
+    comparison = None
+    if len(hypotheses) == 2:
+        comparison = evaluation.compare(hypotheses[0], hypotheses[1], *how)
+    if options.json is not None:
+        with open_output(options.json) as output:
+            output.write(json.dumps(score_table.as_json(scores, comparison), indent=2) + "\n")
+    if options.json is None or str(options.json) != "-":
+        with open_output(None) as output:
+            output.write(score_table.as_table(scores, comparison) + "\n")
+    return 0
+
+
+def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], list[Named]]:
+    """Sources (with -m) or hypotheses, and references, each with its name."""
+    from seq2seq.corpus import read_lines, read_pairs
+
+    if options.hyp or options.input:
+        if not options.ref:
+            raise UserError("evaluate: give a reference, -r FILE")
+        files = options.hyp or [options.input]
+        return [(str(path), read_lines(path)) for path in files], [
+            (str(path), read_lines(path)) for path in options.ref
+        ]
+    if options.ref:
+        raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
+    from seq2seq.checkpoint import read_config
+
+    test = read_config(Path(options.model[0])).data.test
+    if test is None:
+        raise UserError(
+            f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
+        )
+    text = read_pairs(test.src, test.tgt, test.tsv)
+    return [(f"{text.origin}, source", list(text.src))], [
+        (f"{text.origin}, target", list(text.tgt))
+    ]
