@@ -8,7 +8,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.pictures.attention_figure import picture
 from seq2seq.pictures.attention_map import AttentionMap, Panel
 from seq2seq.pictures.attention_page import page
-from seq2seq.run.whole_file import write_whole
+from seq2seq.whole_file import write_whole
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in one HTML page

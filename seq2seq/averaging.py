@@ -24,10 +24,10 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation import bleu_score
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.run.origin import config_changes, origin_of
-from seq2seq.run.run_folder import check_place, clear, run_lives
 from seq2seq.run.run_lock import LOCK, locked
-from seq2seq.run.snapshots import snapshot_step, snapshots
 from seq2seq.run.tensor_file import copy_into, read_header, reading_header, shapes_of
+from seq2seq.run_folder import check_place, clear, run_lives
+from seq2seq.snapshots import snapshot_step, snapshots
 from seq2seq.translator import Translator
 from seq2seq.vocabulary import Vocabularies, checksums_of
 

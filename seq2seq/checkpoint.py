@@ -32,9 +32,9 @@ from seq2seq.run.tensor_file import (
     shapes_of,
     typed,
 )
-from seq2seq.run.whole_file import write_whole
 from seq2seq.settings.config_mistakes import ConfigError
 from seq2seq.vocabulary import Vocabularies, save_vocabularies
+from seq2seq.whole_file import write_whole
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"

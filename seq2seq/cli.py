@@ -19,7 +19,9 @@ from seq2seq.commands.given_prefixes import GivenPrefixes
 from seq2seq.commands.loading import load
 from seq2seq.commands.rendering import as_json as rendered_json
 from seq2seq.commands.rendering import rendered
-from seq2seq.commands.streams import (
+from seq2seq.errors import RunError, UserError
+from seq2seq.parallel import ranks
+from seq2seq.streams import (
     InputReport,
     arrivals,
     batches,
@@ -29,8 +31,6 @@ from seq2seq.commands.streams import (
     open_output,
     say,
 )
-from seq2seq.errors import RunError, UserError
-from seq2seq.parallel import ranks
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -81,7 +81,7 @@ def check(options: argparse.Namespace) -> int:
     """`seq2seq check`: what a config's data look like, and what its training would cost."""
     check_output(options.json)
     config = _config(options)
-    from seq2seq.checking.check_table import as_text
+    from seq2seq.commands.check_table import as_text
     from seq2seq.doctor import as_json
     from seq2seq.doctor import check as examine
 

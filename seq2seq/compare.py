@@ -12,7 +12,6 @@ import numpy as np
 from seq2seq import evaluation
 from seq2seq.cache.token_cache import training_data
 from seq2seq.checkpoint import BEST
-from seq2seq.commands.streams import say
 from seq2seq.comparing import bleu_counts
 from seq2seq.comparing.bleu_counts import Counts, Difference
 from seq2seq.comparing.source_lengths import Bucket, buckets
@@ -25,11 +24,12 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.evaluation import Scores
 from seq2seq.preparation import other_texts
 from seq2seq.reporting import TIMING, read_metrics
-from seq2seq.run.run_folder import check_folder, run_lives
 from seq2seq.run.tensor_file import read_header
-from seq2seq.run.whole_file import write_whole
+from seq2seq.run_folder import check_folder, run_lives
+from seq2seq.streams import say
 from seq2seq.training import train
 from seq2seq.translator import Translator
+from seq2seq.whole_file import write_whole
 
 
 class Task(NamedTuple):

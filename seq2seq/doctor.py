@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from seq2seq.batches import encode_pairs
 from seq2seq.checking.data_advice import Finding, Split, data_findings
 from seq2seq.checking.data_check import Overlap, Resemblance, examine, overlap, resemblance
-from seq2seq.checking.forecast import Forecast, forecast
 from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.checking.piece_check import examine_pieces
 from seq2seq.config import Config, ParallelFiles, TrainingConfig
 from seq2seq.corpus import ParallelText, usable
 from seq2seq.device import choose_device, compute_repeatably
+from seq2seq.forecast import Forecast, forecast
 from seq2seq.preparation import assemble, read_texts
-from seq2seq.run.run_folder import check_folder, run_lives
+from seq2seq.run_folder import check_folder, run_lives
 from seq2seq.vocabulary import train_vocabularies
 
 FEW_UPDATES = 500

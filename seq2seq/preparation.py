@@ -33,10 +33,10 @@ from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
 from seq2seq.run.origin import origin_of, recorded_vocabularies
-from seq2seq.run.run_folder import clear, remove_parts
-from seq2seq.run.snapshots import forget_snapshots
 from seq2seq.run.tensor_file import read_header
-from seq2seq.run.training_state import load_last, resumable, save_last
+from seq2seq.run_folder import clear, remove_parts
+from seq2seq.snapshots import forget_snapshots
+from seq2seq.training_state import load_last, resumable, save_last
 from seq2seq.vocabulary import Vocabularies, checksums_of
 
 

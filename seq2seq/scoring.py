@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.forced import forced_log_probs
+from seq2seq.forced import forced_log_probs
 from seq2seq.translator import Translator, is_blank
 from seq2seq.vocabulary import EOS_ID
 

@@ -19,8 +19,8 @@ from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run, follow, prepare, save_run
 from seq2seq.recovery import go_back, lost_its_way, name_untaken
 from seq2seq.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
-from seq2seq.run.run_folder import check_folder
 from seq2seq.run.run_lock import locked
+from seq2seq.run_folder import check_folder
 from seq2seq.update import train_step
 from seq2seq.validation import validate
 

@@ -15,7 +15,7 @@ from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run
 from seq2seq.reporting import Clock, Reporter
 from seq2seq.run.origin import origin_of
-from seq2seq.run.snapshots import save_snapshot
+from seq2seq.snapshots import save_snapshot
 from seq2seq.translator import Translator
 
 

@@ -14,8 +14,8 @@ from seq2seq.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
 from seq2seq.cli import main
 from seq2seq.config import load_config
 from seq2seq.errors import UserError
-from seq2seq.run.snapshots import snapshots
 from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.snapshots import snapshots
 from seq2seq.training import train
 from seq2seq.translator import Translator
 from seq2seq.vocabulary import Vocabularies, Vocabulary

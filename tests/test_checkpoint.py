@@ -37,9 +37,9 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import make_optimizer
 from seq2seq.run.origin import origin_of
-from seq2seq.run.training_state import load_last, save_last
-from seq2seq.run.whole_file import written_aside
+from seq2seq.training_state import load_last, save_last
 from seq2seq.vocabulary import Vocabularies, Vocabulary, load_vocabularies
+from seq2seq.whole_file import written_aside
 
 CPU = torch.device("cpu")
 LIMIT = LengthLimit(1.3125, 7)

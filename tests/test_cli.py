@@ -661,8 +661,8 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
 @pytest.fixture
 def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure no more than a test needs."""
-    monkeypatch.setattr("seq2seq.checking.forecast.MOST", 2)
-    monkeypatch.setattr("seq2seq.checking.forecast.WARM_UP", 1)
+    monkeypatch.setattr("seq2seq.forecast.MOST", 2)
+    monkeypatch.setattr("seq2seq.forecast.WARM_UP", 1)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:

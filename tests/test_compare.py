@@ -13,9 +13,9 @@ import torch
 from seq2seq import training
 from seq2seq.checkpoint import LAST, load_best
 from seq2seq.cli import main
-from seq2seq.comparing import compare_figure
+from seq2seq.commands import compare_figure
+from seq2seq.commands.compare_figure import spread
 from seq2seq.comparing.bleu_counts import bleu, count
-from seq2seq.comparing.compare_figure import spread
 from seq2seq.evaluation import score
 from seq2seq.preparation import Run
 from seq2seq.run.tensor_file import read_tensors
@@ -38,7 +38,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
     monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
-    monkeypatch.setattr("seq2seq.comparing.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.commands.compare_figure.write_pictures", lambda _: [])
     monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 40)
 
 

@@ -18,12 +18,12 @@ from seq2seq.checking.data_check import (
     overlap,
     resemblance,
 )
-from seq2seq.checking.forecast import Forecast
 from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.checking.piece_check import examine_pieces
 from seq2seq.config import VocabularyConfig
 from seq2seq.corpus import ParallelText
 from seq2seq.doctor import cost_findings, duration, expected_seconds, expected_updates, size
+from seq2seq.forecast import Forecast
 from seq2seq.vocabulary import Vocabularies, train_vocabularies
 
 

@@ -10,7 +10,7 @@ import torch
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources
 
 from seq2seq.batches import Ids, make_batch
-from seq2seq.decoding.forced import forced_log_probs
+from seq2seq.forced import forced_log_probs
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.search import search

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from seq2seq import forecast as module
 from seq2seq.batches import Batch, Rows, encode_pairs, epoch_order
-from seq2seq.checking import forecast as module
-from seq2seq.checking.forecast import forecast
 from seq2seq.config import load_config
 from seq2seq.corpus import usable
 from seq2seq.errors import RunError
+from seq2seq.forecast import forecast
 from seq2seq.preparation import Run, assemble, read_texts
 from seq2seq.training import batch_of
 from seq2seq.vocabulary import train_vocabularies

@@ -19,10 +19,10 @@ from conftest import write_small_corpus
 
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.reporting import METRICS
-from seq2seq.run.snapshots import snapshots
 from seq2seq.run.tensor_file import read_header, read_tensors
-from seq2seq.run.training_state import resumable
-from seq2seq.run.whole_file import PART
+from seq2seq.snapshots import snapshots
+from seq2seq.training_state import resumable
+from seq2seq.whole_file import PART
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = int(os.environ.get("SEQ2SEQ_KILLS", "6"))

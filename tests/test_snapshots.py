@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from seq2seq.checkpoint import LengthLimit
-from seq2seq.run.snapshots import (
+from seq2seq.run.tensor_file import read_header, read_tensors
+from seq2seq.snapshots import (
     forget_snapshots,
     remove_snapshot_parts,
     save_snapshot,
     snapshot_step,
     snapshots,
 )
-from seq2seq.run.tensor_file import read_header, read_tensors
 
 OTHERS = (
     "step-.safetensors",

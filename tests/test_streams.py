@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.commands.streams import arrivals, batches
+from seq2seq.streams import arrivals, batches
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -28,9 +28,9 @@ from seq2seq.config import ParallelFiles, VocabularyConfig, load_config
 from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.errors import RunError, UserError
 from seq2seq.reporting import LOG, METRICS
-from seq2seq.run.whole_file import PART
 from seq2seq.training import train
 from seq2seq.vocabulary import Vocabularies, checksums_of, train_vocabularies
+from seq2seq.whole_file import PART
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = VocabularyConfig(size=340, sampling=0.3)

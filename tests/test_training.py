@@ -27,8 +27,8 @@ from seq2seq.errors import UserError
 from seq2seq.loss import batch_loss
 from seq2seq.preparation import Run, prepare
 from seq2seq.reporting import LOG, METRICS, TIMING, Clock, Reporter
-from seq2seq.run.run_folder import check_folder
-from seq2seq.run.snapshots import snapshots
+from seq2seq.run_folder import check_folder
+from seq2seq.snapshots import snapshots
 from seq2seq.training import Interrupted, train
 from seq2seq.translator import Translator
 from seq2seq.update import train_step

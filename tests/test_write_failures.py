@@ -18,7 +18,7 @@ from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.cli import main
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter
 from seq2seq.run.tensor_file import read_header, read_tensors
-from seq2seq.run.whole_file import PART, write_whole
+from seq2seq.whole_file import PART, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = ("training.max_steps=6", "training.validate_every=2", "training.log_every=1")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.run.whole_file import PART, read_bounded
+from seq2seq.whole_file import PART, read_bounded
 
 MANIFEST = "manifest.json"
 FORMAT = 1

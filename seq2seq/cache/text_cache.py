@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seq2seq.cache.cache_folder import Facts
-from seq2seq.cache.packed import PackedLines
 from seq2seq.corpus import ParallelText, read_pairs, usable
 from seq2seq.errors import UserError
+from seq2seq.packed import PackedLines
 
 SIDES = ("src", "tgt")
 Number = TypeVar("Number", bound=np.generic)

@@ -10,8 +10,8 @@ import numpy as np
 from seq2seq.batches import EncodedPairs
 from seq2seq.cache.cache_folder import Entry, Facts
 from seq2seq.cache.cache_worker import Chunk, Numbers
-from seq2seq.cache.packed import Ends, PackedIds, PackedLines
 from seq2seq.cache.text_cache import SIDES, mapped
+from seq2seq.packed import Ends, PackedIds, PackedLines
 
 
 def write_pairs(

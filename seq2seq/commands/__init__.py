@@ -1,1 +1,1 @@
-"""What the subcommands share: arguments, lines in, lines out."""
+"""The subcommands: their arguments, what they read and what they print."""

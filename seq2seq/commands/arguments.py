@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from seq2seq import __version__
-from seq2seq.commands.streams import BATCH_LINES
 from seq2seq.errors import UserError
+from seq2seq.streams import BATCH_LINES
 
 
 class _Parser(argparse.ArgumentParser):

@@ -4,9 +4,9 @@ import argparse
 import json
 import shlex
 
-from seq2seq.commands.streams import check_output, open_output, say
 from seq2seq.errors import UserError
 from seq2seq.parallel import ranks
+from seq2seq.streams import check_output, open_output, say
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -19,9 +19,9 @@ def compare(options: argparse.Namespace) -> int:
     plan = read_plan(options.configs, options.overrides, options.seeds, options.output)
     for note in plan.notes:
         say(f"note: {note}")
+    from seq2seq.commands import compare_table
+    from seq2seq.commands.compare_figure import write_pictures
     from seq2seq.compare import check, score_all, train_all
-    from seq2seq.comparing import compare_table
-    from seq2seq.comparing.compare_figure import write_pictures
     from seq2seq.training import Interrupted
 
     task = check(plan, options.split, options.device, options.beam, options.lowercase)

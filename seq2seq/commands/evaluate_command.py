@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from seq2seq.commands.loading import load
-from seq2seq.commands.streams import check_output, open_output, say
 from seq2seq.errors import UserError
+from seq2seq.streams import check_output, open_output, say
 
 Named = tuple[str, list[str]]
 

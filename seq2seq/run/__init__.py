@@ -1,1 +1,1 @@
-"""The run folder: files that are whole, locked, and known to belong together."""
+"""Files of a run folder: locked, checked, and known to belong together."""

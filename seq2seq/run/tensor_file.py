@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seq2seq import __version__
 from seq2seq.errors import DamagedFile, UserError
-from seq2seq.run.whole_file import write_whole
+from seq2seq.whole_file import write_whole
 
 _METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
 _UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)  # torch's: mmap

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.errors import RunError, UserError
-from seq2seq.run.whole_file import written_aside
+from seq2seq.whole_file import written_aside
 
 if TYPE_CHECKING:
     from seq2seq.translation import Translation

@@ -9,9 +9,9 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.run.origin import config_changes
-from seq2seq.run.snapshots import forget_snapshots, remove_snapshot_parts
-from seq2seq.run.training_state import check_last
-from seq2seq.run.whole_file import PART
+from seq2seq.snapshots import forget_snapshots, remove_snapshot_parts
+from seq2seq.training_state import check_last
+from seq2seq.whole_file import PART
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seq2seq.checkpoint import LengthLimit, save_weights, writing
 from seq2seq.run.origin import Header
-from seq2seq.run.whole_file import PART
+from seq2seq.whole_file import PART
 
 _NAME = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 
