@@ -175,11 +175,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     cells = [
         [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in COLUMNS.items()
     ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in cells
-    )
+    from seq2seq.commands.columns import aligned
+
+    return aligned(cells)
 
 
 def _asked(what: str, config: Path, options: argparse.Namespace) -> dict[str, float]:

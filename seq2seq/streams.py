@@ -168,8 +168,9 @@ class InputReport:
         prefixes: Sequence[str] | None,
     ) -> None:
         """Remember which lines had a prefix, but no text to translate."""
-        for index, each in enumerate(translations if prefixes else (), start=number):
-            if prefixes and prefixes[index - number].strip() and not each.src_pieces:
+        pairs = zip(translations, prefixes, strict=True) if prefixes else ()
+        for index, (each, prefix) in enumerate(pairs, start=number):
+            if prefix.strip() and not each.src_pieces:
                 self._blank.append(index)
 
     def tell(self) -> None:

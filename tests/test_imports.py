@@ -111,7 +111,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ),
     ("seq2seq.training",),
     ("seq2seq.forecast",),
-    ("seq2seq.doctor",),
+    ("seq2seq.doctor", "seq2seq.commands.columns"),
     ("seq2seq.commands.check_table",),
     (
         "seq2seq.commands.loading",

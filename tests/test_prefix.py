@@ -8,6 +8,7 @@ import pytest
 from conftest import toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_rules import begins
 
 from seq2seq.config import VocabularyConfig
 from seq2seq.decoding.prefix import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
@@ -51,14 +52,7 @@ def walk(prefix: Prefix, choose: random.Random) -> list[int]:
 
 
 def passes(prefix: Prefix, ids: list[int]) -> bool:
-    state = 0
-    for i in [*ids, EOS_ID]:
-        if state == len(prefix.states):
-            return True
-        if i not in prefix.states[state].pieces.tolist():
-            return False
-        state = prefix.after(state, i)
-    return state == len(prefix.states)
+    return begins(prefix, [*ids, EOS_ID])
 
 
 def normal(text: str) -> str:

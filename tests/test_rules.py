@@ -16,9 +16,9 @@ from test_search import (
     all_hypotheses,
     ask,
     check_against,
+    check_ranking,
     random_sources,
     same,
-    score_of,
 )
 
 from seq2seq import search as search_module
@@ -100,16 +100,7 @@ def test_a_beam_as_wide_as_the_space_finds_all_that_the_rules_allow(
         [prefix] * len(SOURCES),
     )
     for source, hypotheses in zip(SOURCES, found, strict=True):
-        scored = {
-            tuple(ids): score_of(
-                ask(model, source, ids), len(ids), length_penalty, coverage_penalty
-            )
-            for ids in allowed
-        }
-        ranked = sorted(scored, key=lambda ids: scored[ids], reverse=True)
-        assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
-        for hypothesis in hypotheses:
-            assert hypothesis.score == pytest.approx(scored[tuple(hypothesis.ids)], rel=1e-5)
+        check_ranking(model, source, hypotheses, allowed, length_penalty, coverage_penalty)
 
 
 @pytest.mark.parametrize("ngram", [0, 1, 2, 3])

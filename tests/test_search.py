@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,6 +149,25 @@ def score_of(answer: Answer, length: int, length_penalty: float, coverage_penalt
     return score
 
 
+def check_ranking(
+    model: Any,
+    source: Ids,
+    hypotheses: Sequence[Hypothesis],
+    possible: Iterable[Ids],
+    length_penalty: float,
+    coverage_penalty: float,
+) -> None:
+    """Everything possible was found, best first, each with its score."""
+    scored = {
+        tuple(ids): score_of(ask(model, source, ids), len(ids), length_penalty, coverage_penalty)
+        for ids in possible
+    }
+    ranked = sorted(scored, key=lambda ids: scored[ids], reverse=True)
+    assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
+    for hypothesis in hypotheses:
+        assert hypothesis.score == pytest.approx(scored[tuple(hypothesis.ids)], rel=1e-5)
+
+
 @pytest.mark.parametrize("attends", [True, False])
 @pytest.mark.parametrize(
     ("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.0), (0.7, 0.4)]
@@ -161,16 +180,7 @@ def test_a_beam_as_wide_as_the_space_finds_all_in_order(
     penalties = (length_penalty, CPU, coverage_penalty)
     found = search(model, SOURCES, limits, len(everything), *penalties)
     for source, hypotheses in zip(SOURCES, found, strict=True):
-        scored = {
-            tuple(ids): score_of(
-                ask(model, source, ids), len(ids), length_penalty, coverage_penalty
-            )
-            for ids in everything
-        }
-        ranked = sorted(scored, key=lambda ids: scored[ids], reverse=True)
-        assert [tuple(hypothesis.ids) for hypothesis in hypotheses] == ranked
-        for hypothesis in hypotheses:
-            assert hypothesis.score == pytest.approx(scored[tuple(hypothesis.ids)], rel=1e-5)
+        check_ranking(model, source, hypotheses, everything, length_penalty, coverage_penalty)
 
 
 @pytest.mark.parametrize("beam_size", [2, 3, 5])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from seq2seq.checking.data_advice import Split
 from seq2seq.checking.data_check import Lengths
+from seq2seq.commands.columns import aligned
 from seq2seq.doctor import Comparison, Report, duration, expected_seconds, size
 
 Row = Sequence[str]
@@ -45,7 +46,7 @@ def _pairs(report: Report) -> str:
             for row in _shared(splits, other, report.comparisons)
         ),
     ]
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _shared(splits: Sequence[Split], other: str, all_: Sequence[Comparison]) -> list[Row]:
@@ -88,7 +89,7 @@ def _sides(report: Report) -> str:
                     _number(len(odd)),
                 )
             )
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _cost(report: Report) -> str:
@@ -136,12 +137,3 @@ def _count(lines: Sequence[int]) -> str:
 
 def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
-
-
-def _aligned(rows: Sequence[Row]) -> str:
-    """The first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)

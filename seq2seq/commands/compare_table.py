@@ -1,9 +1,9 @@
 """A comparison for reading, and as JSON."""
 
-from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
+from seq2seq.commands.columns import aligned
 from seq2seq.compare import Outcome, Result, Scored, bleus
 from seq2seq.comparing.bleu_counts import RESAMPLES, deviation
 from seq2seq.comparing.source_lengths import Bucket
@@ -52,7 +52,7 @@ def _variants(result: Result) -> str:
                 f"{mean(cost.minutes for cost in costs):.1f}",
             )
         )
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _lengths(result: Result) -> str:
@@ -64,7 +64,7 @@ def _lengths(result: Result) -> str:
     ]
     for each in result.outcomes:
         rows.append((each.variant.name, *(f"{score:.1f}" for score in each.by_length)))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def label(bucket: Bucket) -> str:
@@ -157,12 +157,3 @@ def _scored(scored: Scored) -> dict[str, Any]:
 
 def _number(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of numbers, right-aligned, behind one of names."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
