@@ -167,10 +167,10 @@ def best_is_whole(folder: Path, origin: Header) -> bool:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file of weights is there and all that was written."""
+    """Whether a file of weights is there, can be used here, and is all that was written."""
     try:
         read_tensors(path)
-    except DamagedFile:
+    except UserError:
         return False
     return True
 

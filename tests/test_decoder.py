@@ -69,6 +69,16 @@ def own_parameters(decoder: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in decoder.named_parameters()}
 
 
+def fourfold(xs: Vector) -> Vector:
+    """As states enter the read-out."""
+    return [4 * x for x in xs]
+
+
+def twofold(xs: Vector) -> Vector:
+    """As the read-out enters the projection."""
+    return [2 * x for x in xs]
+
+
 def input_gates(own: dict[str, Tensor], y: Vector, hidden: Vector) -> Vector:
     """What a layer's gates get from its input, its last hidden and its bias."""
     from_input = times(own["layers.0.input_weight"], y)
@@ -79,7 +89,7 @@ def input_gates(own: dict[str, Tensor], y: Vector, hidden: Vector) -> Vector:
 def bahdanau_in_loops(
     own: dict[str, Tensor], y: Vector, s: Vector, cell: Vector, h: list[Vector]
 ) -> tuple[Vector, Vector, Vector, Vector]:
-    """e_j = v . tanh(W s + U h_j); c = sum a_j h_j; s' = LSTM([y; c], s); tanh(W [s'; c; y])."""
+    """e_j = v . tanh(W s + U h_j); c = sum a_j h_j; s' = LSTM([y; c], s); 2 tanh(R [4s'; 4c; y])"""
     v, query = (
         own["score.energy.weight"][0].tolist(),
         times(own["score.query_projection.weight"], s),
@@ -91,14 +101,15 @@ def bahdanau_in_loops(
     context, weights = average(scores, h)
     gates = add(input_gates(own, y, s), times(own["context_gates.weight"], context))
     s, cell = lstm(gates, cell)
-    joined = times(own["readout.weight"], s + context + y)
-    return tanh(add(joined, own["readout.bias"].tolist())), s, cell, weights
+    joined = times(own["readout.weight"], fourfold(s + context) + y)
+    outputs = twofold(tanh(add(joined, own["readout.bias"].tolist())))
+    return outputs, s, cell, weights
 
 
 def luong_in_loops(
     own: dict[str, Tensor], y: Vector, hidden: Vector, cell: Vector, feed: Vector, h: list[Vector]
 ) -> tuple[Vector, Vector, Vector, Vector]:
-    """h' = LSTM([y; feed], h); e_j = h' . W h_j; c = sum a_j h_j; h~ = tanh(W [c; h'])."""
+    """h' = LSTM([y; feed], h); e_j = h' . W h_j; c = sum a_j h_j; h~ = tanh(4 W [c; h'])."""
     gates = input_gates(own, y, hidden)
     if feed:
         gates = add(gates, times(own["feed_gates.weight"], feed))
@@ -111,7 +122,8 @@ def luong_in_loops(
         for one in h
     ]
     context, weights = average(scores, h)
-    return tanh(times(own["attentional.weight"], context + hidden)), hidden, cell, weights
+    vector = tanh(times(own["attentional.weight"], fourfold(context + hidden)))
+    return vector, hidden, cell, weights
 
 
 def check_step(
@@ -152,9 +164,10 @@ def test_luong_steps_are_the_papers_equations(feeding: bool) -> None:
         start = (encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist())
         feed = [0.0] * R if feeding else []
         vector, hidden, cell, weights = luong_in_loops(own, y[0], *start, feed, h)
-        check_step(first, row, vector, hidden, cell, weights)
+        check_step(first, row, twofold(vector), hidden, cell, weights)
         feed = vector if feeding else []
-        check_step(second, row, *luong_in_loops(own, y[1], hidden, cell, feed, h))
+        vector, *rest = luong_in_loops(own, y[1], hidden, cell, feed, h)
+        check_step(second, row, twofold(vector), *rest)
 
 
 def test_plain_steps_are_an_lstm_and_a_read_out() -> None:
@@ -166,7 +179,8 @@ def test_plain_steps_are_an_lstm_and_a_read_out() -> None:
     for row in range(B):
         hidden, cell = encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist()
         hidden, cell = lstm(input_gates(own, embedded[row, 0].tolist(), hidden), cell)
-        outputs = tanh(add(times(own["readout.weight"], hidden), own["readout.bias"].tolist()))
+        joined = times(own["readout.weight"], fourfold(hidden))
+        outputs = twofold(tanh(add(joined, own["readout.bias"].tolist())))
         check_step(step, row, outputs, hidden, cell, None)
 
 
@@ -267,7 +281,7 @@ def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
         decoder = make_decoder(Case("luong", "dot", feeding, layers))
         memory, state = decoder.start(encoder_output(layers))
         step = decoder.step(embedded_targets()[:, 0], state, memory)
-        expected = step.outputs if feeding else step.outputs[:, :0]
+        expected = step.outputs / 2 if feeding else step.outputs[:, :0]
         assert torch.equal(step.state.feed, expected)
     names = {name for name, _ in decoder.named_parameters()}
     assert not any(name.startswith("feed") for name in names)

@@ -248,4 +248,4 @@ def test_bf16_autocast_is_close_to_float32(case: Case, device: str) -> None:
         for name, gradient in gradients.items():
             assert gradient.dtype == torch.float32
             error = (gradient - exact_gradients[name]).norm()
-            assert error <= 0.1 * exact_gradients[name].norm() + 0.02, name
+            assert error <= 0.15 * exact_gradients[name].norm() + 0.02, name

@@ -10,6 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seq2seq.errors import DamagedFile, UserError
+from seq2seq.run import tensor_file
 from seq2seq.run.tensor_file import (
     compare,
     copy_into,
@@ -53,6 +54,15 @@ def test_all_comes_back_bit_for_bit(path: Path) -> None:
     assert shapes == shapes_of(TENSORS)
     tensors = read_tensors(path)
     assert bits({name: tensors[name] for name in TENSORS}) == bits(TENSORS)
+
+
+def test_numbers_that_meant_another_model_are_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensor_file, "FORMAT", tensor_file.FORMAT + 1)
+    with pytest.raises(UserError, match=r"file: written by another version.*train anew") as refusal:
+        read_tensors(path)
+    assert not isinstance(refusal.value, DamagedFile)  # no other file of the run would do
 
 
 def test_the_same_content_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:

@@ -19,6 +19,11 @@ from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
 from seq2seq.model.state import DecoderState, Memory, Step
 from seq2seq.model.windows import Window
 
+# A read-out is learnt in larger steps than the layers below: Adam moves all entries of a matrix
+# alike, and what an LSTM puts out is small beside an embedding of variance one.
+HIDDEN_SCALE = 4.0  # of hidden states and contexts that enter a read-out
+OUTPUT_SCALE = 2.0  # of read-outs that enter the projection to the vocabulary
+
 
 class Decoder(Protocol):
     """The seam: training unrolls a decoder over known targets, search steps it."""
@@ -50,7 +55,7 @@ class BahdanauDecoder(Attending):
 
     `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W . backward state at the first word)`.
     Where the paper has its gated unit this is an LSTM (its cell starts at zero), and where it has a
-    maxout read-out this is `tanh(W [s_t; c_t; y_{t-1}])`.
+    maxout read-out this is `2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`.
     """
 
     def __init__(
@@ -110,16 +115,18 @@ class BahdanauDecoder(Attending):
         return self.read_out(hiddens.transpose(0, 1), contexts.transpose(0, 1), embedded)
 
     def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
-        """`tanh(W [s_t; c_t; y_{t-1}])`: [..., R]."""
-        inputs = torch.cat([hidden, context.to(hidden.dtype), embedded], dim=-1)
-        return self.dropout(tanh(self.readout(inputs)))
+        """`2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`: [..., R]."""
+        states = HIDDEN_SCALE * torch.cat([hidden, context.to(hidden.dtype)], dim=-1)
+        inputs = torch.cat([states, embedded.to(states.dtype)], dim=-1)
+        return OUTPUT_SCALE * self.dropout(tanh(self.readout(inputs)))
 
 
 class LuongDecoder(Attending):
     """Luong et al. (2015), section 3: step to `h_t`, then attend with it.
 
     `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`; `h~_t = tanh(W_c [c_t; h_t])` (eq. 5) is what input
-    feeding (section 3.3) joins to the next input.
+    feeding (section 3.3) joins to the next input. What is learnt is `W_c / 4`, and the projection
+    sees `2 h~_t`.
     """
 
     def __init__(
@@ -161,8 +168,9 @@ class LuongDecoder(Attending):
         look = self.look(hidden[:, -1], state, memory)
         vector = self.attentional_vector(look.context, hidden[:, -1])
         feed = state.feed if self.feed_gates is None else vector
-        outputs = self.dropout(vector)
-        return Step(outputs, DecoderState(hidden, cell, feed, *look.trace), look.weights)
+        return Step(
+            self.output(vector), DecoderState(hidden, cell, feed, *look.trace), look.weights
+        )
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
         if self.feed_gates is not None:
@@ -171,7 +179,7 @@ class LuongDecoder(Attending):
             return stack_steps(self, embedded, state, memory)
         hidden = _run_layers(self.layers, embedded, state, self.dropout)
         context = self.look_at_once(hidden, memory)
-        return self.dropout(self.attentional_vector(context, hidden))
+        return self.output(self.attentional_vector(context, hidden))
 
     def _forward_feeding(
         self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
@@ -184,23 +192,28 @@ class LuongDecoder(Attending):
             layer.gates(embedded.transpose(0, 1)),
             feed_weight,
             layer.hidden_weight,
-            self.attentional.weight,
+            HIDDEN_SCALE * self.attentional.weight,
             _plain_memory(memory, state),
             score,
             state.hidden[:, 0],
             state.cell[:, 0],
         )
-        return self.dropout(vectors.transpose(0, 1))
+        return self.output(vectors.transpose(0, 1))
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
         """`h~ = tanh(W_c [c; h])`: [..., R]."""
-        return tanh(self.attentional(torch.cat([context.to(hidden.dtype), hidden], dim=-1)))
+        states = torch.cat([context.to(hidden.dtype), hidden], dim=-1)
+        return tanh(self.attentional(HIDDEN_SCALE * states))
+
+    def output(self, vector: Tensor) -> Tensor:
+        """`2 h~`, with dropout in training: [..., R]."""
+        return OUTPUT_SCALE * self.dropout(vector)
 
 
 class PlainDecoder(nn.Module):
     """The encoder-decoder without attention (Sutskever et al. 2014).
 
-    All it knows of the source is the encoder's final state. A read-out `tanh(W h_t)` stands
+    All it knows of the source is the encoder's final state. A read-out `2 tanh(W 4 h_t)` stands
     before the vocabulary, as in the other two.
     """
 
@@ -240,8 +253,8 @@ class PlainDecoder(nn.Module):
         return self.read_out(_run_layers(self.layers, embedded, state, self.dropout))
 
     def read_out(self, hidden: Tensor) -> Tensor:
-        """`tanh(W h)`: [..., R]."""
-        return self.dropout(tanh(self.readout(hidden)))
+        """`2 tanh(W 4 h)`: [..., R]."""
+        return OUTPUT_SCALE * self.dropout(tanh(self.readout(HIDDEN_SCALE * hidden)))
 
 
 def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:

@@ -23,7 +23,8 @@ from seq2seq import __version__
 from seq2seq.errors import DamagedFile, UserError
 from seq2seq.whole_file import write_whole
 
-_METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
+FORMAT = 2  # raised where the same numbers come to mean another model
+_METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
 _UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)  # torch's: mmap
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
@@ -40,19 +41,27 @@ def save_tensors(
     Raises OSError.
     """
     own = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    whole = {"version": __version__, **header, _TENSORS: _digest(own)}
+    whole = {"version": __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
     text = json.dumps({**whole, _CHECKSUM: _checksum(whole)})
     write_whole(path, save(own, {_METADATA: text}), kept)
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
-    """The header and the shapes of the tensors, of which none is read; raises DamagedFile."""
+    """The header and the shapes of the tensors, of which none is read.
+
+    Raises DamagedFile, and UserError where another version's numbers would be misread.
+    """
     with _reading(path), safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {}).get(_METADATA, "null"))
         if not isinstance(header, dict):
             raise DamagedFile(f"{path}: not a checkpoint of seq2seq")
         if header.pop(_CHECKSUM, None) != _checksum(header):
             raise DamagedFile(f"{path}: damaged, its header is not that of its checksum")
+        if header.get(_FORMAT) != FORMAT:
+            raise UserError(
+                f"{path}: written by another version of seq2seq, whose models compute otherwise; "
+                "use that version, or train anew"
+            )
         names = file.keys()
         return header, {name: tuple(file.get_slice(name).get_shape()) for name in names}
 
@@ -162,7 +171,7 @@ def _reading(path: Path) -> Iterator[None]:
             raise OSError("not a file")
         _check_size(path)
         yield
-    except DamagedFile:
+    except UserError:
         raise
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
