@@ -110,6 +110,8 @@ def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share:
 
 def test_inputs_are_as_often_true_as_asked() -> None:
     model = make_model("none")
+    with torch.no_grad():
+        model.projection.bias[7] -= 100  # never its own choice
     given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
     mixed = with_own_inputs(model, given, 0.7).tgt_in
@@ -137,4 +139,4 @@ def test_marks_are_never_put_in() -> None:
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
     chosen = with_own_inputs(model, batch(), 0.0).tgt_in[:, 1:]
     assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
-    assert len(chosen.unique()) > 3
+    assert len(chosen.unique()) > 1

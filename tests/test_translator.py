@@ -408,8 +408,8 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
         with torch.no_grad():
             for weight in model.parameters():
                 weight.mul_(4)
-            model.projection.bias[UNK_ID] += 7
-            model.projection.bias[EOS_ID] += 2
+            model.projection.bias[UNK_ID] += 14
+            model.projection.bias[EOS_ID] += 4
         models.append(model)
     whole: Any = Ensemble(models)
     if request.param in DECODERS:
