@@ -172,11 +172,11 @@ def private_mb() -> float:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each figure, a column for each size."""
+    from seq2seq.commands.columns import aligned
+
     cells = [
         [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in COLUMNS.items()
     ]
-    from seq2seq.commands.columns import aligned
-
     return aligned(cells)
 
 

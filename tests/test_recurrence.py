@@ -238,6 +238,9 @@ def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None
 @pytest.mark.parametrize("case", [*ONE_LAYER, *ONE_OF_EACH], ids=str)
 def test_bf16_autocast_is_close_to_float32(case: Case, device: str) -> None:
     decoder = make_decoder(case).float().to(device)
+    with torch.no_grad():  # read-outs scale their inputs up; small weights keep tanh from its ends
+        for name, weight in decoder.named_parameters():
+            weight.div_(4 if name in ("readout.weight", "attentional.weight") else 1)
     encoded = moved(encoder_output(case.num_layers), device, torch.float32)
     embedded = embedded_targets().detach().float().to(device).requires_grad_()
     exact, exact_gradients = values_and_gradients(fast, decoder, embedded, encoded)
@@ -248,4 +251,4 @@ def test_bf16_autocast_is_close_to_float32(case: Case, device: str) -> None:
         for name, gradient in gradients.items():
             assert gradient.dtype == torch.float32
             error = (gradient - exact_gradients[name]).norm()
-            assert error <= 0.15 * exact_gradients[name].norm() + 0.02, name
+            assert error <= 0.1 * exact_gradients[name].norm() + 0.02, name

@@ -21,7 +21,7 @@ TGT = [[6, 5, 9, 11, 4, 7], [8], [13, 4, 12], [18, 17, 16, 15]]
 
 def make_model(decoder: str, dropout: float = 0.0) -> Seq2Seq:
     """A model whose likeliest pieces hang on its inputs."""
-    torch.manual_seed(3)
+    torch.manual_seed(8)
     config = ModelConfig(decoder=decoder, embedding_size=8, hidden_size=12, dropout=dropout)
     model = build_model(config, V, V, joint=True).double()
     with torch.no_grad():
@@ -110,8 +110,6 @@ def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share:
 
 def test_inputs_are_as_often_true_as_asked() -> None:
     model = make_model("none")
-    with torch.no_grad():
-        model.projection.bias[7] -= 100  # never its own choice
     given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
     mixed = with_own_inputs(model, given, 0.7).tgt_in
@@ -139,4 +137,4 @@ def test_marks_are_never_put_in() -> None:
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
     chosen = with_own_inputs(model, batch(), 0.0).tgt_in[:, 1:]
     assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
-    assert len(chosen.unique()) > 1
+    assert len(chosen.unique()) > 3

@@ -21,7 +21,12 @@ from seq2seq.run.tensor_file import read_header, read_tensors
 from seq2seq.whole_file import PART, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
-SETTINGS = ("training.max_steps=6", "training.validate_every=2", "training.log_every=1")
+SETTINGS = (
+    "seed=2",  # its second validation is better than its first: best.safetensors is written again
+    "training.max_steps=6",
+    "training.validate_every=2",
+    "training.log_every=1",
+)
 TEXTS = (METRICS, TIMING, LOG)
 
 
@@ -260,7 +265,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_in_words(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert "No space left on device" in error
-    assert "is whole" in error
+    assert "what was there before is whole" in error
     assert read_header(run / LAST)[0]["progress"]["step"] == {1: 0, 4: 2}[at]
     assert_whole(run, LAST)
     assert train(finished, run, "--resume") == 0

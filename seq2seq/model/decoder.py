@@ -116,8 +116,8 @@ class BahdanauDecoder(Attending):
 
     def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """`2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`: [..., R]."""
-        states = HIDDEN_SCALE * torch.cat([hidden, context.to(hidden.dtype)], dim=-1)
-        inputs = torch.cat([states, embedded.to(states.dtype)], dim=-1)
+        states = HIDDEN_SCALE * hidden, HIDDEN_SCALE * context.to(hidden.dtype)
+        inputs = torch.cat([*states, embedded], dim=-1)
         return OUTPUT_SCALE * self.dropout(tanh(self.readout(inputs)))
 
 
