@@ -94,6 +94,7 @@ class TrainingConfig(Section):
     decay: Literal["constant", "inverse_sqrt", "linear", "cosine"] = "constant"  # after the warm-up
     clip_norm: Positive = 1.0  # largest norm of the gradient
     label_smoothing: Share = 0.1  # share of the probability spread over all pieces
+    consistency: NotNegative = 0.0  # R-Drop's weight: two passes agree; each update costs both
     batch_tokens: Count = 1500  # target tokens of a batch
     accumulate: Count = 1  # batches of an update
     average: Share = 0.0  # decay of the weights' moving average an update; 0: no average
@@ -158,6 +159,14 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
+
+    @field_validator("training")
+    @classmethod
+    def _passes_differ(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
+        model = info.data.get("model")
+        if model is not None and model.dropout == 0 and training.consistency > 0:
+            raise ValueError("consistency needs model.dropout above 0, or both passes are the same")
+        return training
 
     @field_validator("decoding")
     @classmethod

@@ -1,4 +1,8 @@
-"""Label-smoothed cross-entropy over target tokens, the projection to the vocabulary fused in."""
+"""Label-smoothed cross-entropy over target tokens, the projection to the vocabulary fused in.
+
+With a weight for consistency every pair passes twice, each time under dropout of its own, and the
+distributions of the two passes are drawn together: R-Drop (Liang et al. 2021).
+"""
 
 from typing import Any
 
@@ -8,24 +12,46 @@ from torch import Tensor, nn
 from seq2seq.batches import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 
-CHUNK = 512  # rows whose logits exist at one time
+CHUNK = 512  # rows whose logits exist at one time, an even number
 
 
-def batch_loss(model: Seq2Seq, batch: Batch, label_smoothing: float) -> Tensor:
-    """The summed loss of a batch's target tokens, nats."""
-    outputs = model(batch.src, batch.src_lengths, batch.tgt_in)
-    real = outputs.flatten(0, 1).index_select(0, batch.tgt_positions)
-    return token_loss(real, model.projection, batch.tgt_out, label_smoothing)
+def batch_loss(
+    model: Seq2Seq, batch: Batch, label_smoothing: float, consistency: float = 0.0
+) -> Tensor:
+    """The summed loss of a batch's target tokens, nats; of two passes, their mean.
+
+    Two passes are made where there is a weight for consistency: a token then costs, with p and q
+    its distributions in the one and the other, what it costs on average under p and q, and
+    `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021, equation 4).
+    """
+    if not consistency:
+        outputs = model(batch.src, batch.src_lengths, batch.tgt_in)
+        real = outputs.flatten(0, 1).index_select(0, batch.tgt_positions)
+        return token_loss(real, model.projection, batch.tgt_out, label_smoothing)
+    src, src_lengths, tgt_in = (
+        each.repeat_interleave(2, dim=0) for each in (batch.src, batch.src_lengths, batch.tgt_in)
+    )
+    outputs = model(src, src_lengths, tgt_in)  # [2B, T, R], the passes of a pair side by side
+    passes = outputs.unflatten(0, (-1, 2)).transpose(1, 2).flatten(0, 1)  # [B * T, 2, R]
+    real = passes.index_select(0, batch.tgt_positions).flatten(0, 1)
+    tgt = batch.tgt_out.repeat_interleave(2)
+    return token_loss(real, model.projection, tgt, label_smoothing, consistency) / 2
 
 
 def token_loss(
-    outputs: Tensor, projection: nn.Linear, tgt: Tensor, label_smoothing: float
+    outputs: Tensor,
+    projection: nn.Linear,
+    tgt: Tensor,
+    label_smoothing: float,
+    consistency: float = 0.0,
 ) -> Tensor:
     """The summed loss, nats, of M target tokens: outputs [M, R], the ids to predict [M] -> scalar.
 
     A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
-    section 7). Logits [M, V] are never whole in memory: a chunk at a time, each leaves its
-    gradient behind (computed only where one is wanted).
+    section 7). Where consistency has a weight, rows come in twos, the passes of a token, and two
+    cost `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
+    Logits [M, V] are never whole in memory: a chunk at a time, each leaves its gradient behind
+    (computed only where one is wanted).
     """
     wanted = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
@@ -33,7 +59,13 @@ def token_loss(
         dtype = outputs.dtype
     with torch.autocast(outputs.device.type, enabled=False):
         loss: Tensor = _FusedLoss.apply(  # type: ignore[no-untyped-call]
-            outputs.to(dtype), projection.weight, projection.bias, tgt, label_smoothing, wanted
+            outputs.to(dtype),
+            projection.weight,
+            projection.bias,
+            tgt,
+            label_smoothing,
+            consistency,
+            wanted,
         )
     return loss
 
@@ -49,6 +81,7 @@ class _FusedLoss(torch.autograd.Function):
         bias: Tensor,
         tgt: Tensor,
         label_smoothing: float,
+        consistency: float,
         wanted: bool,
     ) -> Tensor:
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
@@ -62,7 +95,7 @@ class _FusedLoss(torch.autograd.Function):
             logits = torch.addmm(product_bias, chunk, product_weight.t()).to(weight.dtype)
             means = chunk[:count].to(weight.dtype) @ mean_weight + mean_bias
             loss, grad_logits = _smoothed(
-                logits[:count], means, tgt[start : start + CHUNK], label_smoothing
+                logits[:count], means, tgt[start : start + CHUNK], label_smoothing, consistency
             )
             total += loss
             if grad_outputs is not None:
@@ -77,7 +110,7 @@ class _FusedLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = grads
         grad_outputs, grad_weight, grad_bias = ctx.saved_tensors
-        return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None
+        return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None, None
 
 
 def _filled(rows: Tensor) -> Tensor:
@@ -87,7 +120,7 @@ def _filled(rows: Tensor) -> Tensor:
 
 
 def _smoothed(
-    logits: Tensor, means: Tensor, tgt: Tensor, smoothing: float
+    logits: Tensor, means: Tensor, tgt: Tensor, smoothing: float, consistency: float
 ) -> tuple[Tensor, Tensor]:
     """The summed loss of a chunk, and its gradient by the logits [M, V] (of which `means` [M]).
 
@@ -99,6 +132,24 @@ def _smoothed(
     likelihood = grad[rows, tgt]
     least = torch.finfo(likelihood.dtype).tiny
     loss = (smoothing * (aimed - means) - likelihood.clamp(min=least).log()).sum()
+    apart = _apart(logits, grad) if consistency else None
     grad.sub_(smoothing / logits.shape[-1])
     grad[rows, tgt] = likelihood - (1 - smoothing) - smoothing / logits.shape[-1]
+    if apart is not None:
+        divergence, by_logits = apart
+        loss = loss + consistency / 2 * divergence
+        grad.add_(by_logits, alpha=consistency / 2)
     return loss, grad
+
+
+def _apart(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """The summed `KL(p, q) + KL(q, p)` of rows in twos [2N, V], and its gradient by the logits.
+
+    It is `sum over v of (p - q) (z_p - z_q)`, for the normalizers cancel out.
+    """
+    z_p, z_q = logits.unflatten(0, (-1, 2)).unbind(1)
+    p, q = probabilities.unflatten(0, (-1, 2)).unbind(1)
+    differences, unlike = z_p - z_q, p - q
+    grad_p = p * (differences - (p * differences).sum(-1, keepdim=True)) + unlike
+    grad_q = q * (differences - (q * differences).sum(-1, keepdim=True)) + unlike
+    return (unlike * differences).sum(), torch.stack([grad_p, -grad_q], dim=1).flatten(0, 1)

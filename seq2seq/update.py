@@ -102,7 +102,7 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
                 run.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bf16"
             ):
                 inputs = with_own_inputs(model, piece, share)
-                loss = batch_loss(model, inputs, settings.label_smoothing)
+                loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
             (loss / tokens).backward()
             total += loss.detach()
     except (MemoryError, RuntimeError) as error:

@@ -18,10 +18,12 @@ from seq2seq.model.attention import (
 )
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
-from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.encoder import Encoder, EncoderOutput
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
 
 B, T, S, D, A, E, R, V, H = 3, 4, 5, 6, 7, 8, 9, 11, 12  # D: one direction of the encoder
+SRC_VOCABULARY = 13
 SRC_LENGTHS = (4, 2, 5)
 HEADS, POSITIONS, WIDTH = 2, 10, 1  # of the scores and windows that have them
 SCORES = ("additive", "dot", "general", "scaled_dot")
@@ -129,6 +131,14 @@ def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
     else:
         decoder = PlainDecoder(E, H, R, layers, dropout)
     return randomize(decoder)
+
+
+def make_model(case: Case, dropout: float = 0.0) -> Seq2Seq:
+    encoder = Encoder(nn.Embedding(SRC_VOCABULARY, E), H, case.num_layers, True, 0.0)
+    assert encoder.direction_size == D
+    model = Seq2Seq(encoder, make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V), dropout)
+    randomize(model, seed=7)
+    return model
 
 
 def randomize(module: nn.Module, seed: int = 1) -> nn.Module:

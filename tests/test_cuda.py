@@ -134,8 +134,8 @@ def nobody_waits() -> Iterator[None]:
 def test_a_step_is_taken_or_not_without_waiting_for_the_device(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, precision: str
 ) -> None:
-    def spoiled(model: Seq2Seq, piece: Batch, smoothing: float) -> Tensor:
-        return batch_loss(model, piece, smoothing) * math.nan
+    def spoiled(model: Seq2Seq, piece: Batch, *weights: float) -> Tensor:
+        return batch_loss(model, piece, *weights) * math.nan
 
     run = prepared(
         small_corpus,

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-from model_cases import DEVICES, R, V, close, random_tensor
+from model_cases import CASES, DEVICES, R, V, close, make_model, random_tensor
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq import loss as loss_module
-from seq2seq.loss import token_loss
+from seq2seq.batches import make_batch
+from seq2seq.loss import batch_loss, token_loss
 
 CHUNK = 4
 SMOOTHINGS = [0.0, 0.1, 0.75]
@@ -81,6 +82,60 @@ def test_gradients_are_the_numerical_ones_whatever_comes_after() -> None:
         return token_loss(outputs, Projection(weight, bias), tgt, 0.1).square() / 7
 
     assert torch.autograd.gradcheck(run, (outputs, *projection.parameters()))
+
+
+def plain_consistent_loss(
+    outputs: Tensor, projection: nn.Linear, tgt: Tensor, smoothing: float, weight: float
+) -> Tensor:
+    """R-Drop's equation 4, rows in twos."""
+    p, q = projection(outputs).log_softmax(-1).unflatten(0, (-1, 2)).unbind(1)
+    divergence = F.kl_div(p, q, reduction="sum", log_target=True)
+    divergence = divergence + F.kl_div(q, p, reduction="sum", log_target=True)
+    return plain_loss(outputs, projection, tgt, smoothing) + weight / 2 * divergence
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("weight", [0.5, 5.0])
+@pytest.mark.parametrize("pairs", [1, CHUNK // 2, CHUNK // 2 + 1, 2 * CHUNK])
+def test_consistency_is_rdrops_in_value_and_gradients(
+    pairs: int, weight: float, device: str
+) -> None:
+    outputs, projection, tgt = make_inputs(2 * pairs, device)
+    loss = token_loss(outputs, projection, tgt, 0.1, weight)
+    expected = plain_consistent_loss(outputs, projection, tgt, 0.1, weight)
+    close(loss, expected)
+    for left, right in zip(
+        gradients(loss, outputs, projection), gradients(expected, outputs, projection), strict=True
+    ):
+        close(left, right)
+
+
+def test_consistency_is_its_formula() -> None:
+    outputs, projection, tgt = make_inputs(2)
+    p, q = projection(outputs).softmax(-1).tolist()
+    expected = sum(
+        3 / 2 * (a * math.log(a / b) + b * math.log(b / a)) for a, b in zip(p, q, strict=True)
+    )
+    loss = token_loss(outputs, projection, tgt, 0.0, 3.0) - token_loss(outputs, projection, tgt, 0)
+    assert loss.item() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_batch_passes_twice_under_two_dropouts(dropout: float) -> None:
+    model = make_model(CASES[0], dropout).train()
+    batch = make_batch([[4, 5, 6], [7, 8]], [[5, 6], [9, 4, 5, 7]])
+    torch.manual_seed(2)
+    loss = batch_loss(model, batch, 0.1, 2.0)
+    if dropout == 0:
+        close(loss, batch_loss(model, batch, 0.1))
+        return
+    torch.manual_seed(2)
+    twice = [each.repeat_interleave(2, 0) for each in (batch.src, batch.src_lengths, batch.tgt_in)]
+    first, second = model(*twice).unflatten(0, (-1, 2)).unbind(1)
+    real = [each.flatten(0, 1)[batch.tgt_positions] for each in (first, second)]
+    rows, tgt = torch.stack(real, 1).flatten(0, 1), batch.tgt_out.repeat_interleave(2)
+    assert not torch.allclose(*real)
+    close(loss, plain_consistent_loss(rows, model.projection, tgt, 0.1, 2.0) / 2)
 
 
 def test_the_parts_of_a_batch_add_up_to_the_batch() -> None:

@@ -337,6 +337,7 @@ OVERRIDES = {
     "training.precision=fp16": "must be 'float32' or 'bf16'; got fp16; did you mean 'bf16'?",
     "training.average=1": "must be below 1; got 1",
     "training.batch_tokens=0": "must be at least 1; got 0",
+    "training.consistency=-1": "must be at least 0; got -1",
     "training.keep=-1": "must be at least 0; got -1",
     "training.warmup_steps=-1": "must be at least 0; got -1",
     "training.scheduled_sampling=sigmoid": (
@@ -389,6 +390,13 @@ CONFIGS |= {
     "a schedule without its pace": Row(
         f"{T} training.scheduled_sampling=linear",
         mistakes("line 11: training: scheduled_sampling linear needs scheduled_sampling_steps"),
+    ),
+    "two passes that are the same": Row(
+        f"{T} model.dropout=0 training.consistency=1",
+        mistakes(
+            "training (command line): consistency needs model.dropout above 0, "
+            "or both passes are the same"
+        ),
     ),
     "heads that do not share alike": Row(
         f"{T} model.decoder=luong model.score=scaled_dot model.attention_heads=3",

@@ -42,8 +42,8 @@ class Spoiler:
         self.step, self.rate = run.progress.step, rate
         return update.train_step(run, batches, rate)
 
-    def loss(self, model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
-        loss = batch_loss(model, batch, smoothing)
+    def loss(self, model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+        loss = batch_loss(model, batch, *weights)
         return loss * torch.nan if model.training and self.when(self.step, self.rate) else loss
 
 

@@ -6,7 +6,6 @@ from model_cases import (
     CASES,
     B,
     Case,
-    D,
     E,
     H,
     R,
@@ -14,28 +13,17 @@ from model_cases import (
     T,
     V,
     close,
-    make_decoder,
+    make_model,
     random_tensor,
-    randomize,
 )
 from torch import Tensor, nn
 
 from seq2seq.model import seq2seq
-from seq2seq.model.encoder import Encoder
 from seq2seq.model.seq2seq import Seq2Seq
 
-SRC_VOCABULARY = 13
 SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
 SRC_LENGTHS = torch.tensor([5, 2, 4])
 TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
-
-
-def make_model(case: Case, dropout: float = 0.0) -> Seq2Seq:
-    encoder = Encoder(nn.Embedding(SRC_VOCABULARY, E), H, case.num_layers, True, 0.0)
-    assert encoder.direction_size == D
-    model = Seq2Seq(encoder, make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V), dropout)
-    randomize(model, seed=7)
-    return model
 
 
 def stepped(model: Seq2Seq, tgt_in: Tensor) -> Tensor:

@@ -651,6 +651,7 @@ ALTERNATIVES = {
     "decay": "linear",
     "clip_norm": "0.01",
     "label_smoothing": "0.3",
+    "consistency": "1",
     "batch_tokens": "150",
     "accumulate": "2",
     "average": "0.5",

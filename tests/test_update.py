@@ -56,15 +56,15 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
 
 
 def spoiled(by: float) -> Loss:
-    def loss(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
-        return batch_loss(model, batch, smoothing) * by
+    def loss(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+        return batch_loss(model, batch, *weights) * by
 
     return loss
 
 
-def spoiled_gradient(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+def spoiled_gradient(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
     """A loss of ordinary value whose gradient is infinite."""
-    loss = batch_loss(model, batch, smoothing)
+    loss = batch_loss(model, batch, *weights)
     return loss + (loss.detach() - loss).sqrt()
 
 
@@ -139,11 +139,11 @@ class LittleMemory:
         self.positions, self.message = positions, message
         self.pieces: list[int] = []
 
-    def __call__(self, model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+    def __call__(self, model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
         if batch.tgt_in.numel() > self.positions:
             raise RuntimeError(self.message)
         self.pieces.append(batch.tgt_in.numel())
-        return batch_loss(model, batch, smoothing)
+        return batch_loss(model, batch, *weights)
 
 
 @pytest.mark.parametrize("divisor", [2, 5])

@@ -69,6 +69,8 @@ def describe(
         reason = _REASONS.get(kind, details["msg"]).format(**bounds)
         if kind == "value_error" and value is None:
             path = path[:-1]  # nobody wrote that key: the mistake is its section's
+        elif kind == "value_error" and isinstance(value, dict):
+            pass  # keys of a section that do not go together: the reason names them
         elif kind != "missing" and value != "":
             reason += f"; got {show(value)}"
         if kind == "literal_error":
