@@ -147,9 +147,17 @@ def _apart(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
     It is `sum over v of (p - q) (z_p - z_q)`, for the normalizers cancel out.
     """
-    z_p, z_q = logits.unflatten(0, (-1, 2)).unbind(1)
-    p, q = probabilities.unflatten(0, (-1, 2)).unbind(1)
+    (z_p, z_q), (p, q) = _passes(logits), _passes(probabilities)
+    by_logits = torch.empty_like(logits)
+    by_z_p, by_z_q = _passes(by_logits)
     differences, unlike = z_p - z_q, p - q
-    grad_p = p * (differences - (p * differences).sum(-1, keepdim=True)) + unlike
-    grad_q = q * (differences - (q * differences).sum(-1, keepdim=True)) + unlike
-    return (unlike * differences).sum(), torch.stack([grad_p, -grad_q], dim=1).flatten(0, 1)
+    for each, out in ((p, by_z_p), (q, by_z_q)):
+        mean = torch.linalg.vecdot(each, differences)[:, None]
+        torch.addcmul(unlike, each, differences - mean, out=out)
+    by_z_q.neg_()
+    return torch.linalg.vecdot(unlike, differences).sum(), by_logits
+
+
+def _passes(rows: Tensor) -> tuple[Tensor, ...]:
+    """The first and the second of rows in twos."""
+    return rows.unflatten(0, (-1, 2)).unbind(1)
