@@ -320,6 +320,7 @@ EVENTFUL = (
     "model.window=local_p",
     "training.scheduled_sampling=inverse_sigmoid",
     "training.scheduled_sampling_steps=5",
+    "training.consistency=1",
     "training.accumulate=2",
     "training.average=0.9",
     "training.validate_every=4",
