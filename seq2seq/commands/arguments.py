@@ -147,7 +147,7 @@ def _add_translate(commands: Any) -> None:
 def _add_evaluate(commands: Any) -> None:
     command = commands.add_parser("evaluate", help="score a run, or existing translations")
     _add_model(command, required=False)
-    _add_input(command)
+    _add_input(command, default="the config's test set")
     command.add_argument("-o", "--output", type=Path, metavar="HYP", help="keep the translations")
     command.add_argument(
         "--hyp",
@@ -164,7 +164,7 @@ def _add_evaluate(commands: Any) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="reference, may be repeated (default with -m: the config's test set)",
+        help="reference of -i or --hyp, may be repeated (default with -m: the config's test set)",
     )
     _add_beam(command)
     command.add_argument("--lowercase", action="store_true", help="ignore case")
@@ -253,13 +253,13 @@ def _add_model(command: Any, required: bool) -> None:
     )
 
 
-def _add_input(command: Any) -> None:
+def _add_input(command: Any, default: str = "stdin") -> None:
     command.add_argument(
         "-i",
         "--input",
         type=Path,
         metavar="FILE",
-        help="source text, .gz is read too (default: stdin)",
+        help=f"source text, .gz is read too (default: {default})",
     )
 
 
