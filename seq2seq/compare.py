@@ -18,7 +18,7 @@ from seq2seq.comparing.source_lengths import Bucket, buckets
 from seq2seq.comparing.variants import Plan, Variant
 from seq2seq.config import Config
 from seq2seq.corpus import ParallelText, read_pairs, usable
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, repeatable
 from seq2seq.ending import has_ended, trained_so_far
 from seq2seq.errors import RunError, UserError
 from seq2seq.evaluation import Scores
@@ -98,7 +98,10 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
     files = data.valid if split == "valid" else data.test
     if files is None:
         raise UserError("--split test: the config has no data.test; set it, or leave this out")
-    choose_device(device)
+    chosen = choose_device(device)
+    deterministic = any(each.config.training.deterministic for each in plan.trained())
+    with repeatable(chosen, deterministic):  # asked before any of them starts CUDA
+        pass
     for variant in plan.trained():
         for seed in plan.seeds:
             _check_run(plan.run_config(variant, seed))

@@ -4,6 +4,8 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -30,12 +32,14 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def compute_repeatably(device: torch.device) -> None:
-    """Let the same inputs give the same bits on CUDA too; on a CPU they always do.
+@contextmanager
+def repeatable(device: torch.device, wanted: bool = True) -> Iterator[None]:
+    """Let the same inputs give the same bits on CUDA too, if wanted; on a CPU they always do.
 
     cuBLAS looks once, as CUDA starts: raises UserError where it has started otherwise.
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or not wanted:
+        yield
         return
     if os.environ.get(_WORKSPACE) not in _REPEATABLE:
         if torch.cuda.is_initialized():
@@ -44,27 +48,45 @@ def compute_repeatably(device: torch.device) -> None:
                 f"start it anew with {_WORKSPACE}={_REPEATABLE[0]} in its environment"
             )
         os.environ[_WORKSPACE] = _REPEATABLE[0]
+    cudnn = torch.backends.cudnn
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.deterministic = True
-    torch.backends.cudnn.benchmark = False
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        everywhere, cudnn.deterministic, cudnn.benchmark = before
+        torch.use_deterministic_algorithms(everywhere)
 
 
-def limit_memory(device: torch.device, gigabytes: float) -> None:
+@contextmanager
+def limited_memory(device: torch.device, gigabytes: float | None) -> Iterator[None]:
     """Let allocations beyond so many GiB fail: on CUDA the device's, else the whole process's.
 
     Raises UserError where the system knows no such limit.
     """
+    if gigabytes is None:
+        yield
+        return
     if device.type == "cuda":
         whole = torch.cuda.get_device_properties(device).total_memory
         number = torch.cuda.current_device() if device.index is None else device.index
         torch.cuda.set_per_process_memory_fraction(min(1.0, gigabytes * _GIB / whole), number)
+        try:
+            yield
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0, number)
         return
     if sys.platform != "linux":
         raise UserError("training.memory_gb: only Linux and CUDA can limit memory; leave it out")
     import resource
 
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * _GIB), hard))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * _GIB), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _named(name: str) -> torch.device:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import torch
+
 from seq2seq.batches import encode_pairs
 from seq2seq.checking.data_advice import Finding, Split, data_findings
 from seq2seq.checking.data_check import Overlap, Resemblance, examine, overlap, resemblance
@@ -10,7 +12,7 @@ from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.checking.piece_check import examine_pieces
 from seq2seq.config import Config, ParallelFiles, TrainingConfig
 from seq2seq.corpus import ParallelText, usable
-from seq2seq.device import choose_device, compute_repeatably
+from seq2seq.device import choose_device, limited_memory, repeatable
 from seq2seq.forecast import Forecast, forecast
 from seq2seq.preparation import assemble, read_texts
 from seq2seq.run_folder import check_folder, run_lives
@@ -47,16 +49,19 @@ def check(config: Config, device: str = "auto") -> Report:
     an update does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
-    chosen = choose_device(device)
-    if config.training.deterministic:
-        compute_repeatably(chosen)
+    chosen, training = choose_device(device), config.training
+    with repeatable(chosen, training.deterministic), limited_memory(chosen, training.memory_gb):
+        return _examined(config, chosen)
+
+
+def _examined(config: Config, device: torch.device) -> Report:
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
     valid, _ = usable(texts.valid)
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
     longest = config.training.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
-    run = assemble(config, chosen, vocabularies, pairs, valid)
+    run = assemble(config, device, vocabularies, pairs, valid)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
     splits = [
         Split(

@@ -12,7 +12,7 @@ from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs,
 from seq2seq.checking.diagnosis import Outcome, diagnose
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
-from seq2seq.device import choose_device, compute_repeatably, limit_memory
+from seq2seq.device import choose_device, limited_memory, repeatable
 from seq2seq.ending import nothing_left, why_stop
 from seq2seq.optimization import learning_rate
 from seq2seq.parallel import exchange, ranks
@@ -47,13 +47,11 @@ def train(
         if ranks.is_first():
             check_folder(config, resume, overwrite)
         chosen = choose_device(ranks.device_of(device))
-        if config.training.deterministic:
-            compute_repeatably(chosen)  # before anything starts CUDA, as the next lines do
-        ranks.settle(chosen)
-        if config.training.memory_gb is not None:
-            limit_memory(chosen, config.training.memory_gb)
-        with locked(config.run_dir) if ranks.is_first() else nullcontext():
-            return _train(config, chosen, resume)
+        with repeatable(chosen, config.training.deterministic):  # before anything starts CUDA
+            ranks.settle(chosen)
+            lock = locked(config.run_dir) if ranks.is_first() else nullcontext()
+            with limited_memory(chosen, config.training.memory_gb), lock:
+                return _train(config, chosen, resume)
 
 
 def _train(config: Config, device: torch.device, resume: bool) -> Path:

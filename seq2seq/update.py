@@ -70,20 +70,20 @@ def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
 
     Returns the summed loss.
 
-    Where memory does not suffice all is done again in halves, which have the same gradient, and so
-    are later batches as large.
+    Where memory does not suffice all is done again in halves, which have the same gradient (but for
+    the dropout drawn in each), and so are later batches as large.
     """
     pieces = [piece for batch in batches for piece in _cut(batch, run.largest_piece)]
     while (loss := _accumulated(run, pieces, tokens)) is None:
         if run.device.type == "cuda":
             torch.cuda.empty_cache()
-        largest = max(piece.tgt_in.numel() for piece in pieces)
-        if max(len(piece.src) for piece in pieces) == 1:
+        divisible = [piece.tgt_in.numel() for piece in pieces if len(piece.src) > 1]
+        if not divisible:
             raise RunError(
                 f"update {run.progress.step}: out of memory with a single pair; "
                 "lower training.max_length or the sizes of the model"
             )
-        run.largest_piece = largest - 1
+        run.largest_piece = max(divisible) - 1
         pieces = [piece for batch in batches for piece in _cut(batch, run.largest_piece)]
     return loss
 
@@ -98,10 +98,9 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
         for number, piece in enumerate(pieces):
             seed = seed_of(run.config.seed, run.progress.step, number, *ranks.seed_part())
             torch.manual_seed(seed)
-            with torch.autocast(
-                run.device.type, dtype=torch.bfloat16, enabled=settings.precision == "bf16"
-            ):
+            with _precision(run):  # left again: casts made without a gradient are not to be reused
                 inputs = with_own_inputs(model, piece, share)
+            with _precision(run):
                 loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
             (loss / tokens).backward()
             total += loss.detach()
@@ -110,6 +109,11 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
             raise
         return None
     return total
+
+
+def _precision(run: Run) -> torch.autocast:
+    mixed = run.config.training.precision == "bf16"
+    return torch.autocast(run.device.type, dtype=torch.bfloat16, enabled=mixed)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

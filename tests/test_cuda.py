@@ -16,7 +16,7 @@ from seq2seq import update
 from seq2seq.batches import Batch, make_batch
 from seq2seq.checkpoint import BEST, LAST, own_weights
 from seq2seq.config import load_config
-from seq2seq.device import limit_memory
+from seq2seq.device import limited_memory
 from seq2seq.loss import batch_loss
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.preparation import Run, prepare
@@ -187,8 +187,8 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     assert whole.largest_piece is None
     assert needed > 100 * 2**20
     torch.cuda.empty_cache()
-    limit_memory(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30)
-    assert train_step(parts, [data], 1e-3) == tokens
+    with limited_memory(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30):
+        assert train_step(parts, [data], 1e-3) == tokens
     assert parts.largest_piece is not None
     assert parts.largest_piece < data.tgt_in.numel()
     torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-5, atol=0)

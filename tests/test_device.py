@@ -1,6 +1,7 @@
 """Which device a name means, what is refused, and that float32 products stay exact."""
 
 import os
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from seq2seq import device as device_module
-from seq2seq.device import choose_device, compute_repeatably, limit_memory
+from seq2seq.device import choose_device, limited_memory, repeatable
 from seq2seq.errors import UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -112,14 +113,28 @@ def test_the_limit_is_set_on_the_device_that_is_meant(
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
     )
-    limit_memory(torch.device(name), 4)
-    limit_memory(torch.device(name), 99)
-    assert limits == [(0.25, number), (1.0, number)]
+    for gigabytes, share in ((4, 0.25), (99, 1.0)):
+        with limited_memory(torch.device(name), gigabytes):
+            assert limits == [(share, number)]
+        assert limits == [(share, number), (1.0, number)]
+        limits.clear()
+    with limited_memory(torch.device(name), None):
+        assert limits == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
+def test_a_limit_of_memory_ends_with_its_training() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with limited_memory(torch.device("cpu"), 512):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == (512 * 2**30, before[1])
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.fixture
-def repeatable(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Puts back what `compute_repeatably` changes."""
+def clean_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Puts back what `repeatable` changes."""
     monkeypatch.delenv(WORKSPACE, raising=False)
     cudnn = torch.backends.cudnn
     for name in ("benchmark", "deterministic"):
@@ -129,34 +144,41 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.mark.parametrize("before", [None, ":4096:2:16:8", ":16:8"])
-def test_on_cuda_equal_bits_are_asked_for(
-    repeatable: pytest.MonkeyPatch, before: str | None
+def test_on_cuda_equal_bits_are_asked_for_and_then_no_more(
+    clean_cuda: pytest.MonkeyPatch, before: str | None
 ) -> None:
-    repeatable.setattr(torch.cuda, "is_initialized", lambda: False)
+    clean_cuda.setattr(torch.cuda, "is_initialized", lambda: False)
     if before is not None:
-        repeatable.setenv(WORKSPACE, before)
-    torch.backends.cudnn.benchmark = True
-    compute_repeatably(torch.device("cuda:1"))
-    assert os.environ[WORKSPACE] == (":16:8" if before == ":16:8" else ":4096:8")
-    assert torch.are_deterministic_algorithms_enabled()
-    assert not torch.is_deterministic_algorithms_warn_only_enabled()
-    assert torch.backends.cudnn.deterministic
-    assert not torch.backends.cudnn.benchmark
-
-
-@pytest.mark.usefixtures("repeatable")
-def test_on_a_cpu_nothing_need_be_asked_for() -> None:
-    compute_repeatably(torch.device("cpu"))
-    assert WORKSPACE not in os.environ
+        clean_cuda.setenv(WORKSPACE, before)
+    cudnn = torch.backends.cudnn
+    cudnn.benchmark, cudnn.deterministic = True, False
+    with repeatable(torch.device("cuda:1")):
+        assert os.environ[WORKSPACE] == (":16:8" if before == ":16:8" else ":4096:8")
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert cudnn.deterministic
+        assert not cudnn.benchmark
     assert not torch.are_deterministic_algorithms_enabled()
+    assert cudnn.benchmark
+    assert not cudnn.deterministic
 
 
-def test_where_cuda_has_started_it_is_too_late_to_ask(repeatable: pytest.MonkeyPatch) -> None:
-    repeatable.setattr(torch.cuda, "is_initialized", lambda: True)
-    with pytest.raises(UserError, match="start it anew with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"):
-        compute_repeatably(torch.device("cuda"))
-    repeatable.setenv(WORKSPACE, ":4096:8")
-    compute_repeatably(torch.device("cuda"))
+@pytest.mark.usefixtures("clean_cuda")
+@pytest.mark.parametrize(("name", "wanted"), [("cpu", True), ("cuda", False)])
+def test_on_a_cpu_nothing_need_be_asked_for(name: str, wanted: bool) -> None:
+    with repeatable(torch.device(name), wanted):
+        assert WORKSPACE not in os.environ
+        assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_where_cuda_has_started_it_is_too_late_to_ask(clean_cuda: pytest.MonkeyPatch) -> None:
+    clean_cuda.setattr(torch.cuda, "is_initialized", lambda: True)
+    late = "start it anew with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"
+    with pytest.raises(UserError, match=late), repeatable(torch.device("cuda")):
+        pass
+    clean_cuda.setenv(WORKSPACE, ":4096:8")
+    with repeatable(torch.device("cuda")):
+        pass
 
 
 def test_choosing_leaves_the_random_numbers_alone() -> None:

@@ -187,6 +187,26 @@ def test_what_was_too_large_once_is_not_tried_again(
     assert max(loss.pieces) <= limit
 
 
+def test_memory_for_a_wide_pair_in_company_is_an_error_in_words(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair that does not fit is not cut for ever because narrower ones still can be."""
+    run = prepared(small_corpus)
+    by_width = sorted(range(len(run.train.tgt)), key=lambda row: len(run.train.tgt[row]))
+    wide, narrow = (
+        make_batch([run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows])
+        for rows in (by_width[-2:], by_width[:4])
+    )
+    room = narrow.tgt_in.numel() // 4
+    assert 2 * wide.tgt_in.shape[1] > wide.tgt_in.shape[1] > 2 * room
+    monkeypatch.setattr(update, "batch_loss", LittleMemory(2 * room))
+    run.progress.step = 1
+    with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
+        train_step(run, [wide, narrow], 1e-3)
+    assert run.largest_piece is not None
+    assert run.largest_piece <= 2 * wide.tgt_in.shape[1]
+
+
 def test_memory_for_not_even_a_pair_is_an_error_in_words(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,15 +220,15 @@ def test_memory_for_not_even_a_pair_is_an_error_in_words(
 def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
     program = """
 import resource, torch
-from seq2seq.device import limit_memory
+from seq2seq.device import limited_memory
 from seq2seq.update import _is_out_of_memory
 (size,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
-limit_memory(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25)
-torch.zeros(2**20)
-try:
-    torch.zeros(2**27)
-except RuntimeError as error:
-    print("out of memory:", _is_out_of_memory(error))
+with limited_memory(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25):
+    torch.zeros(2**20)
+    try:
+        torch.zeros(2**27)
+    except RuntimeError as error:
+        print("out of memory:", _is_out_of_memory(error))
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stdout == "out of memory: True\n", result.stderr
