@@ -38,8 +38,8 @@ def search(
     """The hypotheses of each source (END not counted), best first.
 
     At most `beam_size` of them; none is empty, nor longer than its source's limit, END not counted.
-    In none does an n-gram of `no_repeat_ngram` pieces occur twice, save where its prefix has it. A
-    prefix that leaves no room moves the limit to its end.
+    In none does an n-gram of `no_repeat_ngram` pieces occur twice, save where its prefix has it.
+    After a prefix that leaves no room the limit counts anew.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
@@ -78,7 +78,7 @@ def tile_rows(width: int) -> int:
 
 
 def _limit(limit: int, prefix: Prefix) -> int:
-    """The most pieces of a translation that begins so; as many after a prefix that fills it."""
+    """The most pieces of a translation; after a prefix that fills it, as many more."""
     return limit if len(prefix.states) < limit else limit + len(prefix.states)
 
 
@@ -103,7 +103,7 @@ def _searched(
     holds: dict[int, int] = {}  # slot -> sentence
     found = []
     while queue.waiting or holds:
-        while queue.waiting and len(free := slots.free()) >= len(queue.rows) // REFILL:
+        while queue.waiting and len(free := slots.free()) >= max(1, len(queue.rows) // REFILL):
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
             lengths = [len(queue.sources[n]) + 1 for n in entering]

@@ -85,6 +85,7 @@ class Translator:
         return cls(whole, vocabularies, limit, config.decoding, longest, chosen)
 
     @property
+    @torch.inference_mode()
     def attends(self) -> bool:
         """Whether its translations carry attention weights."""
         src, lengths = pad_sources([[]])

@@ -447,6 +447,17 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
             assert same(hypotheses, everything[i])
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sources = random_model("luong", 2), random_sources(7, seed=9)
+    limits = [len(source) + 5 for source in sources]
+    expected = search(model, sources, limits, beam_size, 1.0, CPU)
+    for rows in (1, 3):
+        monkeypatch.setattr("seq2seq.search.tile_rows", lambda _, rows=rows: rows)
+        found = search(model, sources, limits, beam_size, 1.0, CPU)
+        assert [each[0].ids for each in found] == [each[0].ids for each in expected]
+
+
 def test_no_sources_no_results() -> None:
     assert search(random_model("none", 1), [], [], 3, 1.0, CPU) == []
 
