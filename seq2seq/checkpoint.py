@@ -33,7 +33,7 @@ from seq2seq.run.tensor_file import (
     typed,
 )
 from seq2seq.settings.config_mistakes import ConfigError
-from seq2seq.vocabulary import Vocabularies, save_vocabularies
+from seq2seq.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.whole_file import write_whole
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
@@ -160,10 +160,16 @@ def load_best(
     return model.eval(), vocabularies, limit, config
 
 
-def best_is_whole(folder: Path, origin: Header) -> bool:
-    """Whether the run has weights that translate, of this origin and without damage."""
+def best_is_whole(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
+    """Whether the run has weights that translate, of this model, without damage."""
     path = folder / BEST
-    return is_whole(path) and origin.items() <= read_header(path)[0].items()
+    try:
+        read_tensors(path)
+        header, _ = read_header(path)
+        check_shaping(path, header, config, folder / CONFIG)
+    except UserError:
+        return False
+    return bool(header.get("vocabulary") == checksums_of(vocabularies))
 
 
 def is_whole(path: Path) -> bool:

@@ -14,7 +14,7 @@ from seq2seq.cli import main
 from seq2seq.config import Config, load_config
 from seq2seq.errors import UserError
 from seq2seq.reporting import LOG, METRICS
-from seq2seq.run.tensor_file import read_header, read_tensors
+from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.training import train
 from seq2seq.translator import Translator
 
@@ -111,6 +111,17 @@ def test_damaged_best_weights_are_named_and_written_anew(
     assert f"{BEST} is damaged or missing; the next validation" in (run / LOG).read_text()
     assert read_header(run / BEST)[0]["step"] == 6
     assert len(translate(run)) == 2
+
+
+def test_best_weights_of_before_a_key_was_known_stay(run: Path, corpus: Path) -> None:
+    header = read_header(run / BEST)[0]
+    del header["config"]["model.window"]
+    own = {key: value for key, value in header.items() if key not in ("tensors", "version")}
+    save_tensors(run / BEST, read_tensors(run / BEST), own)
+    written = (run / BEST).read_bytes()
+    train(configured(corpus, run), "cpu", resume=True)
+    assert (run / BEST).read_bytes() == written
+    assert "damaged" not in (run / LOG).read_text()
 
 
 def test_best_weights_that_are_gone_are_written_anew_in_training_too(
