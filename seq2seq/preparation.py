@@ -55,7 +55,7 @@ class Run:
     optimizer: torch.optim.Optimizer
     limit: LengthLimit
     loss: Tensor  # since the last report, on the device: nats, and of how many tokens
-    untaken: Tensor  # [log_every], on the device: which updates since then were not taken
+    untaken: Tensor  # [log_every or more], on the device: which updates since then were not taken
     largest_piece: int | None = None  # target positions that memory has room for, if it ran out
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
@@ -220,11 +220,11 @@ def restore(run: Run) -> list[str]:
     )
     run.progress = progress
     run.loss[0], run.loss[1] = progress.loss_sum, progress.loss_tokens
-    run.untaken.zero_()
+    unreported = progress.step - progress.reported_step + run.config.training.log_every
+    run.untaken = torch.zeros(unreported, dtype=torch.bool, device=run.device)
     for step in progress.untaken:
         run.untaken[step % len(run.untaken)] = True
-    origin = origin_of(run.config, run.vocabularies, shaping_only=True)
-    if not progress.best_step or best_is_whole(folder, origin):
+    if not progress.best_step or best_is_whole(folder, run.config, run.vocabularies):
         return []
     progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
     return [f"{folder / BEST} is damaged or missing; the next validation writes it anew"]

@@ -1,6 +1,8 @@
 """Where the loss is no number: the log names the batches, and in the end training goes back."""
 
-from seq2seq.batches import epoch_order
+from collections.abc import Sequence
+
+from seq2seq.batches import Rows, epoch_order
 from seq2seq.errors import RunError
 from seq2seq.preparation import Run, restore
 from seq2seq.reporting import Reporter
@@ -28,16 +30,27 @@ def name_untaken(run: Run, reporter: Reporter) -> None:
 
 def _batch(run: Run, step: int) -> str:
     """How many pairs the update saw, and how the first begins."""
-    settings, pairs = run.config.training, run.train
-    order = epoch_order(pairs, settings.batch_tokens, run.config.seed, run.progress.epoch)
-    behind = (run.progress.step - step) * settings.accumulate
-    last = -(-run.progress.batch // settings.accumulate) * settings.accumulate - behind
-    if last <= 0:
-        return "in the epoch before"
-    taken = order[last - settings.accumulate : last]
+    pairs, progress, accumulate = run.train, run.progress, run.config.training.accumulate
+    epoch, number = progress.epoch, _updates(progress.batch, accumulate) - (progress.step - step)
+    order = _order(run, epoch)
+    while number <= 0:
+        epoch -= 1
+        if epoch < 0:
+            return "in an epoch before"
+        order = _order(run, epoch)
+        number += _updates(len(order), accumulate)
+    taken = order[(number - 1) * accumulate : number * accumulate]
     text = pairs.src_texts[taken[0][0]]
     count = sum(len(rows) for rows in taken)
     return f"{count} pairs, the first: {text[:60]!r}"
+
+
+def _order(run: Run, epoch: int) -> Sequence[Rows]:
+    return epoch_order(run.train, run.config.training.batch_tokens, run.config.seed, epoch)
+
+
+def _updates(batches: int, accumulate: int) -> int:
+    return -(-batches // accumulate)
 
 
 def lost_its_way(run: Run) -> bool:

@@ -83,6 +83,39 @@ def test_an_interruption_does_not_forget_them(
     assert "update 2 was not taken" in (run / LOG).read_text()
 
 
+def test_a_shorter_interval_of_reports_does_not_blame_others(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoiler = Spoiler(monkeypatch, lambda step, _: step == 2)
+    config = configured(small_corpus, "training.max_steps=9", "training.log_every=100")
+    monkeypatch.setattr("seq2seq.training.stop_signals", stops_at(spoiler, 7))
+    with pytest.raises(Interrupted):
+        train(config, "cpu")
+    monkeypatch.undo()
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
+    log = (train(often, "cpu", resume=True) / LOG).read_text()
+    assert log.count("was not taken") == 1
+    assert "update 2 was not taken" in log
+
+
+def test_batches_of_an_epoch_before_are_named_too(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiler(monkeypatch, lambda step, _: step in (2, 3))
+    named = []
+    for every in (1, 1000):
+        settings = ("training.max_epochs=2", f"training.log_every={every}")
+        log = (
+            train(configured(small_corpus, *settings, run=f"by-{every}"), "cpu") / LOG
+        ).read_text()
+        lines = (line for line in log.splitlines() if "was not taken" in line)
+        named.append([line.partition("update ")[2] for line in lines])
+    assert len(named[0]) == 2
+    assert all("pairs, the first: '" in line for line in named[0])
+    assert named[0] == named[1]
+
+
 def stops_at(spoiler: Spoiler, step: int) -> Callable[[], "Stops"]:
     return lambda: Stops(spoiler, step)
 
