@@ -50,8 +50,7 @@ def token_loss(
     A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
     section 7). Where consistency has a weight, rows come in twos, the passes of a token, and two
     cost `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
-    Logits [M, V] are never whole in memory: a chunk at a time, each leaves its gradient behind
-    (computed only where one is wanted).
+    Logits [M, V] are never whole in memory: a chunk at a time, each leaves its gradient behind.
     """
     wanted = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
@@ -158,6 +157,7 @@ def _apart(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
     return torch.linalg.vecdot(unlike, differences).sum(), by_logits
 
 
-def _passes(rows: Tensor) -> tuple[Tensor, ...]:
+def _passes(rows: Tensor) -> tuple[Tensor, Tensor]:
     """The first and the second of rows in twos."""
-    return rows.unflatten(0, (-1, 2)).unbind(1)
+    first, second = rows.unflatten(0, (-1, 2)).unbind(1)
+    return first, second

@@ -8,7 +8,8 @@ class Translation:
     """One line's translation; a blank line's is blank."""
 
     text: str = ""
-    score: float = 0.0  # log-probability, nats, divided by length ** length_penalty
+    # log-probability, nats, divided by length ** length_penalty; of parts their mean by length
+    score: float = 0.0
     src_pieces: list[str] = field(default_factory=list)  # END included
     tgt_pieces: list[str] = field(default_factory=list)
     attention_weights: list[list[float]] | None = None  # rows: target pieces, columns: source

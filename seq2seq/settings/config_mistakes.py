@@ -62,16 +62,18 @@ def describe(
     path: KeyPath = tuple(str(key) for key in details["loc"])
     kind, value = details["type"], details["input"]
     bounds: dict[str, Any] = {name: _plain(bound) for name, bound in details.get("ctx", {}).items()}
-    typed = any(override[: len(path)] == path for override in overridden)
+    together = kind == "value_error" and isinstance(value, dict)  # keys that do not go together
+    typed = any(
+        override[: len(path)] == path and (not together or override[-1] in str(bounds["error"]))
+        for override in overridden
+    )
     if kind == "extra_forbidden":
         reason = f"unknown key{_suggest_key(path, schema)}"
     else:
         reason = _REASONS.get(kind, details["msg"]).format(**bounds)
         if kind == "value_error" and value is None:
             path = path[:-1]  # nobody wrote that key: the mistake is its section's
-        elif kind == "value_error" and isinstance(value, dict):
-            pass  # keys of a section that do not go together: the reason names them
-        elif kind != "missing" and value != "":
+        elif not together and kind != "missing" and value != "":
             reason += f"; got {show(value)}"
         if kind == "literal_error":
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", bounds["expected"]))
