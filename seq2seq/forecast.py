@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import torch
 
-from seq2seq.batches import EncodedPairs, Rows, epoch_order, seed_of
+from seq2seq.batches import EncodedPairs, Rows, epoch_order
 from seq2seq.checkpoint import own_weights
 from seq2seq.optimization import learning_rate
 from seq2seq.preparation import Run
-from seq2seq.training import batch_of, last_update
+from seq2seq.training import last_update, own_batches
 from seq2seq.update import train_step
 
 WARM_UP = 3  # updates that are not measured
@@ -87,12 +87,8 @@ def _measure(
 def _update(run: Run, taken: Sequence[Rows], last: int | None) -> int:
     """One update, as training takes it; returns its target tokens."""
     run.progress.step += 1
-    batches = [
-        batch_of(run, rows, seed_of(run.config.seed, run.progress.step, piece))
-        for piece, rows in enumerate(taken)
-    ]
     rate = learning_rate(run.config.training, run.progress.step, last)
-    return train_step(run, batches, rate)
+    return train_step(run, own_batches(run, taken), rate)
 
 
 def _width(pairs: EncodedPairs, rows: Rows) -> int:

@@ -1,8 +1,8 @@
 """The teacher-forced unroll written for speed: whole loops with backward passes of their own.
 
 A decoder that attends inside its time loop is unrolled here in one autograd node. Nothing constant
-within a sentence is computed in the loop, attention is recomputed rather than stored, and every
-weight's gradient is one product after the loop. Products run in the gates' dtype, all else in that
+within a sentence is computed in the loop, the [B, S, A] inside a score are recomputed rather than
+stored, and every weight's gradient is one product after the loop. Products run in the gates' dtype, all else in that
 of the states. The decoders' `step` stays the definition: tests compare values and gradients.
 
 Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values [B, S, C]; mask
