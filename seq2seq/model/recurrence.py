@@ -2,8 +2,9 @@
 
 A decoder that attends inside its time loop is unrolled here in one autograd node. Nothing constant
 within a sentence is computed in the loop, the [B, S, A] inside a score are recomputed rather than
-stored, and every weight's gradient is one product after the loop. Products run in the gates' dtype, all else in that
-of the states. The decoders' `step` stays the definition: tests compare values and gradients.
+stored, and every weight's gradient is one product after the loop. Products run in the gates' dtype,
+all else in that of the states. The decoders' `step` stays the definition: tests compare values and
+gradients.
 
 Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values [B, S, C]; mask
 [B, S], 0 where real and -inf where padding, added to the scores.
