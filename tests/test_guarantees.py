@@ -94,7 +94,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "the same seed gives the same run": (
         "test_training.py::test_the_same_config_gives_the_same_run",
         "test_training.py::test_another_process_gives_the_same_run",
-        "test_device.py::test_on_cuda_equal_bits_are_asked_for",
+        "test_device.py::test_on_cuda_equal_bits_are_asked_for_and_then_no_more",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
     "several processes train as one, and act alike": (
