@@ -24,18 +24,15 @@ def batch_loss(
     its distributions in the one and the other, what it costs on average under p and q, and
     `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021, equation 4).
     """
-    if not consistency:
-        outputs = model(batch.src, batch.src_lengths, batch.tgt_in)
-        real = outputs.flatten(0, 1).index_select(0, batch.tgt_positions)
-        return token_loss(real, model.projection, batch.tgt_out, label_smoothing)
-    src, src_lengths, tgt_in = (
-        each.repeat_interleave(2, dim=0) for each in (batch.src, batch.src_lengths, batch.tgt_in)
+    passes = 2 if consistency else 1
+    src, src_lengths, tgt_in, tgt = (
+        each.repeat_interleave(passes, dim=0)
+        for each in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
     )
-    outputs = model(src, src_lengths, tgt_in)  # [2B, T, R], the passes of a pair side by side
-    passes = outputs.unflatten(0, (-1, 2)).transpose(1, 2).flatten(0, 1)  # [B * T, 2, R]
-    real = passes.index_select(0, batch.tgt_positions).flatten(0, 1)
-    tgt = batch.tgt_out.repeat_interleave(2)
-    return token_loss(real, model.projection, tgt, label_smoothing, consistency) / 2
+    outputs = model(src, src_lengths, tgt_in)  # [passes * B, T, R], those of a pair side by side
+    by_token = outputs.unflatten(0, (-1, passes)).transpose(1, 2).flatten(0, 1)
+    real = by_token.index_select(0, batch.tgt_positions).flatten(0, 1)
+    return token_loss(real, model.projection, tgt, label_smoothing, consistency) / passes
 
 
 def token_loss(

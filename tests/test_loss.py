@@ -41,6 +41,15 @@ def gradients(loss: Tensor, outputs: Tensor, projection: nn.Linear) -> tuple[Ten
     return torch.autograd.grad(loss, [outputs, projection.weight, projection.bias])
 
 
+def same_with_gradients(
+    loss: Tensor, expected: Tensor, outputs: Tensor, projection: nn.Linear
+) -> None:
+    close(loss, expected)
+    found, wanted = (gradients(each, outputs, projection) for each in (loss, expected))
+    for left, right in zip(found, wanted, strict=True):
+        close(left, right)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("rows", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 2])
@@ -49,11 +58,7 @@ def test_loss_is_torchs_in_value_and_gradients(rows: int, smoothing: float, devi
     loss = token_loss(outputs, projection, tgt, smoothing)
     expected = plain_loss(outputs, projection, tgt, smoothing)
     assert loss.shape == ()
-    close(loss, expected)
-    for left, right in zip(
-        gradients(loss, outputs, projection), gradients(expected, outputs, projection), strict=True
-    ):
-        close(left, right)
+    same_with_gradients(loss, expected, outputs, projection)
 
 
 def test_loss_is_its_formula() -> None:
@@ -103,11 +108,7 @@ def test_consistency_is_rdrops_in_value_and_gradients(
     outputs, projection, tgt = make_inputs(2 * pairs, device)
     loss = token_loss(outputs, projection, tgt, 0.1, weight)
     expected = plain_consistent_loss(outputs, projection, tgt, 0.1, weight)
-    close(loss, expected)
-    for left, right in zip(
-        gradients(loss, outputs, projection), gradients(expected, outputs, projection), strict=True
-    ):
-        close(left, right)
+    same_with_gradients(loss, expected, outputs, projection)
 
 
 def test_consistency_is_its_formula() -> None:
@@ -142,13 +143,7 @@ def test_the_parts_of_a_batch_add_up_to_the_batch() -> None:
     outputs, projection, tgt = make_inputs(11)
     whole = token_loss(outputs, projection, tgt, 0.1)
     parts = [token_loss(outputs[at], projection, tgt[at], 0.1) for at in (slice(5), slice(5, 11))]
-    close(whole, sum(parts))
-    for left, right in zip(
-        gradients(whole, outputs, projection),
-        gradients(sum(parts), outputs, projection),
-        strict=True,
-    ):
-        close(left, right)
+    same_with_gradients(whole, sum(parts), outputs, projection)
 
 
 def test_loss_without_gradients_is_the_same() -> None:
