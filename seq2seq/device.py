@@ -111,16 +111,25 @@ def _keep_memory() -> None:
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # read at the first product
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own; read at the first large block
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in every C library
-    if mallopt is not None:
-        for option, value in (
-            (_MMAP_THRESHOLD, _GIB),
-            (_TRIM_THRESHOLD, _GIB),
-            (_TOP_PAD, _GIB >> 4),
-        ):
-            mallopt(option, value)
+    for option, value in (
+        (_MMAP_THRESHOLD, _GIB),
+        (_TRIM_THRESHOLD, _GIB),
+        (_TOP_PAD, _GIB >> 4),
+    ):
+        _c_library("mallopt", option, value)
+
+
+def return_memory() -> None:
+    """Give back what is kept since it was freed: where other sizes follow, little of it fits."""
+    _c_library("malloc_trim", 0)
+
+
+def _c_library(function: str, *arguments: int) -> None:
+    """Call one of glibc's functions, where that is the C library."""
+    if sys.platform == "linux":
+        known = getattr(ctypes.CDLL(None), function, None)
+        if known is not None:
+            known(*arguments)
 
 
 def _medium_is_exact() -> bool:

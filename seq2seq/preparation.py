@@ -28,6 +28,7 @@ from seq2seq.corpus import (
     same_sides,
     usable,
 )
+from seq2seq.device import return_memory
 from seq2seq.errors import DamagedFile, UserError
 from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
@@ -104,6 +105,7 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         not_nfc_note(f"{valid.origin}, target", valid.tgt),
     )
     notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
+    return_memory()
     return run, [*notes, *filter(None, odd)]
 
 

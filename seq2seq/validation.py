@@ -9,6 +9,7 @@ import torch
 
 from seq2seq.batches import epoch_order, make_batch
 from seq2seq.checkpoint import own_weights, save_best
+from seq2seq.device import return_memory
 from seq2seq.evaluation import bleu_score
 from seq2seq.loss import batch_loss
 from seq2seq.parallel import exchange, ranks
@@ -26,6 +27,7 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
     """
     began, progress = time.monotonic(), run.progress
     progress.validated_step = progress.step
+    return_memory()
     with averaged(run):
         loss = valid_loss(run)
         bleu = valid_bleu(run)
@@ -46,6 +48,7 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
         f"validation loss {loss:.3f}, perplexity {perplexity:.2f}, "
         f"BLEU {bleu:.1f}{' (best so far)' if better else ''}"
     )
+    return_memory()
     clock.leave_out(time.monotonic() - began)
 
 

@@ -1,6 +1,8 @@
 """Which device a name means, what is refused, and that float32 products stay exact."""
 
 import os
+import platform
+import subprocess
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -130,6 +132,26 @@ def test_a_limit_of_memory_ends_with_its_training() -> None:
     with limited_memory(torch.device("cpu"), 512):
         assert resource.getrlimit(resource.RLIMIT_DATA) == (512 * 2**30, before[1])
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
+def test_memory_kept_is_given_back() -> None:
+    program = """
+import torch
+from seq2seq.device import choose_device, return_memory
+def held():
+    (line,) = (each for each in open("/proc/self/status") if each.startswith("RssAnon"))
+    return int(line.split()[1]) >> 10
+choose_device("cpu")
+blocks = [torch.ones(2**20) for _ in range(64)]
+before = held()
+del blocks[:-1]
+kept = before - held()
+return_memory()
+print(kept < 20, before - held() > 200)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == "True True\n", result.stdout + result.stderr
 
 
 @pytest.fixture

@@ -3,19 +3,18 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 
 from benchmarking.processes import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.batches import EncodedPairs, Rows, encode_pairs, epoch_order, seed_of
-from seq2seq.corpus import usable
+from seq2seq.batches import EncodedPairs, Rows, epoch_order, seed_of
 from seq2seq.device import choose_device
-from seq2seq.preparation import Run, assemble, read_texts
+from seq2seq.preparation import Run, prepare
 from seq2seq.training import batch_of
 from seq2seq.update import train_step
-from seq2seq.vocabulary import train_vocabularies
 
 WARM_UP = 4  # updates
 
@@ -32,8 +31,14 @@ def training_speed(
     case: Case, precision: str, data: Path, device: str, seconds: float, batch_tokens: int
 ) -> TrainingSpeed:
     """Real updates of the standard model on the real corpus, for so many seconds."""
-    run = _run(case, precision, data, device, batch_tokens)
-    order = epoch_order(run.train, batch_tokens, run.config.seed, 0)
+    with TemporaryDirectory() as folder:
+        config = standard(case, data, Path(folder) / "run", precision, batch_tokens=batch_tokens)
+        run, _ = prepare(config, choose_device(device), resume=False)
+        return _measured(run, seconds)
+
+
+def _measured(run: Run, seconds: float) -> TrainingSpeed:
+    order = epoch_order(run.train, run.config.training.batch_tokens, run.config.seed, 0)
     for n in range(WARM_UP):
         _update(run, order[n])
     taken = 0
@@ -42,22 +47,13 @@ def training_speed(
     while time.perf_counter() - began < seconds:
         _update(run, order[(WARM_UP + taken) % len(order)])
         taken += 1
-        if device != "cpu" and taken % 20 == 0:
+        if run.device.type != "cpu" and taken % 20 == 0:
             _wait(run.device)
     _wait(run.device)
     elapsed = time.perf_counter() - began
     rows = [row for n in range(taken) for row in order[(WARM_UP + n) % len(order)]]
     tokens, flop = _cost(run, rows)
     return TrainingSpeed(tokens / elapsed, flop / tokens, _peak(run.device))
-
-
-def _run(case: Case, precision: str, data: Path, device: str, batch_tokens: int) -> Run:
-    config = standard(case, data, Path("nowhere"), precision, batch_tokens=batch_tokens)
-    texts = read_texts(config.data)
-    train, valid = usable(texts.train)[0], usable(texts.valid)[0]
-    vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.training.max_length)
-    return assemble(config, choose_device(device), vocabularies, pairs, valid)
 
 
 def _update(run: Run, rows: Rows) -> None:
