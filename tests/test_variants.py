@@ -35,6 +35,17 @@ def test_every_shipped_comparison_is_in_order(path: Path) -> None:
     assert len(plan.seeds) == 3
 
 
+@pytest.mark.parametrize(
+    "path", sorted(CONFIGS.glob("teachers-*.yaml")), ids=lambda each: each.stem
+)
+def test_shipped_teachers_can_be_an_ensemble(path: Path) -> None:
+    plan = read_plan([path])
+    assert plan.folder == Path("runs") / path.stem
+    assert plan.trained() == plan.variants
+    for section in ("data", "vocabulary"):
+        assert len({repr(getattr(each.config, section)) for each in plan.variants}) == 1
+
+
 def test_a_variant_is_the_base_under_its_keys(small_corpus: Path) -> None:
     slow = "{training.max_epochs: null, training.max_steps: 9}"
     text = f"  wide: {{model.hidden_size: 30}}\n  plain:\n  slow: {slow}"

@@ -1,0 +1,103 @@
+"""scripts/distill.py: an ensemble's translations of its training text, for a student."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import distill
+from seq2seq.corpus import read_lines
+from seq2seq.translator import Translator
+
+TEACHERS = """\
+base: config.yaml
+folder: out
+seeds: [1, 2]
+variants:
+  none: {model.decoder: none, training.max_steps: 3, training.validate_every: 3}
+  luong: {model.decoder: luong, training.max_steps: 3, training.validate_every: 3}
+"""
+RUNS = ("none-seed1", "luong-seed1", "none-seed2", "luong-seed2")
+
+
+@pytest.fixture(autouse=True)
+def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has teachers and a student to be."""
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.commands.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 9)
+    monkeypatch.chdir(small_corpus.parent)
+    Path("teachers.yaml").write_text(TEACHERS, encoding="utf-8")
+    student()
+
+
+def student(src: str | None = "new/both.src", tgt: str | None = "new/both.tgt") -> None:
+    """A config that learns from these files."""
+    tree = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))
+    tree["data"]["train"] = {"src": src, "tgt": tgt} if src else {"tsv": "train.tsv"}
+    tree["training"] = {"max_steps": 2, "batch_tokens": 200}
+    tree |= {"name": "student", "run_dir": "student"}
+    Path("student.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+
+
+def run() -> int:
+    return distill.main(["teachers.yaml", "student.yaml", "--device", "cpu"])
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    assert run() == 2
+    assert not Path("out").exists()
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_student_learns_from_the_text_and_from_its_teachers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run() == 0
+    src, tgt = (read_lines(Path(f"train.{side}")) for side in ("src", "tgt"))
+    teachers = Translator.load(*(Path("out") / name for name in RUNS), device="cpu")
+    translations = [each.text for each in teachers.translate(src, distill.BEAM)]
+    assert read_lines(Path("new/both.src")) == src + src
+    assert read_lines(Path("new/both.tgt")) == tgt + translations
+    assert f"{2 * len(src)} training pairs" in capsys.readouterr().err
+    again: list[list[str]] = []
+    monkeypatch.setattr(distill, "seq2seq", lambda words: len(again.append(words) or ""))
+    assert run() == 0
+    assert [words[0] for words in again] == ["compare", "train"]  # which train nothing twice
+    assert "--resume" in again[1]
+
+
+@pytest.mark.parametrize("failing", ["compare", "translate"])
+def test_what_fails_ends_it(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    commands: list[str] = []
+
+    def seq2seq(words: list[str]) -> int:
+        commands.append(words[0])
+        return 130 * (words[0] == failing)
+
+    monkeypatch.setattr(distill, "seq2seq", seq2seq)
+    assert run() == 130
+    assert commands[-1] == failing
+    assert not Path("new").exists()
+
+
+def test_text_of_others_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    student("train.src", "train.tgt")
+    before = Path("train.src").read_bytes()
+    assert "train.src holds other text; name a new file" in refused(capsys)
+    assert Path("train.src").read_bytes() == before
+
+
+def test_the_student_must_name_two_plain_files(capsys: pytest.CaptureFixture[str]) -> None:
+    student(None)
+    assert "data.train must name two files to be written, src and tgt" in refused(capsys)
+    student("new/a.src", "new/a.tgt.gz")
+    assert "a.tgt.gz is written as it is; leave .gz out" in refused(capsys)
+
+
+def test_teachers_without_text_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.src").unlink()
+    told = refused(capsys)
+    assert told.startswith("distill.py: error: ")
+    assert "train.src: no such file" in told
