@@ -83,7 +83,10 @@ def _run(*words: object) -> int:
     """Show a command of ours, then run it; returns its exit code."""
     arguments = [str(word) for word in words]
     print(f"$ seq2seq {shlex.join(arguments)}", flush=True)
-    return seq2seq(arguments)
+    code = seq2seq(arguments)
+    if code > 128:
+        print("distill.py: interrupted; the same command as before goes on", file=sys.stderr)
+    return code
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

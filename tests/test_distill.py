@@ -69,7 +69,9 @@ def test_a_student_learns_from_the_text_and_from_its_teachers(
 
 
 @pytest.mark.parametrize("failing", ["compare", "translate"])
-def test_what_fails_ends_it(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+def test_what_fails_ends_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failing: str
+) -> None:
     commands: list[str] = []
 
     def seq2seq(words: list[str]) -> int:
@@ -78,6 +80,7 @@ def test_what_fails_ends_it(monkeypatch: pytest.MonkeyPatch, failing: str) -> No
 
     monkeypatch.setattr(distill, "seq2seq", seq2seq)
     assert run() == 130
+    assert "the same command as before goes on" in capsys.readouterr().err
     assert commands[-1] == failing
     assert not Path("new").exists()
 
