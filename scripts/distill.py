@@ -46,6 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     except UserError as error:
         print(f"distill.py: error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"distill.py: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     going_on = ["--resume"] if run_lives(student.run_dir) else []
     return _run("train", options.student, *going_on, *device)
 

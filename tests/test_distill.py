@@ -104,3 +104,15 @@ def test_teachers_without_text_are_refused(capsys: pytest.CaptureFixture[str]) -
     told = refused(capsys)
     assert told.startswith("distill.py: error: ")
     assert "train.src: no such file" in told
+
+
+def test_text_that_cannot_be_written_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distill, "seq2seq", lambda _: 0)
+    Path("out").mkdir()
+    Path("out/train.hyp").write_text("x\n" * 120, encoding="utf-8")
+    Path("new").write_text("no folder", encoding="utf-8")
+    assert run() == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("distill.py: error: new: ")
