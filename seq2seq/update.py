@@ -20,6 +20,7 @@ from seq2seq.scheduled_sampling import true_share, with_own_inputs
 
 _RETURN_EVERY = 16  # updates: costs half a hundredth of the time
 
+
 def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     """One update from all the batches at a learning rate; returns their target tokens.
 

@@ -351,7 +351,9 @@ OVERRIDES = {
     "decoding.replace_unknown=maybe": "must be true or false; got maybe",
     "decoding.beam_size=0": "must be at least 1; got 0",
     "decoding.length_penalty=inf": "must be a finite number; got inf",
-    "decoding=5": "must be a section, with keys of its own; got 5",
+    "decoding=5": (
+        "must be a section, with keys of its own; got 5; set them one by one: decoding.KEY=VALUE"
+    ),
 }
 CONFIGS |= {
     override: Row(

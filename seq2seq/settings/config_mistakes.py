@@ -75,6 +75,8 @@ def describe(
             path = path[:-1]  # nobody wrote that key: the mistake is its section's
         elif not together and kind != "missing" and value != "":
             reason += f"; got {show(value)}"
+        if typed and kind in ("dict_type", "model_type"):
+            reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
         if kind == "literal_error":
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", bounds["expected"]))
     where = ".".join(path) + (" (command line)" if typed else "")
