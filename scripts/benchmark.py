@@ -1,6 +1,6 @@
 """How fast seq2seq is on this machine, beside what the machine can do and beside other tools.
 
-    python scripts/benchmark.py                       # training, search, start-up; about 20 minutes
+    python scripts/benchmark.py                       # all of it; an hour the first time
     python scripts/benchmark.py --only training --device cuda --batch-tokens 65536
     python scripts/benchmark.py --peers DIR           # in turn with the peers' scripts
 

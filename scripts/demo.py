@@ -58,7 +58,7 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
   echo "Rahul is a good boy" | seq2seq translate -m runs/demo-en-mr
   seq2seq train configs/demo.yaml model.decoder=luong run_dir=runs/demo-luong
   seq2seq compare configs/compare-demo-lengths.yaml --split test    attention and long sentences
-  Your own text: copy configs/demo.yaml, name your two files under data, and train."""
+  Your own text: README.md, "Your own text" (this model is tiny and learns for two minutes)."""
 
 
 def forget_cache() -> None:
