@@ -1,11 +1,14 @@
-"""Train teachers, let all of them translate their training text, train a student on that too.
+"""Train teachers, let them translate their training text, train a student on all of it.
 
-    python scripts/distill.py configs/teachers-multi30k.yaml configs/multi30k-en-de-distilled.yaml
+    python scripts/distill.py configs/multi30k-en-de-distilled.yaml \\
+        configs/teachers-multi30k.yaml configs/teachers-multi30k-back.yaml
 
-Sequence-level distillation (Kim & Rush 2016) from an ensemble. TEACHERS lists variants as `seq2seq
-compare` reads them; all of them, with all seeds, translate as one. STUDENT is a config whose
-data.train names the two files that are written here: the teachers' training pairs, then the same
-sources with the translations. What was done before is not done again.
+Sequence-level distillation (Kim & Rush 2016) from ensembles, and data diversification (Nguyen et
+al. 2020) where some of them translate back. Each TEACHERS lists variants as `seq2seq compare` reads
+them; all of one list, with all its seeds, translate as one. STUDENT is a config whose data.train
+names the two files that are written here: the teachers' training pairs, then for each list the
+sources with its translations or, from teachers of the other direction, its translations with the
+targets. What was done before is not done again.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from seq2seq.cli import main as seq2seq
 from seq2seq.comparing.variants import Plan, read_plan
@@ -25,24 +29,40 @@ from seq2seq.whole_file import write_whole
 BEAM = 3  # an ensemble needs no more on text that it has seen
 
 
+class Teachers(NamedTuple):
+    """Models that translate as one."""
+
+    path: Path
+    plan: Plan
+    back: bool  # from the student's target language to its source language
+    text: ParallelText  # what they learn from, in the student's direction
+
+    @property
+    def translations(self) -> Path:
+        """Of the side that they read, a line a pair."""
+        return self.plan.folder / "train.hyp"
+
+    def runs(self) -> list[Path]:
+        """The run folders of all of them."""
+        variants = self.plan.trained()
+        return [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Returns 0, or what the first command that fails returns."""
     options = _options(arguments)
     device = ["--device", options.device]
     try:
-        plan = read_plan([options.teachers])
-        given = plan.variants[0].config.data.train
-        text, _ = usable(read_pairs(given.src, given.tgt, given.tsv))
         student, _ = load_config(options.student)
-        src, tgt = _files_to_write(student, options.student, text)
-        translations = plan.folder / "train.hyp"
-        code = _run("compare", options.teachers, *device)
-        if code == 0 and not (translations.exists() and len(read_lines(translations)) == len(text)):
-            code = _translate(plan, text, translations, device)
-        if code != 0:
-            return code
-        _write(src, [*text.src, *text.src])
-        _write(tgt, [*text.tgt, *read_lines(translations)])
+        lists = [_teachers(path, student, options.student) for path in options.teachers]
+        src, tgt = _files_to_write(student, options.student, lists)
+        for teachers in lists:
+            code = _run("compare", teachers.path, *device) or _translate(teachers, device)
+            if code != 0:
+                return code
+        text = _all_pairs(lists)
+        _write(src, text.src)
+        _write(tgt, text.tgt)
     except UserError as error:
         print(f"distill.py: error: {error}", file=sys.stderr)
         return 2
@@ -53,9 +73,27 @@ def main(arguments: Sequence[str]) -> int:
     return _run("train", options.student, *going_on, *device)
 
 
-def _files_to_write(student: Config, path: Path, text: ParallelText) -> tuple[Path, Path]:
+def _teachers(path: Path, student: Config, student_path: Path) -> Teachers:
+    """Reads a list and its text; raises UserError where that is no text for the student."""
+    plan = read_plan([path])
+    data = plan.variants[0].config.data
+    languages = student.data.src_lang, student.data.tgt_lang
+    back = (data.tgt_lang, data.src_lang) == languages
+    if not back and (data.src_lang, data.tgt_lang) != languages:
+        raise UserError(
+            f"{path}: translates {data.src_lang} to {data.tgt_lang}, and {student_path} "
+            f"{' to '.join(languages)}; teach it by models of its two languages"
+        )
+    text, _ = usable(read_pairs(data.train.src, data.train.tgt, data.train.tsv))
+    return Teachers(path, plan, back, ParallelText(text.tgt, text.src) if back else text)
+
+
+def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tuple[Path, Path]:
     """The student's training text; raises UserError where that is anything not written here."""
-    files, key = student.data.train, f"{path}: data.train"
+    files, key, text = config.data.train, f"{path}: data.train", lists[0].text
+    for teachers in lists:
+        if (list(teachers.text.src), list(teachers.text.tgt)) != (list(text.src), list(text.tgt)):
+            raise UserError(f"{teachers.path}: learns from other pairs than {lists[0].path}")
     if files.src is None or files.tgt is None:
         raise UserError(f"{key} must name two files to be written, src and tgt")
     for file, side in ((files.src, text.src), (files.tgt, text.tgt)):
@@ -63,18 +101,39 @@ def _files_to_write(student: Config, path: Path, text: ParallelText) -> tuple[Pa
             raise UserError(f"{key}: {file} is written as it is; leave .gz out")
         if file.exists():
             lines = read_lines(file)
-            if len(lines) != 2 * len(text) or lines[: len(text)] != list(side):
+            if len(lines) != (1 + len(lists)) * len(text) or lines[: len(text)] != list(side):
                 raise UserError(f"{key}: {file} holds other text; name a new file")
     return files.src, files.tgt
 
 
-def _translate(plan: Plan, text: ParallelText, output: Path, device: Sequence[str]) -> int:
-    """Let all teachers translate the sources as one; returns the exit code."""
-    source = plan.folder / "train.src"
-    _write(source, text.src)
-    runs = [plan.run_config(each, seed).run_dir for seed in plan.seeds for each in plan.trained()]
+def _translate(teachers: Teachers, device: Sequence[str]) -> int:
+    """Let all of them translate what they read as one, unless they have; returns the exit code."""
+    read = teachers.text.tgt if teachers.back else teachers.text.src
+    source, output, runs = (
+        teachers.plan.folder / "train.src",
+        teachers.translations,
+        teachers.runs(),
+    )
+    if _is_newer(output, [run / "best.safetensors" for run in runs]):
+        return 0
+    _write(source, read)
     models = [word for run in runs for word in ("-m", run)]
     return _run("translate", *models, "-i", source, "-o", output, "--beam", BEAM, *device)
+
+
+def _is_newer(file: Path, others: Sequence[Path]) -> bool:
+    return file.exists() and all(file.stat().st_mtime >= each.stat().st_mtime for each in others)
+
+
+def _all_pairs(lists: Sequence[Teachers]) -> ParallelText:
+    """What the student learns from."""
+    text = lists[0].text
+    src, tgt = list(text.src), list(text.tgt)
+    for teachers in lists:
+        translations = read_lines(teachers.translations)
+        src += translations if teachers.back else text.src
+        tgt += text.tgt if teachers.back else translations
+    return ParallelText(src, tgt)
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
@@ -96,8 +155,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="distill.py", description="teachers, their translations, a student"
     )
-    parser.add_argument("teachers", type=Path, help="variants to train, as compare reads them")
     parser.add_argument("student", type=Path, help="the config of the model to be had")
+    parser.add_argument(
+        "teachers", type=Path, nargs="+", help="variants to train, as compare reads them"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     return parser.parse_args(arguments)
 

@@ -1,5 +1,6 @@
 """scripts/distill.py: an ensemble's translations of its training text, for a student."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ seeds: [1, 2]
 variants:
   none: {model.decoder: none, training.max_steps: 3, training.validate_every: 3}
   luong: {model.decoder: luong, training.max_steps: 3, training.validate_every: 3}
+"""
+BACK = """\
+base: back.yaml
+folder: out-back
+seeds: [1]
+variants:
+  none: {model.decoder: none, training.max_steps: 3, training.validate_every: 3}
 """
 RUNS = ("none-seed1", "luong-seed1", "none-seed2", "luong-seed2")
 
@@ -40,12 +48,23 @@ def student(src: str | None = "new/both.src", tgt: str | None = "new/both.tgt") 
     Path("student.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
 
 
-def run() -> int:
-    return distill.main(["teachers.yaml", "student.yaml", "--device", "cpu"])
+def teachers_of_the_other_direction() -> None:
+    tree = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))
+    data = tree["data"]
+    data["src_lang"], data["tgt_lang"] = data["tgt_lang"], data["src_lang"]
+    for part in ("train", "valid"):
+        data[part] = {"src": data[part]["tgt"], "tgt": data[part]["src"]}
+    data.pop("test", None)
+    Path("back.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    Path("teachers-back.yaml").write_text(BACK, encoding="utf-8")
 
 
-def refused(capsys: pytest.CaptureFixture[str]) -> str:
-    assert run() == 2
+def run(*teachers: str) -> int:
+    return distill.main(["student.yaml", *(teachers or ["teachers.yaml"]), "--device", "cpu"])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *teachers: str) -> str:
+    assert run(*teachers) == 2
     assert not Path("out").exists()
     (line,) = capsys.readouterr().err.splitlines()
     return line
@@ -66,6 +85,36 @@ def test_a_student_learns_from_the_text_and_from_its_teachers(
     assert run() == 0
     assert [words[0] for words in again] == ["compare", "train"]  # which train nothing twice
     assert "--resume" in again[1]
+    os.utime("out/train.hyp", (0, 0))  # older than its teachers
+    assert run() == 0
+    assert [words[0] for words in again[2:]] == ["compare", "translate", "train"]
+
+
+def test_teachers_of_the_other_direction_make_sources() -> None:
+    teachers_of_the_other_direction()
+    assert run("teachers-back.yaml") == 0
+    src, tgt = (read_lines(Path(f"train.{side}")) for side in ("src", "tgt"))
+    back = Translator.load(Path("out-back/none-seed1"), device="cpu")
+    sources = [each.text for each in back.translate(tgt, distill.BEAM)]
+    assert read_lines(Path("new/both.src")) == src + sources
+    assert read_lines(Path("new/both.tgt")) == tgt + tgt
+
+
+def test_teachers_of_other_languages_or_text_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    teachers_of_the_other_direction()
+    back = Path("back.yaml").read_text(encoding="utf-8")
+    Path("back.yaml").write_text(back.replace("tgt_lang: ", "tgt_lang: x"), encoding="utf-8")
+    told = refused(capsys, "teachers-back.yaml")
+    assert "teachers-back.yaml: translates " in told
+    assert "teach it by models of its two languages" in told
+    Path("short.src").write_text("one line\n", encoding="utf-8")
+    Path("short.tgt").write_text("eine Zeile\n", encoding="utf-8")
+    back = back.replace("train.tgt", "short.tgt").replace("train.src", "short.src")
+    Path("back.yaml").write_text(back, encoding="utf-8")
+    told = refused(capsys, "teachers.yaml", "teachers-back.yaml")
+    assert told.endswith("teachers-back.yaml: learns from other pairs than teachers.yaml")
 
 
 @pytest.mark.parametrize("failing", ["compare", "translate"])
@@ -110,7 +159,9 @@ def test_text_that_cannot_be_written_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distill, "seq2seq", lambda _: 0)
-    Path("out").mkdir()
+    for name in RUNS:
+        Path("out", name).mkdir(parents=True)
+        Path("out", name, "best.safetensors").touch()
     Path("out/train.hyp").write_text("x\n" * 120, encoding="utf-8")
     Path("new").write_text("no folder", encoding="utf-8")
     assert run() == 1
