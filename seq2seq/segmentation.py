@@ -42,7 +42,7 @@ class Variants(NamedTuple):
 def packed(ids: list[list[int]], cumulative: list[float]) -> Variants:
     """Segmentations with their cumulative probabilities."""
     flat, ends = list(chain.from_iterable(ids)), list(accumulate(map(len, ids)))
-    code = "H" if max(*flat, ends[-1]) < 1 << 16 else "I"
+    code = "H" if max(chain(flat, ends)) < 1 << 16 else "I"
     return Variants(
         code,
         array(code, flat).tobytes(),
@@ -66,7 +66,7 @@ class Sampler:
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each text under one random segmentation."""
-        words = [[word for word in text.split(" ") if word] for text in texts]
+        words = [[word for word in text.replace(SPACE, " ").split(" ") if word] for text in texts]
         draws = iter(np.random.Generator(np.random.PCG64(seed)).random(sum(map(len, words))))
         return [[i for word in line for i in self._draw(word, next(draws))] for line in words]
 

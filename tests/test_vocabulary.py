@@ -423,3 +423,12 @@ def test_a_missing_model_is_refused(
         load_vocabularies(tmp_path)
     missing = "tgt" if present == "src" else "src"
     assert one_line(caught).startswith(f"{tmp_path / missing}.model: ")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_space_as_sentencepiece_writes_it_is_a_space(kind: str) -> None:
+    vocabulary = train(kind, sampling=0.3).src
+    plain = SRC[0].replace(" ", "  ")
+    odd = SRC[0].replace(" ", " \N{LOWER ONE EIGHTH BLOCK} ")
+    assert vocabulary.sample([odd], 3) == vocabulary.sample([plain], 3)
+    assert vocabulary.sample(["\N{LOWER ONE EIGHTH BLOCK}"], 3) == [[]]
