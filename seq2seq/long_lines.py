@@ -10,6 +10,7 @@ MOST_PARTS = 20  # of a stretch without a space: what follows is no word of any 
 _ENDS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4"
 _FULL = "\u3002\uff01\uff1f"  # the ends after which Chinese and Japanese set no space
 _CLOSING = "\u300d\u300f\uff09\u201d\u2019"
+_BETWEEN_WORDS = re.compile("[ \t]+")  # a no-break space stands within a word
 _SENTENCE_END = re.compile(
     rf"(?<=[{_ENDS}])\s+|(?:(?<=[{_FULL}])|(?<=[{_FULL}][{_CLOSING}]))(?=[^\s{_FULL}{_CLOSING}])"
 )
@@ -24,7 +25,7 @@ def cut_line(line: str, vocabulary: Vocabulary, longest: int) -> tuple[list[str]
     parts: list[str] = []
     left_out = False
     for sentence in _SENTENCE_END.split(line):
-        words = sentence.split()
+        words = [word for word in _BETWEEN_WORDS.split(sentence) if word]
         pieces = [len(ids) for ids in vocabulary.encode(words)]
         left_out = left_out or max(pieces, default=0) > MOST_PARTS * longest
         parts += _runs(words, pieces, vocabulary, longest)

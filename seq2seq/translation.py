@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+_NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")  # Chinese ends and brackets
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -28,7 +30,7 @@ def joined(parts: list[Translation], n_best: int) -> Translation:
     ranks = [_padded(part, n_best).nbest for part in parts]
     nbest = [
         (
-            " ".join(text for text, _ in rank if text),
+            _run_on([text for text, _ in rank]),
             sum(n * score for n, (_, score) in zip(lengths, rank, strict=True)) / sum(lengths),
         )
         for rank in zip(*ranks, strict=True)
@@ -41,6 +43,14 @@ def joined(parts: list[Translation], n_best: int) -> Translation:
         nbest,
         len(parts),
     )
+
+
+def _run_on(texts: list[str]) -> str:
+    """The texts as one line: a space between two, but none after a Chinese sentence's end."""
+    line = ""
+    for text in filter(None, texts):
+        line += text if not line or line.endswith(_NO_SPACE_AFTER) else f" {text}"
+    return line
 
 
 def _joined_weights(parts: list[Translation]) -> list[list[float]] | None:
