@@ -79,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """`seq2seq check`: what a config's data look like, and what its training would cost."""
-    check_output(options.json)
     config = _config(options)
+    check_output(options.json, options.config, *config.data.paths())
     from seq2seq.commands.check_table import as_text
     from seq2seq.doctor import as_json
     from seq2seq.doctor import check as examine

@@ -59,6 +59,17 @@ class DataConfig(Section):
     valid: ParallelFiles  # chooses the best weights
     test: ParallelFiles | None = None  # only for the final score
 
+    @property
+    def direction(self) -> str:
+        """As people say it."""
+        return f"{self.src_lang} to {self.tgt_lang}"
+
+    def paths(self) -> list[Path]:
+        """All files that are read."""
+        splits = [files for files in (self.train, self.valid, self.test) if files is not None]
+        named = [path for each in splits for path in (each.src, each.tgt, each.tsv)]
+        return [path for path in named if path is not None]
+
 
 class VocabularyConfig(Section):
     """How text is cut into pieces."""
@@ -103,8 +114,9 @@ class TrainingConfig(Section):
     keep: Annotated[Whole, Field(ge=0)] = 0  # snapshots of the weights, of the newest validations
     patience: Count | None = None  # validations without a better BLEU until training ends
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
-    log_every: Count = 50  # updates between two lines of the log
-    memory_gb: Positive | None = None  # most memory, GiB; a batch that needs more is done in pieces
+    log_every: Annotated[Count, Field(le=10_000)] = 50  # updates between two lines of the log
+    # Most memory, GiB; a batch that needs more is done in pieces.
+    memory_gb: Annotated[Positive, Field(le=1_000_000)] | None = None
     # Scheduled sampling: how the share of true inputs falls from 1; null: they are all true.
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = None
     scheduled_sampling_steps: Count | None = None  # updates, the k of its formula
@@ -140,8 +152,10 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """How translations are searched for."""
 
-    beam_size: Count = 5  # hypotheses kept at each step; 1: greedy
-    length_penalty: NotNegative = 1.0  # a log-probability is divided by length to this power
+    beam_size: Annotated[Count, Field(le=1_000_000)] = 5  # hypotheses kept at each step; 1: greedy
+    length_penalty: Annotated[NotNegative, Field(le=10)] = (
+        1.0  # a log-probability is divided by length to this power
+    )
     coverage_penalty: NotNegative = 0.0  # how much a beam minds source words not looked at; 0: off
     no_repeat_ngram: Annotated[Whole, Field(ge=0)] = 0  # n pieces occur once only; 0: off
     replace_unknown: Flag = False  # unknown words become the source words they look at most

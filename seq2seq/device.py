@@ -82,7 +82,9 @@ def limited_memory(device: torch.device, gigabytes: float | None) -> Iterator[No
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * _GIB), before[1]))
+    wanted, most = int(gigabytes * _GIB), before[1]
+    limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
     try:
         yield
     finally:

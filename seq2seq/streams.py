@@ -214,6 +214,8 @@ def check_output(path: Path | None, *others: Path | None, at_once: bool = False)
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"{path}: the folder {path.parent} may not be written to")
+    if path.suffix == ".gz":
+        raise UserError(f"{path}: is written as it is; leave .gz out")
     if any(_same(path, other) for other in others):
         raise UserError(f"{path}: this call reads or writes it already; choose another name")
     if at_once and (path.is_file() or not path.exists()):

@@ -209,3 +209,16 @@ def test_choosing_leaves_the_random_numbers_alone() -> None:
     torch.manual_seed(3)
     choose_device("cpu")
     assert torch.equal(torch.rand(4), expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_a_limit_above_the_hard_one_is_the_hard_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    most, limits = 3 << 30, list[tuple[int, int]]()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
+    for gigabytes in (1.0, 500.0):
+        with limited_memory(torch.device("cpu"), gigabytes):
+            pass
+    assert limits == [(1 << 30, most), (most, most), (most, most), (most, most)]

@@ -9,6 +9,8 @@ from seq2seq import __version__
 from seq2seq.errors import UserError
 from seq2seq.streams import BATCH_LINES
 
+MOST = 1_000_000  # of whatever is counted
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -88,7 +90,7 @@ def _add_compare(commands: Any) -> None:
     command.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=_folder,
         metavar="FOLDER",
         help="of all runs, translations and pictures (default: the YAML's, or runs/compare)",
     )
@@ -169,7 +171,9 @@ def _add_evaluate(commands: Any) -> None:
     _add_beam(command)
     command.add_argument("--lowercase", action="store_true", help="ignore case")
     command.add_argument(
-        "--tokenize", default="13a", metavar="T", help="sacrebleu's (default: 13a)"
+        "--tokenize",
+        metavar="T",
+        help="sacrebleu's (default: 13a, or of RUN's language zh or char)",
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the scores; - is stdout")
     _add_int8(command)
@@ -209,7 +213,7 @@ def _add_average(commands: Any) -> None:
         "each; or single files, step-N.safetensors",
     )
     command.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="NEW", help="run folder to write"
+        "-o", "--output", type=_folder, required=True, metavar="NEW", help="run folder to write"
     )
     command.add_argument(
         "--last", type=_count, metavar="N", help="of one RUN the newest N snapshots (default: all)"
@@ -286,6 +290,14 @@ def _add_device(command: Any) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or int(text[:20]) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
+    if int(text[:20]) > MOST:
+        raise argparse.ArgumentTypeError(f"must be at most {MOST}, not {text}")
     return int(text)
+
+
+def _folder(text: str) -> Path:
+    if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise argparse.ArgumentTypeError("is not UTF-8; give it another name")
+    return Path(text)

@@ -17,6 +17,9 @@ def compare(options: argparse.Namespace) -> int:
     from seq2seq.comparing.variants import read_plan
 
     plan = read_plan(options.configs, options.overrides, options.seeds, options.output)
+    check_output(
+        options.json, *(path for each in plan.variants for path in each.config.data.paths())
+    )
     for note in plan.notes:
         say(f"note: {note}")
     from seq2seq.commands import compare_table

@@ -43,6 +43,12 @@ def _refuse_nul(value: object) -> object:
     return value
 
 
+def _at_home(value: object) -> object:
+    """`~/` is the home folder, as a shell has it."""
+    home = isinstance(value, str) and value.startswith("~/")
+    return Path(str(value)).expanduser() if home else value
+
+
 Whole = Annotated[int, BeforeValidator(_read_whole)]
 Count = Annotated[Whole, Field(ge=1)]
 Size = Annotated[Whole, Field(ge=1, le=65_536)]  # beyond, no machine has the memory
@@ -50,6 +56,7 @@ Flag = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
 Text = Annotated[str, BeforeValidator(_refuse_empty), BeforeValidator(_refuse_bytes)]
 File = Annotated[
     Path,
+    BeforeValidator(_at_home),
     BeforeValidator(_refuse_bytes),
     BeforeValidator(_refuse_empty),
     BeforeValidator(_refuse_nul),
