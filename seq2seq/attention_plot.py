@@ -45,7 +45,9 @@ def write_attention(maps: Sequence[AttentionMap], sources: Sequence[str], path: 
     check_picture_path(path)
     panels = [Panel(*pair) for pair in zip(sources, maps, strict=True) if pair[1].weights]
     if not panels:
-        raise UserError(f"{path}: there is no attention to draw: every sentence is blank")
+        raise UserError(
+            f"{path}: there is no attention to draw: every sentence is blank, or too long for it"
+        )
     limit = MAX_TABLES if path.suffix.lower() == ".html" else MAX_PANELS
     shown = panels[:limit]
     notes = []

@@ -21,7 +21,7 @@ from seq2seq.config import Config
 from seq2seq.corpus import ParallelText, read_pairs, usable
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
-from seq2seq.evaluation import bleu_score
+from seq2seq.evaluation import bleu_score, tokenizer_of
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.run.origin import config_changes, origin_of
 from seq2seq.run.run_lock import LOCK, locked
@@ -126,6 +126,8 @@ def checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
 
 def _kept(run: Path, last: int | None) -> list[Path]:
     read_config(run)  # refuses what is no run folder
+    if last == 1:
+        raise UserError("--last 1: one checkpoint is its own average; give at least 2")
     found, wanted = snapshots(run), max(2, last or 0)
     if len(found) < wanted:
         raise UserError(
@@ -162,6 +164,9 @@ def _check_alike(path: Path, loaded: _Loaded, first_path: Path, first: _Loaded) 
     """Refuse weights of another model: what they have in common is not their mean."""
     if checksums_of(loaded.vocabularies) != checksums_of(first.vocabularies):
         raise UserError(f"{path}: its vocabulary is not that of {first_path}; an average needs one")
+    directions = [each.config.data.direction for each in (loaded, first)]
+    if directions[0] != directions[1]:
+        raise UserError(f"{path}: translates {directions[0]}, {first_path} {directions[1]}")
     changes = [
         each
         for each in config_changes(first_path, read_header(first_path)[0], loaded.config)
@@ -201,7 +206,8 @@ def _bleu(loaded: _Loaded, valid: ParallelText | None) -> float | None:
     longest = config.training.max_length
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
     translations = translator.translate(valid.src, beam_size=1)
-    return bleu_score([each.text for each in translations], valid.tgt)
+    tokenize = tokenizer_of(config.data.tgt_lang)
+    return bleu_score([each.text for each in translations], valid.tgt, tokenize)
 
 
 def _with_bleu(name: str, bleu: float | None) -> str:

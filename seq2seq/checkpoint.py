@@ -65,6 +65,7 @@ class Progress:
     batch: int = 0  # batches of this epoch already used
     tokens: int = 0  # target tokens seen
     best_bleu: float = -1.0
+    best_loss: float = 0.0  # of the validation with the best BLEU
     best_step: int = 0
     validated_step: int = 0  # of the last validation
     worse: int = 0  # validations since the best
@@ -74,6 +75,7 @@ class Progress:
     untaken: list[int] = field(default_factory=list)  # updates since then that were not taken
     untaken_in_a_row: int = 0  # up to then
     rate_factor: float = 1.0  # halved each time that training had to go back
+    largest_piece: int = 0  # target positions that memory has room for, if it ran out; 0: any
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seq2seq import evaluation
-from seq2seq.cache.token_cache import training_data
+from seq2seq.cache.token_cache import checksum_of_text, training_data
 from seq2seq.checkpoint import BEST
 from seq2seq.comparing import bleu_counts
 from seq2seq.comparing.bleu_counts import Counts, Difference
@@ -22,7 +22,7 @@ from seq2seq.device import choose_device, repeatable
 from seq2seq.ending import has_ended, trained_so_far
 from seq2seq.errors import RunError, UserError
 from seq2seq.evaluation import Scores
-from seq2seq.preparation import other_texts
+from seq2seq.preparation import check_texts, other_texts
 from seq2seq.reporting import TIMING, read_metrics
 from seq2seq.run.tensor_file import read_header
 from seq2seq.run_folder import check_folder, run_lives
@@ -105,14 +105,16 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
     for variant in plan.trained():
         for seed in plan.seeds:
             _check_run(plan.run_config(variant, seed))
-    seen: dict[str, int] = {}
+    seen: dict[str, _Learnt] = {}
     for variant in plan.trained():
         config = plan.run_config(variant, plan.seeds[0])
-        of = (config.data, config.vocabulary, config.training.max_length)
-        if repr(of) not in seen:
-            seen[repr(of)] = _longest_source(config)
+        of = repr((config.data, config.vocabulary, config.training.max_length))
+        if of not in seen:
+            seen[of] = _learnt(config)
+        for seed in plan.seeds:
+            check_texts(plan.run_config(variant, seed).run_dir, seen[of].checksums)
     text = read_pairs(files.src, files.tgt, files.tsv)
-    return Task(split, text, max(seen.values()), device, beam, lowercase)
+    return Task(split, text, max(each.longest for each in seen.values()), device, beam, lowercase)
 
 
 def _check_run(config: Config) -> None:
@@ -125,30 +127,41 @@ def _check_run(config: Config) -> None:
             f"{error}\n  give another folder (-o), or remove that run" if lives else str(error)
         ) from None
     found = trained_so_far(config) if lives else None
-    limits = config.training
+    if found is None:
+        return
+    limits, progress = config.training, found[0]
+    epochs = progress.epoch + (progress.batch > 0)  # begun
     for key, most, done in (
-        ("max_steps", limits.max_steps, found and found[0].step),
-        ("max_epochs", limits.max_epochs, found and found[0].epoch),
+        ("max_steps", limits.max_steps, progress.step),
+        ("max_epochs", limits.max_epochs, epochs),
     ):
-        if most is not None and done is not None and done > most:
+        if most is not None and done > most:
             raise UserError(
                 f"{config.run_dir}: was trained to {done}, beyond training.{key} {most}; "
                 "give another folder (-o), or remove that run"
             )
 
 
-def _longest_source(config: Config) -> int:
-    """The most words of a source that is learnt from; all that training reads is checked."""
+class _Learnt(NamedTuple):
+    """What training reads."""
+
+    longest: int  # words of a source
+    checksums: dict[str, str]  # of train and valid
+
+
+def _learnt(config: Config) -> _Learnt:
+    """All that training reads is checked."""
     with training_data(config.data.train, config.run_dir) as data:
         text = data.text()
-        usable(other_texts(config.data, text)[0])
+        valid, _ = usable(other_texts(config.data, text)[0])
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.training.max_length)
         if not len(pairs):
             raise UserError(
                 f"{config.name}: training.max_length: every training pair is longer than "
                 f"{config.training.max_length} pieces; raise it"
             )
-        return max(len(line.split()) for line in pairs.src_texts)
+        longest = max(len(line.split()) for line in pairs.src_texts)
+        return _Learnt(longest, {"train": data.checksum, "valid": checksum_of_text(valid)})
 
 
 def train_all(plan: Plan, device: str) -> None:
@@ -205,7 +218,11 @@ def bleus(runs: Sequence[Run]) -> list[float]:
 def _run(plan: Plan, task: Task, variant: Variant, seed: int, folder: Path) -> Run:
     scored = _scored(plan, task, variant, [folder], f"{variant.name}-seed{seed}")
     metrics = read_metrics(folder)
-    curve = {int(line["step"]): line["valid_bleu"] for line in metrics if "valid_bleu" in line}
+    curve = {
+        int(line["step"]): line["valid_bleu"]
+        for line in metrics
+        if {"step", "valid_bleu"} <= line.keys()
+    }
     return Run(seed, folder, scored, _cost(plan.run_config(variant, seed)), list(curve.items()))
 
 
@@ -218,11 +235,13 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     file = plan.folder / f"{name}.{task.split}.hyp"
     write_whole(file, "".join(f"{line}\n" for line in hypotheses).encode())
     references = task.text.tgt
-    scores = evaluation.score(hypotheses, [references], task.lowercase, bootstrap=0)
+    tokenize = evaluation.tokenizer_of(variant.config.data.tgt_lang)
+    scores = evaluation.score(hypotheses, [references], task.lowercase, tokenize, bootstrap=0)
     say(f"{file}: BLEU {scores.bleu.score:.1f}")
     if cut := sum(each.parts > 1 for each in translations):
         say(f"note: translated in parts, being longer than training.max_length: {cut} lines")
-    return Scored(file, scores, bleu_counts.count(hypotheses, references, task.lowercase))
+    counts = bleu_counts.count(hypotheses, references, task.lowercase, tokenize)
+    return Scored(file, scores, counts)
 
 
 def _cost(config: Config) -> Cost:

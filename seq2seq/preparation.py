@@ -1,13 +1,14 @@
 """A config made ready to train: data read and checked, folder, vocabulary, model and state."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from seq2seq.batches import EncodedPairs, encode_pairs, length_ratio, seed_of
-from seq2seq.cache.token_cache import TrainingData, training_data
+from seq2seq.cache.token_cache import TrainingData, checksum_of_text, training_data
 from seq2seq.checkpoint import (
     BEST,
     VOCABULARY,
@@ -61,6 +62,7 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
     hypotheses: list[str] = field(default_factory=list)  # of the last validation
+    checksums: dict[str, str] = field(default_factory=dict)  # of the texts of train and valid
 
     def untaken_updates(self) -> list[int]:
         """Those since the last report that were not taken, their loss being no finite number."""
@@ -84,12 +86,15 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         text = data.text()
         others = other_texts(config.data, text)
         valid, valid_blank = usable(others[0])
+        checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
         if resume:
+            check_texts(config.run_dir, checksums)
             vocabularies, repairs = _resumed_vocabularies(config, data)
         else:
             vocabularies, repairs = data.vocabularies(config.vocabulary), []
         pairs = data.pairs(vocabularies, config.training.max_length)
         run = assemble(config, device, vocabularies, pairs, valid)
+        run.checksums = checksums
     if resume:
         repairs += restore(run)
         forget_snapshots(config.run_dir, after=run.progress.step)
@@ -128,8 +133,21 @@ def follow(config: Config, device: torch.device) -> Run:
         valid, _ = usable(other_texts(config.data, data.text())[0])
         pairs = data.pairs(vocabularies, config.training.max_length)
     run = assemble(config, device, vocabularies, pairs, valid)
+    run.checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
     restore(run)
     return run
+
+
+def check_texts(folder: Path, checksums: dict[str, str]) -> None:
+    """Refuse to go on where training or validation text is not what the run began with."""
+    last = resumable(folder)
+    recorded = read_header(last)[0].get("data") if last is not None else None
+    for split, checksum in checksums.items():
+        if isinstance(recorded, dict) and recorded.get(split, checksum) != checksum:
+            raise UserError(
+                f"data.{split}: has changed since {folder} was trained on it; "
+                "put the text back, or begin anew (--overwrite, or another run_dir)"
+            )
 
 
 def _resumed_vocabularies(config: Config, data: TrainingData) -> tuple[Vocabularies, list[str]]:
@@ -222,6 +240,7 @@ def restore(run: Run) -> list[str]:
     )
     run.progress = progress
     run.loss[0], run.loss[1] = progress.loss_sum, progress.loss_tokens
+    run.largest_piece = progress.largest_piece or None
     unreported = progress.step - progress.reported_step + run.config.training.log_every
     run.untaken = torch.zeros(unreported, dtype=torch.bool, device=run.device)
     for step in progress.untaken:
@@ -237,6 +256,7 @@ def save_run(run: Run, seconds: float) -> None:
     loss, tokens = run.loss.tolist()
     run.progress.loss_sum, run.progress.loss_tokens = loss, int(tokens)
     run.progress.untaken = run.untaken_updates()
+    run.progress.largest_piece = run.largest_piece or 0
     save_last(
         run.config.run_dir,
         own_weights(run.model),
@@ -245,7 +265,7 @@ def save_run(run: Run, seconds: float) -> None:
         run.progress,
         run.limit,
         seconds,
-        origin_of(run.config, run.vocabularies),
+        {**origin_of(run.config, run.vocabularies), "data": run.checksums},
     )
 
 

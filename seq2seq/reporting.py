@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -116,7 +116,10 @@ class Reporter:
 
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
-            return (self._folder / name).open("a", encoding="utf-8", newline="\n")
+            # A folder's name may be no text, and the log tells of folders.
+            return (self._folder / name).open(
+                "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+            )
 
     def _write(self, name: str, line: str) -> None:
         with self._writing(name):
@@ -233,9 +236,13 @@ def minutes(seconds: float) -> str:
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines of a run's metrics.jsonl."""
-    text = (folder / METRICS).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    """The lines of a run's metrics.jsonl; one that is damaged is left out."""
+    kept = []
+    for line in (folder / METRICS).read_bytes().split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            if isinstance(values := json.loads(line), dict):
+                kept.append(values)
+    return kept
 
 
 def cut_back(path: Path, step: int) -> None:

@@ -27,6 +27,8 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
             f"{folder}: a run lives here already; go on with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
+    else:
+        _check_free(folder)
 
 
 def check_place(folder: Path) -> None:
@@ -37,6 +39,16 @@ def check_place(folder: Path) -> None:
         above = next(each for each in folder.absolute().parents if each.exists())
         if not (above.is_dir() and os.access(above, os.W_OK)):
             raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse a folder where no run lives, but what a run would write there lies already."""
+    for name in (METRICS, TIMING, LOG, VOCABULARY, TENSORBOARD):
+        if not run_lives(folder) and os.path.lexists(folder / name):
+            raise UserError(
+                f"run_dir: {folder} holds {name}, and no run that wrote it; "
+                "move that away, or set another run_dir"
+            )
 
 
 def run_lives(folder: Path) -> bool:

@@ -80,6 +80,11 @@ class Translator:
                 raise UserError(
                     f"{run}: its vocabulary is not that of {runs[0]}; an ensemble shares one"
                 )
+            if other[3].data.direction != config.data.direction:
+                raise UserError(
+                    f"{run}: translates {other[3].data.direction}, not {config.data.direction} as "
+                    f"{runs[0]} does; an ensemble has one direction"
+                )
         whole: Model = model if len(loaded) == 1 else Ensemble(each[0] for each in loaded)
         longest = config.training.max_length
         return cls(whole, vocabularies, limit, config.decoding, longest, chosen)

@@ -10,7 +10,7 @@ import torch
 from seq2seq.batches import epoch_order, make_batch
 from seq2seq.checkpoint import own_weights, save_best
 from seq2seq.device import return_memory
-from seq2seq.evaluation import bleu_score
+from seq2seq.evaluation import bleu_score, tokenizer_of
 from seq2seq.loss import batch_loss
 from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run
@@ -23,7 +23,8 @@ from seq2seq.translator import Translator
 def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
     """Validation loss, perplexity and greedy BLEU, of the averages if any.
 
-    Keeps the weights if they are the best, and as a snapshot where the config asks for it.
+    Keeps the weights if they are the best (of equal BLEU those of less loss), and as a snapshot
+    where the config asks for it.
     """
     began, progress = time.monotonic(), run.progress
     progress.validated_step = progress.step
@@ -31,9 +32,10 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
     with averaged(run):
         loss = valid_loss(run)
         bleu = valid_bleu(run)
-        better = bleu > progress.best_bleu
+        better = (bleu, -loss) > (progress.best_bleu, -progress.best_loss)
         if better:
-            progress.best_bleu, progress.best_step, progress.worse = bleu, progress.step, 0
+            progress.best_bleu, progress.best_loss = bleu, loss
+            progress.best_step, progress.worse = progress.step, 0
         else:
             progress.worse += 1
         if ranks.is_first():
@@ -77,7 +79,7 @@ def valid_loss(run: Run) -> float:
 
 
 def valid_bleu(run: Run) -> float:
-    """Greedy BLEU of the validation set, cased, sacrebleu's 13a; keeps the translations."""
+    """Greedy BLEU of the validation set, cased; keeps the translations."""
     translator = Translator(
         run.model.eval(),
         run.vocabularies,
@@ -88,7 +90,7 @@ def valid_bleu(run: Run) -> float:
     )
     translations = translator.translate(ranks.share(run.valid.src), beam_size=1)
     run.hypotheses = exchange.interleaved([translation.text for translation in translations])
-    return bleu_score(run.hypotheses, run.valid.tgt)
+    return bleu_score(run.hypotheses, run.valid.tgt, tokenizer_of(run.config.data.tgt_lang))
 
 
 @contextmanager

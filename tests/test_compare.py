@@ -123,6 +123,26 @@ def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # of less training
 
 
+def test_runs_of_other_text_or_more_training_are_not_taken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 0
+    metrics = Path("out/none-seed1/metrics.jsonl")
+    metrics.write_bytes(metrics.read_bytes() + b"garbage\n")
+    capsys.readouterr()
+    assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 0
+    steps = max(json.loads(line)["step"] for line in metrics.read_text().splitlines()[:-1])
+    more = f"training.max_steps={steps + 1}"
+    assert compare("--seeds", "1", more, "training.max_epochs=null") == 0
+    capsys.readouterr()
+    assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 2
+    assert "was trained to 2, beyond training.max_epochs 1" in capsys.readouterr().err
+    text = Path("train.tgt").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("train.tgt").write_text("".join(text[:-1]) + "ba\n", encoding="utf-8")
+    assert compare("--seeds", "1", more, "training.max_epochs=null") == 2
+    assert "data.train: has changed since out/none-seed1 was" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("update", [7, 8])  # of all: within the second run, and its last
 def test_ctrl_c_is_gone_on_from_by_the_same_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], update: int

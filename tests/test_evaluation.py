@@ -21,6 +21,7 @@ from seq2seq.evaluation import (
     not_nfc_note,
     score,
     tokenized_note,
+    tokenizer_of,
 )
 from seq2seq.score_table import as_json, as_table
 
@@ -150,6 +151,21 @@ def test_lowercase_decides_case_in_every_metric() -> None:
 def test_validation_score_is_the_bleu_of_score() -> None:
     expected = score(SYSTEM, [REFERENCE], bootstrap=0).bleu.score
     assert bleu_score(SYSTEM, REFERENCE) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("zh", "\u6211\u559c\u6b22\u8f66\u3002"),
+        ("zh-TW", "\u72d7\u5f88\u5927\u8f66\u3002"),
+        ("ja_JP", "\u72ac\u304c\u3044\u308b"),
+    ],
+)
+def test_validation_knows_languages_without_spaces(language: str, line: str) -> None:
+    lines = [line] * 3
+    assert bleu_score(lines, lines) == 0  # a line is a word
+    assert bleu_score(lines, lines, tokenizer_of(language)) == pytest.approx(100)
+    assert tokenizer_of("de") == tokenizer_of("") == tokenizer_of("zha") == "13a"
 
 
 def test_blank_lines_are_scored_on_both_sides() -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import yaml
 from conftest import copy_with_vocabularies, toy_pairs
 from safetensors.torch import save_file
 
@@ -107,6 +108,19 @@ def another_vocabulary() -> None:
     copy_with_vocabularies(Path("luong"), Path("own"), Vocabularies(vocabulary, vocabulary))
 
 
+def own_data(**changes: object) -> Preparation:
+    """Make `own`, a run whose config has other data."""
+
+    def prepare() -> None:
+        shutil.copytree("luong", "own")
+        tree = yaml.safe_load(Path("own/config.yaml").read_text(encoding="utf-8"))
+        tree["data"] |= changes
+        Path("own/config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+
+    return prepare
+
+
+the_other_direction = own_data(src_lang="yy", tgt_lang="xx")
 T, M = "train config.yaml", "translate -m luong"
 PARTING = (
     "they seem to part ways near line 41, where train.src has 1 line more (judged by line lengths "
@@ -349,6 +363,10 @@ OVERRIDES = {
     "decoding.no_repeat_ngram=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=1.5": "must be a whole number; got 1.5",
     "decoding.replace_unknown=maybe": "must be true or false; got maybe",
+    "decoding.beam_size=1e20": "must be at most 1000000; got 1e20",
+    "decoding.length_penalty=1e5": "must be at most 10; got 1e5",
+    "training.log_every=1e13": "must be at most 10000; got 1e13",
+    "training.memory_gb=1e10": "must be at most 1000000; got 1e10",
     "decoding.beam_size=0": "must be at least 1; got 0",
     "decoding.length_penalty=inf": "must be a finite number; got inf",
     "decoding=5": (
@@ -585,6 +603,11 @@ MODELS = {
         "own: its vocabulary is not that of luong; an ensemble shares one",
         another_vocabulary,
     ),
+    "an ensemble of two directions": Row(
+        "translate -m luong -m own",
+        "own: translates yy to xx, not xx to yy as luong does; an ensemble has one direction",
+        the_other_direction,
+    ),
 }
 
 FILES = {
@@ -599,6 +622,9 @@ FILES = {
         f"{M} -i a.gz",
         "a.gz: is no whole gzip file (Not a gzipped file (b'te')); pack it again",
         write("a.gz", "text\n"),
+    ),
+    "an output that would be packed": Row(
+        f"{M} -o out.gz", "out.gz: is written as it is; leave .gz out"
     ),
     "a folder as output": Row(f"{M} -o folder", "folder: is a folder; give a file name"),
     "an output in no folder": Row(
@@ -680,6 +706,19 @@ FILES = {
         "evaluate -m luong -i test.src -r test.tgt -o test.tgt",
         "test.tgt: this call reads or writes it already; choose another name",
     ),
+    "the test set of a run as output": Row(
+        "evaluate -m own -o test.tgt",
+        "test.tgt: this call reads or writes it already; choose another name",
+        own_data(test={"src": "test.src", "tgt": "test.tgt"}),
+    ),
+    "the config as what check writes": Row(
+        "check config.yaml --json config.yaml",
+        "config.yaml: this call reads or writes it already; choose another name",
+    ),
+    "the data as what check writes": Row(
+        "check config.yaml --json train.src",
+        "train.src: this call reads or writes it already; choose another name",
+    ),
     "one output twice": Row(
         "evaluate -m luong -i test.src -r test.tgt -o out --json out",
         "out: this call reads or writes it already; choose another name",
@@ -699,7 +738,7 @@ FILES = {
     ),
     "nothing to look at": Row(
         "attention -m luong -i blank -o looks.html",
-        "looks.html: there is no attention to draw: every sentence is blank",
+        "looks.html: there is no attention to draw: every sentence is blank, or too long for it",
         write("blank", "\n \n"),
     ),
 }
@@ -768,6 +807,15 @@ AVERAGES = {
         "own/best.safetensors: its vocabulary is not that of luong/best.safetensors; "
         "an average needs one",
         another_vocabulary,
+    ),
+    "an average of one": Row(
+        "average luong --last 1 -o new",
+        "--last 1: one checkpoint is its own average; give at least 2",
+    ),
+    "an average of two directions": Row(
+        "average luong own -o new",
+        "own/best.safetensors: translates yy to xx, luong/best.safetensors xx to yy",
+        the_other_direction,
     ),
     "an average over its input": Row(
         "average luong/best.safetensors -o luong --overwrite",

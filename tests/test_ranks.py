@@ -126,9 +126,9 @@ def run(number, call):
             valid, blank = read(text)
             return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), blank
         preparation.usable = fewer
-    def score(hypotheses, references):
+    def score(hypotheses, references, tokenize):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
-        return scored(hypotheses, references)
+        return scored(hypotheses, references, tokenize)
     validation.bleu_score = score
     return main(call["arguments"])
 

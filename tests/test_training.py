@@ -19,12 +19,13 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from seq2seq import training
+from seq2seq import training, update
 from seq2seq.batches import Batch, make_batch
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
 from seq2seq.config import Config, TrainingConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.loss import batch_loss
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.preparation import Run, prepare
 from seq2seq.reporting import LOG, METRICS, TIMING, Clock, Reporter
 from seq2seq.run_folder import check_folder
@@ -771,6 +772,70 @@ def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) ->
     assert sorted(contents(run)) == sorted([*contents(fresh), "notes.txt"])
     assert_same_run(run, fresh)
     assert log_of(run).count("Done: ") == 1
+
+
+@pytest.mark.parametrize("name", ["vocabulary/glossary.txt", "tensorboard/other", "train.log"])
+def test_what_no_run_wrote_is_not_removed(small_corpus: Path, name: str) -> None:
+    run = small_corpus.parent / "run"
+    (run / name).parent.mkdir(parents=True)
+    (run / name).write_text("mine", encoding="utf-8")
+    taken = name.partition("/")[0]
+    message = refusal(configured(small_corpus))
+    assert message.startswith(f"run_dir: {run} holds {taken}, and no run that wrote it; ")
+    assert contents(run) == {name: b"mine"}
+    (run / name).rename(small_corpus.parent / "elsewhere")
+    shutil.rmtree(run)
+    trained(small_corpus, "training.max_steps=1")
+
+
+@pytest.mark.parametrize("file", ["train.tgt", "valid.src"])
+def test_a_run_goes_on_with_the_text_it_began_with(small_corpus: Path, file: str) -> None:
+    run = trained(small_corpus, "training.max_steps=2")
+    before, text = contents(run), (small_corpus.parent / file).read_text(encoding="utf-8")
+    edit_lines(small_corpus.parent / file, {3: "ba ka"})
+    longer = configured(small_corpus, "training.max_steps=3")
+    message = refusal(longer, resume=True)
+    assert message.startswith(f"data.{file[:5]}: has changed since {run} was trained on it; ")
+    assert contents(run) == before
+    (small_corpus.parent / file).write_text(text, encoding="utf-8")
+    train(longer, "cpu", resume=True)
+    assert log_of(run).count("resumed at update 2") == 1
+
+
+def test_of_equal_bleu_the_weights_of_less_loss_are_kept(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
+    monkeypatch.setattr("seq2seq.validation.valid_bleu", lambda _: 0.0)
+    monkeypatch.setattr("seq2seq.validation.valid_loss", lambda _: next(losses))
+    often = ("training.max_steps=9", "training.validate_every=1", "training.patience=2")
+    run = trained(small_corpus, *often, "training.max_epochs=null")
+    assert [line["valid_loss"] for line in validations(run)] == [3, 2, 2.5, 2]
+    assert state_of(run / BEST)[0]["step"] == 2
+
+
+def test_a_run_that_ran_out_of_memory_goes_on_exactly(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_out_once() -> None:
+        failures = iter(["can't allocate memory"])
+
+        def loss(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+            if message := next(failures, None):
+                raise RuntimeError(message)
+            return batch_loss(model, batch, *weights)
+
+        monkeypatch.setattr(update, "batch_loss", loss)
+
+    run_out_once()
+    whole = trained(small_corpus, "training.max_steps=4", "training.max_epochs=null", run="whole")
+    run_out_once()
+    run = trained(small_corpus, "training.max_steps=2", "training.max_epochs=null")
+    monkeypatch.setattr(update, "batch_loss", batch_loss)
+    longer = configured(small_corpus, "training.max_steps=4", "training.max_epochs=null")
+    train(longer, "cpu", resume=True)
+    tensors = state_of(whole / LAST)[1]
+    assert all(torch.equal(each, tensors[name]) for name, each in state_of(run / LAST)[1].items())
 
 
 def test_overwrite_takes_an_empty_folder_too(small_corpus: Path) -> None:

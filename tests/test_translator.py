@@ -22,6 +22,7 @@ from seq2seq.decoding.hypothesis import Hypothesis
 from seq2seq.errors import UserError
 from seq2seq.long_lines import MOST_PARTS, cut_line
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.translation import joined
 from seq2seq.translator import MOST_PIECES, Translation, Translator
 from seq2seq.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
 
@@ -255,6 +256,19 @@ def test_of_an_endless_word_only_the_beginning_is_translated(translator: Transla
     parts, left_out = cut_line(f"{just} {just}", src, LONGEST)  # long, but not endless
     assert not left_out
     assert "".join(parts).replace(" ", "") == just + just
+
+
+def test_a_word_with_a_no_break_space_is_not_cut_there(translator: Translator) -> None:
+    word = "ka\u00a0ka"
+    parts, _ = cut_line(f"{LINES[0]} {word} " * 3, translator.vocabularies.src, LONGEST)
+    assert len(parts) > 1
+    assert " ".join(parts).split(" ").count(word) == 3
+
+
+def test_parts_of_chinese_are_joined_without_a_space() -> None:
+    texts = ["\u597d\u3002", "", "\u4f60\u3002\u300d", "ja.", "nein."]
+    parts = [Translation(text, 0.0, ["x"], ["y"], nbest=[(text, 0.0)]) for text in texts]
+    assert joined(parts, 1).text == "\u597d\u3002\u4f60\u3002\u300dja. nein."
 
 
 def test_where_no_space_follows_a_full_stop_it_ends_a_sentence_too(

@@ -58,6 +58,7 @@ class TrainingData(Protocol):
     blank: int  # pairs with a blank side, left out
     same: int  # pairs with the same text on both sides
     notes: list[str]
+    checksum: str  # of all of it
 
     def text(self) -> ParallelText:
         """The usable pairs; raises UserError as `read_pairs` and `usable` do."""
@@ -126,11 +127,13 @@ class Cached:
         self._text = ParallelText([], [])
         self.blank = self.same = 0
         self.notes: list[str] = []
+        self.checksum = ""
         self.built: list[Path] = []
 
     def text(self) -> ParallelText:
         """Copy and map the text."""
         self._key = {"files": self._checksums(), "byteorder": sys.byteorder}
+        self.checksum = _hash(self._key["files"])
 
         def build(folder: Path) -> Facts:
             facts = copy_text(self._files, folder)
@@ -204,10 +207,12 @@ class InMemory:
         self._text = ParallelText([], [])
         self.blank = self.same = 0
         self.notes: list[str] = []
+        self.checksum = ""
 
     def text(self) -> ParallelText:
         """Read the text."""
         self._text, self.blank = usable(read_pairs(**self._files._asdict()))
+        self.checksum = checksum_of_text(self._text)
         self.same = count_same(self._text)
         return self._text
 
@@ -237,6 +242,11 @@ def _name(files: Files) -> str:
     whole = _hash({key: str(path.absolute()) for key, path in paths.items()})
     shown = "-".join(re.sub(r"[^\w.]+", "_", path.name)[:40] for path in paths.values())
     return f"{shown}-{whole}"
+
+
+def checksum_of_text(text: ParallelText) -> str:
+    """Of its lines, whatever files they came from."""
+    return _hash([list(text.src), list(text.tgt)])
 
 
 def _hash(value: object) -> str:

@@ -3,10 +3,14 @@
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seq2seq.commands.loading import load
 from seq2seq.errors import UserError
 from seq2seq.streams import check_output, open_output, say
+
+if TYPE_CHECKING:
+    from seq2seq.config import DataConfig
 
 Named = tuple[str, list[str]]
 
@@ -19,12 +23,14 @@ def evaluate(options: argparse.Namespace) -> int:
         raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    read = (options.input, *options.hyp, *options.ref)
+    data = _data(options)
+    read = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *read)
     check_output(options.json, *read, options.output)
     from seq2seq import evaluation, score_table
 
-    evaluation.check_tokenizer(options.tokenize)
+    tokenize = options.tokenize or evaluation.tokenizer_of(data.tgt_lang if data else "")
+    evaluation.check_tokenizer(tokenize)
     systems, references = _systems_and_references(options)
     evaluation.check_line_counts([*systems, *references])
     hypotheses = [lines for _, lines in systems]
@@ -42,7 +48,7 @@ def evaluate(options: argparse.Namespace) -> int:
     ):
         if note:
             say(f"note: {note}")
-    how = (lines, options.lowercase, options.tokenize)
+    how = (lines, options.lowercase, tokenize)
     scores = evaluation.score(hypotheses[-1], *how)
     comparison = None
     if len(hypotheses) == 2:
@@ -54,6 +60,15 @@ def evaluate(options: argparse.Namespace) -> int:
         with open_output(None) as output:
             output.write(score_table.as_table(scores, comparison) + "\n")
     return 0
+
+
+def _data(options: argparse.Namespace) -> "DataConfig | None":
+    """What the run was trained on, where one is given."""
+    if not options.model:
+        return None
+    from seq2seq.checkpoint import read_config
+
+    return read_config(Path(options.model[0])).data
 
 
 def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], list[Named]]:

@@ -29,10 +29,12 @@ class Difference(NamedTuple):
     p_value: float
 
 
-def count(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> Counts:
-    """What BLEU (13a) adds up over sentences, with one reference each."""
+def count(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str = "13a"
+) -> Counts:
+    """What BLEU adds up over sentences, with one reference each."""
     with quiet_sacrebleu():
-        metric = BLEU(lowercase=lowercase)
+        metric = BLEU(lowercase=lowercase, tokenize=tokenize)
         counted = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
     return np.array(counted, dtype=np.int64)
 

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -122,10 +122,15 @@ def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: P
 
 
 def typed(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
-    """A dataclass from the header; raises DamagedFile where its fields are of other types."""
+    """A dataclass from the header; raises DamagedFile where its fields are of other types.
+
+    A field that an earlier version did not have yet has its default.
+    """
     with reading_header(path):
-        values = header[key]
+        values = dict(header[key])
         for field in fields(kind):  # type: ignore[arg-type]
+            if field.name not in values and field.default is not MISSING:
+                continue
             if not _is_a(field.type, values[field.name]):
                 raise TypeError(field.name)
         return kind(**values)
