@@ -6,7 +6,8 @@ import torch
 
 from seq2seq.batches import Ids, pad, pad_sources
 from seq2seq.decoding.hypothesis import Model
-from seq2seq.search import by_width, tile_rows
+from seq2seq.decoding.tiles import tile_rows
+from seq2seq.search import by_width
 from seq2seq.vocabulary import BOS_ID, EOS_ID
 
 

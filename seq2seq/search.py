@@ -1,8 +1,8 @@
 """Greedy and beam search: ids in, ids out.
 
-Sentences are searched in tiles of a fixed number of rows and a padded length that depends on the
-sentence alone, because products change in the last digit with their number of rows: so a
-translation does not depend on its company. A sentence that is done leaves its row to the next.
+Sentences are searched in tiles, of a padded length that depends on the sentence alone and a number
+of rows that changes no bit: so a translation does not depend on its company. A sentence that is
+done leaves its row to the next; where none is left, the tile shrinks.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix
 from seq2seq.decoding.rules import Rules
 from seq2seq.decoding.slots import Slots
+from seq2seq.decoding.tiles import fitting, tile_sizes
 
 TILE_LENGTH_STEP = 16  # source positions
-MOST_IN_TILE = 16_384  # source positions in a tile
 REFILL = 8  # the part of a tile's slots whose emptiness is worth the work of filling them: 1 / 8
 
 
@@ -46,7 +46,9 @@ def search(
     ruled = no_repeat_ngram > 0 or any(prefix.states for prefix in prefixes)
     penalties = Penalties(length_penalty, coverage_penalty)
     for width, rows in by_width(sources).items():
-        queue = _Queue(model, [sources[i] for i in rows], width, device)
+        waiting = [sources[i] for i in rows]
+        sizes = tile_sizes(model, waiting, width, beam_size, device)
+        queue = _Queue(model, waiting, width, sizes, device)
         steps = [_limit(limits[i], prefixes[i]) + 1 for i in rows]
         slots = _slots(model, queue, beam_size, penalties)
         if ruled:
@@ -64,17 +66,6 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
         width = -(-(len(sources[i]) + 1) // TILE_LENGTH_STEP) * TILE_LENGTH_STEP
         groups.setdefault(width, []).append(i)
     return groups
-
-
-def tile_rows(width: int) -> int:
-    """Sentences of this padded length in a tile: fewer of the long ones, which are rare.
-
-    A tile takes as long as its longest sentence, however many of its rows stand empty by then. The
-    fewer the longer, beyond what training knows, lest one line take all the memory.
-    """
-    if width <= 32:
-        return 64
-    return 32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))
 
 
 def _limit(limit: int, prefix: Prefix) -> int:
@@ -112,6 +103,9 @@ def _searched(
                 slots.rules.begin(filled, [prefixes[n] for n in entering])
             holds |= zip(filled, entering, strict=True)
         found += [(holds.pop(slot), hypotheses) for slot, hypotheses in slots.step()]
+        if not queue.waiting and fitting(queue.sizes, len(holds)) < len(slots.limits):
+            kept = slots.shrink(fitting(queue.sizes, len(holds)))
+            holds = {new: holds[old] for new, old in enumerate(kept) if old in holds}
     return found
 
 
@@ -119,18 +113,23 @@ class _Queue:
     """Sources of one padded length, encoded a tile at a time."""
 
     def __init__(
-        self, model: Model, sources: Sequence[Ids], width: int, device: torch.device
+        self,
+        model: Model,
+        sources: Sequence[Ids],
+        width: int,
+        sizes: Sequence[int],
+        device: torch.device,
     ) -> None:
         self.model, self.sources, self.width, self.device = model, sources, width, device
-        self.waiting = len(sources)
-        self.rows = torch.arange(tile_rows(width), device=device)
+        self.sizes, self.waiting = sizes, len(sources)
+        self.rows = torch.arange(fitting(sizes, len(sources)), device=device)
         self.tile = self._encode(0)
 
     @torch.inference_mode()
     def _encode(self, start: int) -> tuple[Any, Any]:
         """Memory and state of the tile that begins with this sentence."""
         sources = self.sources[start : start + len(self.rows)]
-        filled = [*sources, *[[]] * (len(self.rows) - len(sources))]
+        filled = [*sources, *[[]] * (fitting(self.sizes, len(sources)) - len(sources))]
         src, src_lengths = (part.to(self.device) for part in pad_sources(filled, self.width))
         return self.model.start(self.model.encode(src, src_lengths))
 

@@ -90,6 +90,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "test_same_output.py::test_company_order_and_padding_change_nothing",
         "test_same_output.py::test_how_many_texts_hang_on_the_number_of_threads",
         "test_search.py::test_company_changes_nothing",
+        "test_tiles.py::test_sizes_found_out_change_no_bit",
     ),
     "the same seed gives the same run": (
         "test_training.py::test_the_same_config_gives_the_same_run",

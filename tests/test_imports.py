@@ -84,7 +84,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
         "seq2seq.decoding.rules",
     ),
     ("seq2seq.decoding.hypothesis",),
-    ("seq2seq.decoding.slots",),
+    ("seq2seq.decoding.slots", "seq2seq.decoding.tiles"),
     ("seq2seq.decoding.greedy", "seq2seq.decoding.beam"),
     ("seq2seq.search",),
     (

@@ -18,9 +18,10 @@ from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
 from seq2seq.decoding.beam import LEAST_COVERED, BeamSlots
 from seq2seq.decoding.hypothesis import Hypothesis, largest
+from seq2seq.decoding.tiles import tile_rows
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import by_width, search, tile_rows
+from seq2seq.search import by_width, search
 from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 CPU = torch.device("cpu")
@@ -453,7 +454,7 @@ def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.Monke
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, beam_size, 1.0, CPU)
     for rows in (1, 3):
-        monkeypatch.setattr("seq2seq.search.tile_rows", lambda _, rows=rows: rows)
+        monkeypatch.setattr("seq2seq.decoding.tiles.tile_rows", lambda _, rows=rows: rows)
         found = search(model, sources, limits, beam_size, 1.0, CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
 

@@ -39,6 +39,15 @@ class BeamSlots(Slots):
         self.coverage: Tensor | None = None  # [B * K, S], all that beginnings have looked at
         self.trail: list[_Trail] = []  # back to the first step of the oldest slot
 
+    def keep(self, slots: Sequence[int]) -> None:
+        kept = torch.tensor(slots, device=self.device)
+        rows = self.rows_of(kept)
+        self.first = self.first[: len(slots)]
+        self.scores, self.pool_scores = self.scores[kept], self.pool_scores[kept]
+        self.pool_parents, self.pool_lengths = self.pool_parents[kept], self.pool_lengths[kept]
+        self.coverage = None if self.coverage is None else self.coverage[rows]
+        self.trail = [step.of(slots, rows) for step in self.trail]
+
     def begin(self, slots: Sequence[int]) -> None:
         rows = torch.tensor(slots, device=self.device)
         self.scores[rows] = -torch.inf
@@ -140,3 +149,12 @@ class _Trail(NamedTuple):
     pieces: list[list[int]]  # [B][K]
     parents: list[list[int]]  # [B][K]
     attention_weights: Tensor | None  # [B * K, S], of the hypotheses before the step
+
+    def of(self, slots: Sequence[int], rows: Tensor) -> "_Trail":
+        """These slots of it, whose hypotheses are these rows."""
+        look = self.attention_weights
+        return _Trail(
+            [self.pieces[slot] for slot in slots],
+            [self.parents[slot] for slot in slots],
+            None if look is None else look[rows],
+        )

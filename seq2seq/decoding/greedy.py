@@ -29,6 +29,11 @@ class GreedySlots(Slots):
         self.totals = [0.0] * len(self.limits)
         self.looks: list[Tensor] = []  # [B, S] of each step, back to the first of the oldest slot
 
+    def keep(self, slots: Sequence[int]) -> None:
+        self.paths = [self.paths[slot] for slot in slots]
+        self.totals = [self.totals[slot] for slot in slots]
+        self.looks = [look[list(slots)] for look in self.looks]
+
     def begin(self, slots: Sequence[int]) -> None:
         for slot in slots:
             self.paths[slot], self.totals[slot] = [], 0.0

@@ -28,6 +28,14 @@ class Rules:
         first = self.first[torch.tensor(slots, device=self.device)]
         self.history[first + torch.arange(self.beam_size, device=self.device)] = PAD_ID
 
+    def keep(self, slots: Sequence[int]) -> None:
+        """Forget all but these slots, which are counted anew in this order."""
+        kept = torch.tensor(slots, device=self.device)
+        rows = self.first[kept] + torch.arange(self.beam_size, device=self.device)
+        self.history, self.first = self.history[rows.flatten()], self.first[: len(slots)]
+        self.prefixes = [self.prefixes[slot] for slot in slots]
+        self.states = [self.states[slot] for slot in slots]
+
     def follow(self, pieces: list[list[int]], parents: list[list[int]], longest: int) -> None:
         """Each row [B][K] becomes this hypothesis of its slot with this piece more.
 

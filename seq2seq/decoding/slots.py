@@ -1,4 +1,4 @@
-"""Sentences in search, in a fixed number of slots: one that is done makes room for the next."""
+"""Sentences in search, in slots: one that is done makes room for the next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ from seq2seq.vocabulary import BOS_ID
 class Slots(ABC):
     """Each slot holds one sentence, at a step of its own, as K hypotheses; or it is empty.
 
-    Empty slots are computed along, so that products never change in size. Row n of the N = B * K
-    rows is hypothesis n % K of slot n // K.
+    Empty slots are computed along. Row n of the N = B * K rows is hypothesis n % K of slot n // K.
     """
 
     def __init__(
@@ -62,14 +61,37 @@ class Slots(ABC):
     ) -> None:
         """Let the sentences `taken` [M] of a memory and state into M empty slots."""
         into = torch.tensor(slots, device=self.device)
-        rows = into[:, None] * self.beam_size + torch.arange(self.beam_size, device=self.device)
+        rows = self.rows_of(into)
         self.memory.put(into, memory, taken)
-        self.state.put(rows.flatten(), state, taken.repeat_interleave(self.beam_size))
+        self.state.put(rows, state, taken.repeat_interleave(self.beam_size))
         self.ids[rows] = BOS_ID
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
         for slot, limit in zip(slots, limits, strict=True):
             self.ages[slot], self.limits[slot] = 0, limit
         self.begin(slots)
+
+    def shrink(self, count: int) -> list[int]:
+        """Keep so many slots, those that hold a sentence among them; returns which, in order."""
+        kept = [*self.busy(), *self.free()][:count]
+        slots = torch.tensor(kept, device=self.device)
+        rows = self.rows_of(slots)
+        self.memory, self.state = self.memory.select(slots), self.state.select(rows)
+        self.ids, self.src_lengths = self.ids[rows], self.src_lengths[slots]
+        self.ages = [self.ages[slot] for slot in kept]
+        self.limits = [self.limits[slot] for slot in kept]
+        if self.rules is not None:
+            self.rules.keep(kept)
+        self.keep(kept)
+        return kept
+
+    def rows_of(self, slots: Tensor) -> Tensor:
+        """The rows of these slots' hypotheses: [M] -> [M * K]."""
+        first = slots[:, None] * self.beam_size
+        return (first + torch.arange(self.beam_size, device=self.device)).flatten()
+
+    @abstractmethod
+    def keep(self, slots: Sequence[int]) -> None:
+        """Forget all but these slots, which are counted anew in this order."""
 
     @abstractmethod
     def begin(self, slots: Sequence[int]) -> None:

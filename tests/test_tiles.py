@@ -1,0 +1,151 @@
+"""Tiles that shrink as sentences run out: the same translations, to the bit where that is asked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from test_search import CPU, MAKERS, random_sources, same
+from torch import Tensor
+
+from seq2seq.batches import Ids
+from seq2seq.build import build_model
+from seq2seq.config import ModelConfig
+from seq2seq.decoding import tiles
+from seq2seq.decoding.slots import Slots
+from seq2seq.decoding.tiles import fitting, tile_rows, tile_sizes
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.search import search
+from seq2seq.vocabulary import EOS_ID
+
+HALVES = [2, 4, 8, 16, 32, 64]
+
+
+def model_of(decoder: str) -> Seq2Seq:
+    """Large enough that another order of sums shows."""
+    keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
+    if decoder == "bahdanau":
+        keys["attention_size"] = 32
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = build_model(ModelConfig.model_validate(keys), 700, 700, joint=True)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3)
+        model.projection.bias[EOS_ID] += 3
+    return model.eval()
+
+
+@pytest.fixture
+def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Takes every size for safe, and tells from how many to how many slots tiles shrank."""
+    shrunk, shrink = [], Slots.shrink
+
+    def sizes(_: Any, __: Sequence[Ids], width: int, *___: Any) -> list[int]:
+        return [size for size in HALVES if size <= tile_rows(width)]
+
+    def told(slots: Slots, count: int) -> list[int]:
+        shrunk.append((len(slots.limits), count))
+        return shrink(slots, count)
+
+    monkeypatch.setattr("seq2seq.search.tile_sizes", sizes)
+    monkeypatch.setattr(Slots, "shrink", told)
+    return shrunk
+
+
+@pytest.mark.parametrize("maker", list(MAKERS))
+@pytest.mark.parametrize(
+    ("beam_size", "coverage_penalty", "ngram"), [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
+)
+def test_a_tile_that_shrinks_finds_the_same(
+    maker: str,
+    beam_size: int,
+    coverage_penalty: float,
+    ngram: int,
+    always_shrinking: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, sources = MAKERS[maker](), random_sources(100, seed=5)
+    limits = [3 + (5 * n) % 23 for n in range(100)]
+    how = (beam_size, 1.0, CPU, coverage_penalty, ngram)
+    found = search(model, sources, limits, *how)
+    assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
+    assert all(after < before for before, after in always_shrinking)
+    monkeypatch.setattr("seq2seq.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width)])
+    whole = search(model, sources, limits, *how)
+    for some, others in zip(found, whole, strict=True):
+        assert [each.ids for each in some] == [each.ids for each in others]
+        assert [each.score for each in some] == pytest.approx([each.score for each in others])
+        for one, other in zip(some, others, strict=True):
+            assert (one.attention_weights is None) == (other.attention_weights is None)
+            if one.attention_weights is not None:
+                torch.testing.assert_close(one.attention_weights, other.attention_weights)
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
+    model, sources = model_of(decoder), random_sources(90, seed=8)
+    limits = [20] * 90
+    everything = search(model, sources, limits, beam_size, 1.0, CPU)
+    for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):
+        part = slice(start, start + count)
+        some = search(model, sources[part], limits[part], beam_size, 1.0, CPU)
+        for one, other in zip(some, everything[part], strict=True):
+            assert same(one, other)
+
+
+class Rounding:
+    """A model whose last digit hangs on the number of rows below `sound`, as some products do."""
+
+    def __init__(self, model: Seq2Seq, sound: int) -> None:
+        self.model, self.sound, self.steps = model, sound, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def step(self, *given: Any) -> Any:
+        self.steps += 1
+        return self.model.step(*given)
+
+    def project(self, outputs: Tensor) -> Tensor:
+        logits: Tensor = self.model.project(outputs)
+        return logits if len(outputs) >= self.sound else logits * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("sound", "least"), [(64, 64), (32, 32), (9, 16)])
+def test_a_size_that_changes_a_bit_is_not_taken(sound: int, least: int) -> None:
+    model = Rounding(model_of("luong"), sound)
+    if len(tile_sizes(model.model, random_sources(64, 3), 32, 1, CPU)) < 3:
+        pytest.skip("on this machine other sizes change bits anyway")
+    assert tile_sizes(model, random_sources(64, 3), 32, 1, CPU)[0] == least
+
+
+def test_tiny_models_prove_nothing() -> None:
+    for maker in MAKERS.values():
+        assert tile_sizes(maker(), random_sources(64, 3), 32, 1, CPU) == [64]
+
+
+def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
+    model, sources = Rounding(model_of("none"), 1), random_sources(9, 3)
+    first = tile_sizes(model, sources, 32, 1, CPU)
+    steps = model.steps
+    assert tile_sizes(model, sources[:1], 32, 1, CPU) is first
+    assert model.steps == steps
+    tile_sizes(model, sources, 32, 2, CPU)
+    assert model.steps > steps
+    assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64]
+    known = len(tiles._known)
+    del model
+    assert len(tiles._known) == known - 1
+
+
+def test_the_smallest_size_that_holds_all_is_taken() -> None:
+    assert [fitting([8, 32, 64], count) for count in (0, 1, 8, 9, 64, 500)] == [
+        8,
+        8,
+        8,
+        32,
+        64,
+        64,
+    ]
