@@ -109,9 +109,11 @@ def _keep_memory() -> None:
 
     By default glibc hands every large block back and asks for it anew, page by page: a tenth of
     the training time. oneDNN on the other hand keeps a kernel for each of the last thousand sizes
-    of products, hundreds of megabytes of them, where batches need some tens.
+    of products, and torch once more: hundreds of megabytes of them, and small blocks everywhere
+    between the large ones, where batches need some tens.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # read at the first product
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch's; likewise
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own; read at the first large block
     for option, value in (
         (_MMAP_THRESHOLD, _GIB),

@@ -154,6 +154,29 @@ print(kept < 20, before - held() > 200)
     assert result.stdout == "True True\n", result.stdout + result.stderr
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc what is in use")
+def test_products_of_many_sizes_keep_few_kernels() -> None:
+    program = """
+import ctypes, torch
+from seq2seq.device import choose_device
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "abcdefghij"]
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Info
+choose_device("cpu")
+weight = torch.randn(256, 512, dtype=torch.bfloat16)
+def multiply(sizes):
+    for size in sizes:
+        torch.randn(8 * size, 256, dtype=torch.bfloat16) @ weight
+    return library.mallinfo2().h
+before = multiply(range(1, 20))
+print((multiply(range(20, 400)) - before) >> 20)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) < 40  # MiB; 109 where each size is kept
+
+
 @pytest.fixture
 def clean_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Puts back what `repeatable` changes."""
