@@ -22,7 +22,9 @@ Rows = NDArray[np.int64]
 Length = TypeVar("Length", int, Rows)
 
 SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and rows of a batch are multiples of these
+SRC_SHARE = 1.25  # of the budget of target tokens: what a padded source may take
 PART = 1 << 18  # pairs that are shuffled together
+_LONGEST = (1 << 32) - 1  # pieces of a source
 
 
 class Batch(NamedTuple):
@@ -159,16 +161,22 @@ class EpochOrder(Sequence[Rows]):
         return batches
 
     def _keys(self, part: int) -> Rows:
-        """What the pairs of a part are sorted by: target length, then source length, with END."""
+        """What the pairs of a part are sorted by: padded target length, then source length.
+
+        Source lengths rise and fall in turn, so that where a batch goes on with longer targets its
+        sources stay alike.
+        """
         sides = self._pairs.src, self._pairs.tgt
-        src, tgt = (side.lengths[part :: self._parts] for side in sides)
-        keys: Rows = ((tgt.astype(np.int64) + 1) << 32) + (src.astype(np.int64) + 1)
+        src, tgt = (side.lengths[part :: self._parts].astype(np.int64) + 1 for side in sides)
+        steps = _rounded(tgt, TGT_STEP) // TGT_STEP
+        keys: Rows = (steps << 32) + _turned(src, steps)
         return keys
 
     def _bounds(self, keys: Rows) -> list[int]:
         """Where the batches of sorted pairs begin, and where the last one ends."""
-        src, tgt = _rounded(keys & 0xFFFFFFFF, SRC_STEP), _rounded(keys >> 32, TGT_STEP)
-        return [0, *_cut(src, tgt, self._budget)]
+        steps = keys >> 32
+        src = _rounded(_turned(keys & _LONGEST, steps), SRC_STEP)
+        return [0, *_cut(src, TGT_STEP * steps, self._budget)]
 
 
 def epoch_order(
@@ -177,8 +185,8 @@ def epoch_order(
     """The rows of each batch, in the order of training; epoch None: by length, unshuffled.
 
     Pairs of like length meet in a batch, which is full where another row would make its padded
-    target, END counted, longer than `batch_tokens` (or its padded source twice that). A pair
-    longer than the budget is a batch of its own.
+    target, END counted, longer than `batch_tokens`, or its padded source longer than a quarter
+    more. A pair longer than the budget is a batch of its own.
     """
     return EpochOrder(pairs, batch_tokens, seed, epoch)
 
@@ -188,8 +196,13 @@ def _rounded(length: Length, step: int) -> Length:
     return -(-length // step) * step
 
 
+def _turned(src: Rows, steps: Rows) -> Rows:
+    """Source lengths, counted down where the number of target steps is odd; its own inverse."""
+    return np.where(steps % 2 == 0, src, _LONGEST - src)
+
+
 def _cut(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
-    """Where batches of pairs sorted by target length end, by padded lengths of both sides.
+    """Where batches of pairs sorted by padded target length end, by padded lengths of both sides.
 
     They have multiples of 8 rows where there are as many: fewer sizes, fewer new kernels.
     """
@@ -199,7 +212,7 @@ def _cut(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
         counts = np.arange(1, len(tgt[start : start + most]) + 1)
         longest = np.maximum.accumulate(src[start : start + most])
         fits = counts * tgt[start : start + most] <= batch_tokens
-        fits &= counts * longest <= 2 * batch_tokens
+        fits &= counts * longest <= SRC_SHARE * batch_tokens
         count = len(fits) if fits.all() else max(1, int(np.argmin(fits)))
         if start + count < len(tgt) and count > ROW_STEP:
             count -= count % ROW_STEP

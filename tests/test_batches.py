@@ -79,7 +79,7 @@ def test_the_budget_is_kept(
     for rows in epoch_order(pairs, batch_tokens, seed, epoch):
         batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
         assert len(rows) == 1 or batch.tgt_in.numel() <= batch_tokens
-        assert len(rows) == 1 or batch.src.numel() <= 2 * batch_tokens
+        assert len(rows) == 1 or batch.src.numel() <= 1.25 * batch_tokens
 
 
 @settings(deadline=None)
@@ -112,18 +112,26 @@ def test_epochs_and_seeds_differ_in_order_and_in_company() -> None:
 
 
 def test_the_order_is_that_of_its_definition() -> None:
-    """Shuffled, sorted by length with ties as they fell, cut row by row, the batches shuffled."""
+    """Shuffled, sorted with ties as they fell, cut row by row, the batches shuffled.
+
+    By padded target length; with as long a target by source length, upwards and downwards in turn.
+    """
     pairs, budget = like_speech(700), 260
     src, tgt = ([len(ids) + 1 for ids in side] for side in (pairs.src, pairs.tgt))
     generator = np.random.Generator(np.random.PCG64([5, 3]))
-    rows = sorted(generator.permutation(len(src)).tolist(), key=lambda i: (tgt[i], src[i]))
+
+    def place(i: int) -> tuple[int, int]:
+        steps = -(-tgt[i] // TGT_STEP)
+        return steps, -src[i] if steps % 2 else src[i]
+
+    rows = sorted(generator.permutation(len(src)).tolist(), key=place)
     batches = []
     while rows:
         taken = 1
         while taken < len(rows):
             widths = [-(-src[i] // SRC_STEP) * SRC_STEP for i in rows[: taken + 1]]
             height = -(-tgt[rows[taken]] // TGT_STEP) * TGT_STEP
-            if (taken + 1) * height > budget or (taken + 1) * max(widths) > 2 * budget:
+            if (taken + 1) * height > budget or (taken + 1) * max(widths) > 1.25 * budget:
                 break
             taken += 1
         if taken < len(rows) and taken > ROW_STEP:
@@ -169,7 +177,7 @@ def test_the_ratio_of_lengths_is_numpys_quantile(pairs: EncodedPairs, quantile: 
 def test_without_an_epoch_batches_come_by_length() -> None:
     pairs = like_speech(300)
     order = epoch_order(pairs, 200, seed=5, epoch=None)
-    lengths = [len(pairs.tgt[i]) for rows in order for i in rows]
+    lengths = [len(pairs.tgt[i]) // TGT_STEP for rows in order for i in rows]
     assert lengths == sorted(lengths)
     assert as_lists(epoch_order(pairs, 200, seed=6, epoch=None)) == as_lists(order)
 
@@ -190,7 +198,7 @@ def test_batches_are_full_and_hold_little_padding() -> None:
     assert len(order) < 1.2 * padded / budget
     src_real = sum(len(ids) + 1 for ids in pairs.src)
     src_padded = sum(len(rows) * max(len(pairs.src[i]) + 1 for i in rows) for rows in order)
-    assert src_padded - src_real < 0.3 * src_padded
+    assert src_padded - src_real < 0.15 * src_padded
 
 
 def test_large_batches_have_whole_multiples_of_eight_rows() -> None:
@@ -200,7 +208,7 @@ def test_large_batches_have_whole_multiples_of_eight_rows() -> None:
 
 
 def test_a_pair_beyond_the_budget_is_a_batch_of_its_own() -> None:
-    pairs = pairs_of([(3, 4), (2, 99), (3, 3), (99, 2)])
+    pairs = pairs_of([(3, 3), (2, 99), (3, 2), (99, 5)])
     order = as_lists(epoch_order(pairs, 20, seed=0, epoch=0))
     assert [1] in order
     assert [3] in order
