@@ -75,11 +75,14 @@ def test_a_tile_that_shrinks_finds_the_same(
     whole = search(model, sources, limits, *how)
     for some, others in zip(found, whole, strict=True):
         assert [each.ids for each in some] == [each.ids for each in others]
-        assert [each.score for each in some] == pytest.approx([each.score for each in others])
+        scores = [each.score for each in others]  # each size may round in its own way here
+        assert [each.score for each in some] == pytest.approx(scores, rel=1e-4, abs=1e-4)
         for one, other in zip(some, others, strict=True):
             assert (one.attention_weights is None) == (other.attention_weights is None)
             if one.attention_weights is not None:
-                torch.testing.assert_close(one.attention_weights, other.attention_weights)
+                torch.testing.assert_close(
+                    one.attention_weights, other.attention_weights, rtol=1e-3, atol=1e-4
+                )
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
