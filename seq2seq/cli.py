@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "attention": attention,
     }
     fill_closed_streams()
+    _wait_briefly()
     try:
         options = parse(sys.argv[1:] if arguments is None else list(arguments))
         code = run[options.command](options)
@@ -214,6 +215,16 @@ def _config(options: argparse.Namespace) -> "Config":
     for note in notes if ranks.is_first() else ():
         say(f"note: {note}")
     return config
+
+
+def _wait_briefly() -> None:
+    """Let threads that wait for one another soon sleep: read as torch is first imported.
+
+    Left to itself OpenMP keeps them turning for milliseconds. Where another program wants one of
+    the cores, those are taken from the very thread that is waited for.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def _fail(text: str, code: int) -> int:

@@ -893,3 +893,26 @@ def test_a_signal_saves_and_resume_goes_on(
     written = [json.loads(line) for line in metrics.read_bytes().splitlines()]
     trained = [line["step"] for line in written if "train_loss" in line]
     assert trained == list(range(1, steps + 3))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "10000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "active"}, None),
+    ],
+)
+def test_threads_wait_briefly_unless_told_otherwise(
+    given: dict[str, str], expected: str | None
+) -> None:
+    told = (
+        "import os, sys\nfrom seq2seq.cli import main\n"
+        "try: main(['--version'])\nexcept SystemExit: pass\n"
+        "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    )
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("GOMP", "OMP_W"))}
+    done = subprocess.run(
+        [sys.executable, "-c", told], env=own | given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == f"{expected} False"
