@@ -99,12 +99,7 @@ def _width(pairs: EncodedPairs, rows: Rows) -> int:
 
 def _state_bytes(run: Run) -> int:
     weights = list(own_weights(run.model).values())
-    moments = [
-        value
-        for state in run.optimizer.state.values()
-        for value in state.values()
-        if isinstance(value, torch.Tensor)
-    ]
+    moments = [value for state in run.optimizer.state.values() for value in state.values()]
     tensors = [*weights, *weights, *run.averages.values(), *moments]  # a gradient for each weight
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 

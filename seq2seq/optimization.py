@@ -1,26 +1,75 @@
 """The optimizer, the learning rate as a function of the step, the moving average of the weights."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 
 from seq2seq.config import TrainingConfig
 
+_ADAM: dict[str, Any] = {
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "eps": 1e-8,
+    "amsgrad": False,
+}  # Kingma & Ba (2015)
+_SGD: dict[str, Any] = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
 
-def make_optimizer(
-    config: TrainingConfig, parameters: Iterable[nn.Parameter]
-) -> torch.optim.Optimizer:
-    """The optimizer of the config; its learning rate is set anew at each step."""
-    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "sgd": torch.optim.SGD,
-    }
-    return kinds[config.optimizer](
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
+
+class Optimizer:
+    """Adam, AdamW or plain gradient descent, by torch's fused kernels.
+
+    Not by torch's classes of that name: each start of those loads a compiler that nothing here
+    uses, for a second and 75 MB.
+
+    `state` is what is remembered of each parameter: its gradient's mean `exp_avg` and mean square
+    `exp_avg_sq`, of its shape, and the number of its steps; nothing before the first, or with sgd.
+    """
+
+    def __init__(self, config: TrainingConfig, parameters: Iterable[nn.Parameter]) -> None:
+        self.kind, self.weight_decay = config.optimizer, config.weight_decay
+        self.state: dict[Tensor, dict[str, Tensor]] = {each: {} for each in parameters}
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self.state:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(
+        self, rate: float, divisor: Tensor | None = None, untaken: Tensor | None = None
+    ) -> None:
+        """Move each parameter that has a gradient, in place, at a learning rate.
+
+        `divisor` [] divides the gradients; where `untaken` [] is 1, not 0, nothing changes. Both
+        are float32 on the parameters' device, which reads them when it comes to them.
+        """
+        moved: list[Tensor] = [each for each in self.state if each.grad is not None]
+        gradients: list[Any] = [each.grad for each in moved]
+        how: dict[str, Any] = {"lr": rate, "weight_decay": self.weight_decay, "maximize": False}
+        how |= {"fused": True, "grad_scale": divisor, "found_inf": untaken}
+        if self.kind == "sgd":
+            sgd(moved, gradients, [None] * len(moved), **_SGD, **how)
+            return
+        states = [self._remembered(each) for each in moved]
+        means, squares, steps = (
+            [state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")
+        )
+        rule = adamw if self.kind == "adamw" else adam
+        rule(moved, gradients, means, squares, [], steps, **_ADAM, **how)
+
+    def _remembered(self, parameter: Tensor) -> dict[str, Tensor]:
+        state = self.state[parameter]
+        if not state:
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+            state["step"] = torch.zeros((), device=parameter.device)
+        return state
 
 
 def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> float:

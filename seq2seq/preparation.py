@@ -33,7 +33,7 @@ from seq2seq.device import return_memory
 from seq2seq.errors import DamagedFile, UserError
 from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.optimization import make_optimizer
+from seq2seq.optimization import Optimizer
 from seq2seq.run.origin import origin_of, recorded_vocabularies
 from seq2seq.run.tensor_file import read_header
 from seq2seq.run_folder import clear, remove_parts
@@ -54,7 +54,7 @@ class Run:
     valid_pairs: EncodedPairs
     model: Seq2Seq
     averages: dict[str, Tensor]  # empty without averaging
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     limit: LengthLimit
     loss: Tensor  # since the last report, on the device: nats, and of how many tokens
     untaken: Tensor  # [log_every or more], on the device: which updates since then were not taken
@@ -222,7 +222,7 @@ def assemble(
         valid_pairs,
         model,
         averages if config.training.average else {},
-        make_optimizer(config.training, list(model.parameters())),
+        Optimizer(config.training, model.parameters()),
         learn_limit(train),
         torch.zeros(2, dtype=torch.float64, device=device),
         torch.zeros(config.training.log_every, dtype=torch.bool, device=device),

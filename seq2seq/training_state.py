@@ -22,6 +22,7 @@ from seq2seq.checkpoint import (
 )
 from seq2seq.errors import UserError
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.optimization import Optimizer
 from seq2seq.run.origin import Header
 from seq2seq.run.tensor_file import (
     Shapes,
@@ -44,7 +45,7 @@ def save_last(
     folder: Path,
     weights: Mapping[str, Tensor],
     averages: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     progress: Progress,
     limit: LengthLimit,
     seconds: float,
@@ -56,10 +57,8 @@ def save_last(
     """
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
     tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
-    for name, parameter in zip(weights, optimizer.param_groups[0]["params"], strict=True):
-        for key, value in optimizer.state[parameter].items():
-            if value is not None:
-                tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value)
+    for name, moments in zip(weights, optimizer.state.values(), strict=True):
+        tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
     state = {"progress": asdict(progress), "limit": asdict(limit), "seconds": seconds}
     with writing(folder / LAST):
         save_tensors(folder / LAST, tensors, {**state, **origin}, folder / PREVIOUS)
@@ -88,7 +87,7 @@ def load_last(
     folder: Path,
     model: Seq2Seq,
     averages: dict[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     device: torch.device,
 ) -> tuple[Progress, LengthLimit, float]:
     """Put a saved state into model, averages and optimizer, in place.
@@ -98,7 +97,7 @@ def load_last(
     path = resumable(folder)
     if path is None:
         raise UserError(f"{folder}: nothing to resume, it has no {LAST}; train without --resume")
-    weights, parameters = own_weights(model), optimizer.param_groups[0]["params"]
+    weights, parameters = own_weights(model), list(optimizer.state)
     with offering(path):
         header, shapes = read_header(path)
         progress = typed(Progress, header, "progress", path)

@@ -37,12 +37,8 @@ def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
         torch.stack([torch.linalg.vector_norm(each.grad) for each in _with_gradient(run)])
     )
     untaken = ~(norm.isfinite() & loss.isfinite())
-    # What torch's fused optimizers read: they divide by the one and stand still for the other.
-    run.optimizer.grad_scale = (norm / settings.clip_norm).clamp(min=1)  # type: ignore[attr-defined]
-    run.optimizer.found_inf = untaken.to(torch.float32)  # type: ignore[attr-defined]
-    for group in run.optimizer.param_groups:
-        group["lr"] = rate
-    run.optimizer.step()
+    divisor = (norm / settings.clip_norm).clamp(min=1)
+    run.optimizer.step(rate, divisor, untaken.to(torch.float32))
     if run.averages:
         weights = list(own_weights(run.model).values())
         update_average(list(run.averages.values()), weights, settings.average, run.progress.step)

@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from torch import nn
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.loss import token_loss
-from seq2seq.optimization import learning_rate, make_optimizer, update_average
+from seq2seq.optimization import Optimizer, learning_rate, update_average
 
 PEAK, WARMUP, LAST = 0.002, 7, 40
 DECAYS = ["constant", "inverse_sqrt", "linear", "cosine"]
@@ -130,30 +133,85 @@ def test_the_average_wants_no_gradient() -> None:
     assert average.any()
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)],
-)
-def test_optimizer_is_the_configs(name: str, kind: type[torch.optim.Optimizer]) -> None:
-    layer = nn.Linear(3, 2)
-    config = make_config(optimizer=name, weight_decay=0.25)
-    optimizer = make_optimizer(config, layer.parameters())
-    assert type(optimizer) is kind
-    (group,) = optimizer.param_groups
-    assert group["params"] == list(layer.parameters())
-    assert (group["lr"], group["weight_decay"]) == (PEAK, 0.25)
+RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
-def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
-    """Without a gradient weight decay alone moves a weight: with Adam by a whole step."""
-    weight = nn.Parameter(torch.tensor([2.0]))
-    optimizer = make_optimizer(make_config(optimizer=name, weight_decay=0.5), [weight])
-    optimizer.param_groups[0]["lr"] = 0.125
-    weight.grad = torch.zeros(1)
-    optimizer.step()
-    moved = {"adam": 0.125, "adamw": 0.125 * 0.5 * 2, "sgd": 0.125 * 0.5 * 2}[name]
-    assert 2 - weight.item() == pytest.approx(moved)
+def weights_of(seed: int) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(size, generator=generator)) for size in ((5, 3), (4,), ())]
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.25])
+@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("device", DEVICES)
+def test_steps_are_those_of_torchs_optimizer(device: str, name: str, weight_decay: float) -> None:
+    """Gradients divided, a parameter without one in some steps, another rate in each."""
+    ours, theirs = (
+        [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)] for _ in "ab"
+    )
+    optimizer = Optimizer(make_config(optimizer=name, weight_decay=weight_decay), ours)
+    reference = RULES[name](theirs, lr=1.0, weight_decay=weight_decay, foreach=False)
+    generator = torch.Generator().manual_seed(2)
+    for step in range(1, 6):
+        rate, divisor = 0.1 / step, 1.0 + step
+        for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            gradient = torch.randn(mine.shape, generator=generator).to(device)
+            mine.grad = None if number == step % 3 else gradient.clone()
+            other.grad = None if number == step % 3 else gradient / divisor
+        reference.param_groups[0]["lr"] = rate
+        reference.step()
+        optimizer.step(rate, torch.tensor(divisor, device=device))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
+        remembered = reference.state[other] if name != "sgd" else {}
+        assert set(optimizer.state[mine]) == set(remembered)
+        for key, value in remembered.items():
+            torch.testing.assert_close(optimizer.state[mine][key].cpu(), value.cpu())
+
+
+@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_that_is_not_to_be_taken_changes_nothing(device: str, name: str) -> None:
+    weights = [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)]
+    optimizer = Optimizer(make_config(optimizer=name, weight_decay=0.25), weights)
+
+    def step(gradient: float, untaken: float) -> list[torch.Tensor]:
+        for weight in weights:
+            weight.grad = torch.full_like(weight, gradient)
+        optimizer.step(0.5, None, torch.tensor(untaken, device=device))
+        moments = [value for state in optimizer.state.values() for value in state.values()]
+        return [each.detach().clone() for each in (*weights, *moments)]
+
+    before = step(1.0, 0.0)
+    assert all(map(torch.equal, step(math.nan, 1.0), before))
+    assert not any(map(torch.equal, step(2.0, 0.0)[:3], before))
+
+
+def test_gradients_are_forgotten() -> None:
+    weights = weights_of(1)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    Optimizer(make_config(), weights).zero_grad()
+    assert [weight.grad for weight in weights] == [None] * 3
+
+
+def test_an_update_loads_no_compiler() -> None:
+    """torch's own optimizers do, for a second and 75 MB."""
+    code = """
+import sys, torch
+from seq2seq.config import TrainingConfig
+from seq2seq.optimization import Optimizer
+weight = torch.nn.Parameter(torch.ones(2))
+weight.grad = torch.ones(2)
+Optimizer(TrainingConfig(max_steps=1), [weight]).step(0.5)
+print(weight.tolist(), "torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("] False\n")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -163,7 +221,7 @@ def test_training_steps_lower_the_loss(device: str, decoder: str, precision: str
     torch.manual_seed(1)
     config = ModelConfig(decoder=decoder, embedding_size=8, hidden_size=12, dropout=0.1)
     model = build_model(config, 13, 11, joint=False).to(device).train()
-    optimizer = make_optimizer(make_config(learning_rate=0.02), model.parameters())
+    optimizer = Optimizer(make_config(), model.parameters())
     src = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]], device=device)
     lengths = torch.tensor([5, 2, 4], device=device)
     tgt_in = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 7, 8]], device=device)
@@ -176,7 +234,7 @@ def test_training_steps_lower_the_loss(device: str, decoder: str, precision: str
             loss = token_loss(outputs.flatten(0, 1), model.projection, tgt_out.flatten(), 0.0)
         loss.backward()
         assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
-        optimizer.step()
+        optimizer.step(0.02)
         losses.append(loss.item())
     assert losses[0] / tgt_out.numel() == pytest.approx(math.log(11), abs=0.7)
     assert losses[-1] < 0.6 * losses[0]
