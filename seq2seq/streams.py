@@ -255,7 +255,7 @@ def open_output(path: Path | None) -> Iterator[Output]:
         with _opened(path, "w") as file:
             yield file
         return
-    with written_aside(path) as aside, _opened(aside, "x") as file:
+    with written_aside(path) as aside, _opened(aside, "w") as file:
         yield file
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 PART = ".part"  # ends the name of a file that is still being written
 
@@ -14,21 +15,37 @@ def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
     """A path to write to; what is there at the end is synced and takes the name `path`.
 
     Until then `path` is the old file, which goes to `kept` if that is given. A link in its place
-    is replaced, never followed. Where the block fails, nothing is left aside. Raises OSError.
+    is replaced, never followed. Where the block fails, nothing is left aside. Raises OSError, also
+    where another process begins to write the same file meanwhile, which leaves it to that one.
     """
     aside = path.with_name(path.name + PART)
     aside.unlink(missing_ok=True)  # left by a kill; or a link to a file that is not ours
+    with aside.open("xb") as own:  # open till the end, or its number might become another's
+        try:
+            yield aside
+            if not _is(own, aside):
+                raise OSError(errno.EBUSY, "another process writes it too; name another", str(path))
+            os.fsync(own.fileno())
+        except BaseException:
+            with suppress(OSError):
+                if _is(own, aside):
+                    own.close()  # Windows removes no open file, nor renames it
+                    aside.unlink()
+            raise
     try:
-        yield aside
-        with aside.open("rb+") as file:
-            os.fsync(file.fileno())
         if kept is not None and path.exists():
             path.replace(kept)
         aside.replace(path)
         _sync_folder(path.parent)
-    finally:
+    except OSError:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            aside.unlink()
+        raise
+
+
+def _is(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is what stands at the path."""
+    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _sync_folder(folder: Path) -> None:
@@ -43,7 +60,7 @@ def _sync_folder(folder: Path) -> None:
 
 def write_whole(path: Path, content: bytes, kept: Path | None = None) -> None:
     """Put a file of this content in the place of `path`; raises OSError."""
-    with written_aside(path, kept) as aside, aside.open("xb") as file:
+    with written_aside(path, kept) as aside, aside.open("wb") as file:
         file.write(content)
 
 

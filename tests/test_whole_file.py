@@ -51,6 +51,27 @@ def test_what_a_kill_left_aside_is_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("first_ends_first", [True, False])
+def test_of_two_writers_the_first_is_told_and_the_second_writes(
+    tmp_path: Path, first_ends_first: bool
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    first, second = written_aside(path), written_aside(path)
+    first.__enter__().write_bytes(b"first")
+    second.__enter__().write_bytes(b"second")
+    if not first_ends_first:
+        second.__exit__(None, None, None)
+    with pytest.raises(OSError, match="another process writes it too") as raised:
+        first.__exit__(None, None, None)
+    assert raised.value.filename == str(path)
+    if first_ends_first:
+        assert path.read_bytes() == b"old"
+        second.__exit__(None, None, None)
+    assert path.read_bytes() == b"second"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("planted", ["a", f"a{PART}"])
 def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> None:
     mine, folder = tmp_path / "mine", tmp_path / "folder"
