@@ -71,7 +71,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
         "seq2seq.model.lstm",
         "seq2seq.model.windows",
     ),
-    ("seq2seq.model.encoder",),
+    ("seq2seq.model.encoder", "seq2seq.model.upper_layers"),
     ("seq2seq.model.recurrence", "seq2seq.model.attending"),
     ("seq2seq.model.decoder",),
     ("seq2seq.model.seq2seq",),

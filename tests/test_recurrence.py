@@ -1,6 +1,7 @@
 """Every decoder's fast path against its stacked steps, values and gradients, on any device."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -22,12 +23,14 @@ from model_cases import (
     make_decoder,
     random_tensor,
 )
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore, ScoreWeights
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
+from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
+from seq2seq.model.upper_layers import Upper, upper_of
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
 ONE_LAYER = [case for case in CASES if case.num_layers == 1]
@@ -80,6 +83,49 @@ def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
         close(gradient, expected_gradients[name])
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
     assert unused == {"bahdanau": {"cell"}, "luong": set(), "plain": {"outputs"}}[case.kind]
+
+
+class Shrunk(nn.Module):
+    """In the place of dropout: scales each unit by a factor of its own, in all steps alike."""
+
+    p = 0.5
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs * torch.linspace(0.2, 1.5, inputs.shape[-1]).to(inputs)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "case", [Case("bahdanau", "additive", False, 3), Case("luong", "general", True, 3)], ids=str
+)
+def test_upper_layers_read_the_one_below_under_dropout(case: Case, device: str) -> None:
+    decoder = make_decoder(case).to(device).train()
+    decoder.dropout = Shrunk()
+    encoded = moved(encoder_output(case.num_layers), device, torch.float64)
+    embedded = embedded_targets().detach().to(device).requires_grad_()
+    (outputs, gradients), (expected, expected_gradients) = (
+        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
+    )
+    close(outputs, expected)
+    for name, gradient in gradients.items():
+        close(gradient, expected_gradients[name])
+
+
+def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> None:
+    decoder = make_decoder(Case("luong", "general", True, 3)).double()
+    decoder.dropout = Dropout(0.5)
+    _, state = decoder.start(encoder_output(3))
+    given = (decoder.layers, state.hidden, state.cell, 6, decoder.dropout)
+    first, second = (each.mask for each in upper_of(*given))
+    assert first is not None
+    assert second is not None
+    assert first.shape == (6, B, H)
+    assert set(first.unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(first, second)
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[:, 0], first[:, 1])
+    decoder.eval()
+    assert [each.mask for each in upper_of(*given)] == [None, None]
 
 
 @pytest.mark.parametrize("lengths", [(5, 5, 5), (1, 5, 1), (3,)], ids=str)
@@ -205,6 +251,38 @@ def test_gradients_are_the_numerical_ones(wiring: str, kind: str) -> None:
         return unroll(gates, *matrices, memory, weights_of_score, hidden, cell)
 
     assert torch.autograd.gradcheck(run, leaves)
+
+
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+def test_gradients_of_upper_layers_are_those_of_differences(wiring: str) -> None:
+    """With dropout that differs from step to step."""
+    steps, size, context_size, feed_size = 3, 4, 2, 3
+    keys, values, mask = memory_tensors(5, context_size)
+    score = score_tensors("additive", 5, size)
+    upper = [
+        random_tensor(*shape, seed=20 + 9 * level + number)
+        for level in range(2)
+        for number, shape in enumerate([(4 * size, 2 * size), (4 * size,), (2, size), (2, size)])
+    ]
+    drops = [random_tensor(steps, 2, size, seed=50 + level).detach() for level in range(2)]
+    gates = random_tensor(steps, 2, 4 * size, seed=7)
+    fed = context_size if wiring == "bahdanau" else feed_size
+    weights = [random_tensor(4 * size, fed, seed=8), random_tensor(4 * size, size, seed=9)]
+    state = [random_tensor(2, size, seed=5), random_tensor(2, size, seed=6)]
+    if wiring == "luong":
+        weights.append(random_tensor(feed_size, context_size + size, seed=10))
+
+    def run(*parts: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        gates, keys, values, hidden, cell, *rest = parts
+        matrices, rest = rest[: len(weights)], rest[len(weights) :]
+        above = [Upper(*rest[4 * n : 4 * n + 4], drops[n]) for n in range(2)]
+        unroll: Callable[..., Any] = unroll_bahdanau if wiring == "bahdanau" else unroll_luong
+        result: Tensor | tuple[Tensor, Tensor] = unroll(
+            gates, *matrices, (keys, values, mask), score, hidden, cell, above
+        )
+        return result
+
+    assert torch.autograd.gradcheck(run, [gates, keys, values, *state, *weights, *upper])
 
 
 def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None:

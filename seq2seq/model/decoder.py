@@ -17,6 +17,7 @@ from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.nonlinear import tanh
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
 from seq2seq.model.state import DecoderState, Memory, Step
+from seq2seq.model.upper_layers import upper_of
 from seq2seq.model.windows import Window
 
 # A read-out is learnt in larger steps than the layers below: Adam moves all entries of a matrix
@@ -100,9 +101,9 @@ class BahdanauDecoder(Attending):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
         score = self.plain_score()
-        if len(self.layers) > 1 or score is None:
+        if score is None:
             return stack_steps(self, embedded, state, memory)
-        (layer,) = self.layers
+        layer, steps = self.layers.bottom, embedded.shape[1]
         hiddens, contexts = unroll_bahdanau(
             layer.gates(embedded.transpose(0, 1)),
             self.context_gates.weight,
@@ -111,6 +112,7 @@ class BahdanauDecoder(Attending):
             score,
             state.hidden[:, 0],
             state.cell[:, 0],
+            upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
         )
         return self.read_out(hiddens.transpose(0, 1), contexts.transpose(0, 1), embedded)
 
@@ -185,9 +187,9 @@ class LuongDecoder(Attending):
         self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
     ) -> Tensor:
         score = self.plain_score()
-        if len(self.layers) > 1 or score is None:
+        if score is None:
             return stack_steps(self, embedded, state, memory)
-        (layer,) = self.layers
+        layer, steps = self.layers.bottom, embedded.shape[1]
         vectors = unroll_luong(
             layer.gates(embedded.transpose(0, 1)),
             feed_weight,
@@ -197,6 +199,7 @@ class LuongDecoder(Attending):
             score,
             state.hidden[:, 0],
             state.cell[:, 0],
+            upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
         )
         return self.output(vectors.transpose(0, 1))
 

@@ -10,6 +10,8 @@ Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values
 [B, S], 0 where real and -inf where padding, added to the scores.
 """
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 from seq2seq.model.attention import ScoreWeights
 from seq2seq.model.lstm import CellSlopes, activate, without_autocast
 from seq2seq.model.nonlinear import tanh_into
+from seq2seq.model.upper_layers import Upper, UpperGradients, UpperSteps
 
 
 def unroll_bahdanau(
@@ -28,15 +31,17 @@ def unroll_bahdanau(
     score: ScoreWeights,
     hidden: Tensor,
     cell: Tensor,
+    upper: Sequence[Upper] = (),
 ) -> tuple[Tensor, Tensor]:
     """`c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})`.
 
-    Returns every s [T, B, H] and every c [T, B, C].
+    Of several layers gates, hidden and cell are the lowest one's; the s that attends and comes out
+    is the top's. Returns every s [T, B, H] and every c [T, B, C].
     """
     weight = torch.cat([context_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
         hiddens, contexts = _Bahdanau.apply(  # type: ignore[no-untyped-call]
-            gates, weight, *memory, *score, hidden, cell
+            gates, weight, *memory, *score, hidden, cell, *chain.from_iterable(upper)
         )
     return hiddens, contexts
 
@@ -50,15 +55,24 @@ def unroll_luong(
     score: ScoreWeights,
     hidden: Tensor,
     cell: Tensor,
+    upper: Sequence[Upper] = (),
 ) -> Tensor:
     """`h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])`.
 
-    Returns every h~ [T, B, R].
+    Of several layers gates, hidden and cell are the lowest one's, and the top's h attends. Returns
+    every h~ [T, B, R].
     """
     weight = torch.cat([feed_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
         vectors: Tensor = _Luong.apply(  # type: ignore[no-untyped-call]
-            gates, weight, attentional_weight, *memory, *score, hidden, cell
+            gates,
+            weight,
+            attentional_weight,
+            *memory,
+            *score,
+            hidden,
+            cell,
+            *chain.from_iterable(upper),
         )
     return vectors
 
@@ -180,6 +194,7 @@ class _Bahdanau(torch.autograd.Function):
         energy: Tensor | None,
         hidden: Tensor,
         cell: Tensor,
+        *upper: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         steps, context_size = len(gates), values.shape[-1]
         weight = weight.to(gates.dtype)
@@ -189,15 +204,17 @@ class _Bahdanau(torch.autograd.Function):
         hiddens, contexts = torch.empty_like(cells), cell.new_empty(steps, len(cell), context_size)
         activations = cell.new_empty(gates.shape)
         inputs = gates.new_empty(steps, len(cell), weight.shape[1])  # [c_t; s_{t-1}]
+        above = UpperSteps(steps, upper, gates.dtype)
         for t in range(steps):
             inputs[t, :, context_size:] = hiddens[t - 1] if t else hidden
-            contexts[t] = attention.forward(t, inputs[t, :, context_size:])
+            contexts[t] = attention.forward(t, above.before(t, inputs[t, :, context_size:]))
             inputs[t, :, :context_size] = contexts[t]
             activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
             activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
+            above.forward(t, hiddens[t])
         ctx.save_for_backward(inputs, weight, activations, cells, cell)
-        ctx.attention = attention
-        return hiddens, contexts
+        ctx.attention, ctx.above = attention, above
+        return above.hiddens(hiddens), contexts
 
     @staticmethod
     @without_autocast
@@ -207,17 +224,20 @@ class _Bahdanau(torch.autograd.Function):
         context_size = grad_contexts.shape[-1]
         slopes = CellSlopes(activations, cells, cell)
         attention = _AttentionGradient(ctx.attention, context_size)
+        above = UpperGradients(ctx.above)
         grad_gates = torch.empty_like(activations, dtype=weight.dtype)
         grad_hidden, grad_cell = torch.zeros_like(cell), torch.zeros_like(cell)
+        grad_top = torch.zeros_like(cell)
         for t in reversed(range(len(cells))):
-            grad_cell = slopes.backward(
-                t, grad_hidden.add_(grad_hiddens[t]), grad_cell, grad_gates[t]
-            )
+            grad_hidden = grad_hidden + above.backward(t, grad_hiddens[t] + grad_top)
+            grad_cell = slopes.backward(t, grad_hidden, grad_cell, grad_gates[t])
             grad_inputs = grad_gates[t] @ weight
-            grad_query = attention.backward(t, grad_contexts[t] + grad_inputs[:, :context_size])
-            grad_hidden = (grad_inputs[:, context_size:] + grad_query).to(cell.dtype)
+            grad_top = attention.backward(t, grad_contexts[t] + grad_inputs[:, :context_size])
+            grad_hidden = grad_inputs[:, context_size:].to(cell.dtype)
+        grad_hidden = above.into_first(grad_top, grad_hidden)
         grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
-        grad_keys, grad_values, grad_score = attention.finish(inputs[:, :, context_size:])
+        queries = ctx.above.all_before(inputs[:, :, context_size:])
+        grad_keys, grad_values, grad_score = attention.finish(queries)
         return (
             grad_gates,
             grad_weight.to(cell.dtype),
@@ -227,6 +247,7 @@ class _Bahdanau(torch.autograd.Function):
             *grad_score,
             grad_hidden,
             grad_cell,
+            *above.finish(),
         )
 
 
@@ -245,6 +266,7 @@ class _Luong(torch.autograd.Function):
         energy: Tensor | None,
         hidden: Tensor,
         cell: Tensor,
+        *upper: Tensor | None,
     ) -> Tensor:
         steps, context_size = len(gates), values.shape[-1]
         weight, attentional_weight = weight.to(gates.dtype), attentional_weight.to(gates.dtype)
@@ -256,20 +278,21 @@ class _Luong(torch.autograd.Function):
         activations = cell.new_empty(gates.shape)
         inputs = gates.new_zeros(steps, len(cell), weight.shape[1])  # [h~_{t-1}; h_{t-1}]
         joined = gates.new_empty(steps, len(cell), attentional_weight.shape[1])  # [c_t; h_t]
+        above = UpperSteps(steps, upper, gates.dtype)
         for t in range(steps):
             if t:
                 inputs[t, :, :feed_size] = vectors[t - 1]
             inputs[t, :, feed_size:] = hiddens[t - 1] if t else hidden
             activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
             activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
-            joined[t, :, context_size:] = hiddens[t]
+            joined[t, :, context_size:] = above.forward(t, hiddens[t])
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
             tanh_into(vectors[t], vectors[t])
         ctx.save_for_backward(
             inputs, joined, weight, attentional_weight, activations, cells, cell, vectors
         )
-        ctx.attention = attention
+        ctx.attention, ctx.above = attention, above
         return vectors
 
     @staticmethod
@@ -283,6 +306,7 @@ class _Luong(torch.autograd.Function):
         context_size = joined.shape[-1] - cell.shape[-1]
         slopes = CellSlopes(activations, cells, cell)
         attention = _AttentionGradient(ctx.attention, context_size)
+        above = UpperGradients(ctx.above)
         vector_slopes = 1 - vectors * vectors
         grad_gates = torch.empty_like(activations, dtype=weight.dtype)
         grad_before = torch.empty_like(vectors, dtype=weight.dtype)  # of h~ before its tanh
@@ -292,7 +316,8 @@ class _Luong(torch.autograd.Function):
             torch.mul(grad_vectors[t] + grad_feed, vector_slopes[t], out=grad_before[t])
             grad_joined = grad_before[t] @ attentional_weight
             grad_query = attention.backward(t, grad_joined[:, :context_size].to(cell.dtype))
-            grad_hidden = grad_hidden + grad_joined[:, context_size:] + grad_query
+            grad_top = grad_joined[:, context_size:] + grad_query
+            grad_hidden = grad_hidden + above.backward(t, grad_top.to(cell.dtype))
             grad_cell = slopes.backward(t, grad_hidden, grad_cell, grad_gates[t])
             grad_inputs = (grad_gates[t] @ weight).to(cell.dtype)
             grad_feed, grad_hidden = grad_inputs[:, :feed_size], grad_inputs[:, feed_size:]
@@ -309,4 +334,5 @@ class _Luong(torch.autograd.Function):
             *grad_score,
             grad_hidden,
             grad_cell,
+            *above.finish(),
         )
