@@ -1,5 +1,7 @@
 """Every decoder's fast path against its stacked steps, values and gradients, on any device."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +32,7 @@ from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
-from seq2seq.model.upper_layers import Upper, upper_of
+from seq2seq.model.upper_layers import Upper, UpperSteps, upper_of
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
 ONE_LAYER = [case for case in CASES if case.num_layers == 1]
@@ -85,6 +87,9 @@ def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
     assert unused == {"bahdanau": {"cell"}, "luong": set(), "plain": {"outputs"}}[case.kind]
 
 
+THREE_LAYERS = [Case("bahdanau", "additive", False, 3), Case("luong", "general", True, 3)]
+
+
 class Shrunk(nn.Module):
     """In the place of dropout: scales each unit by a factor of its own, in all steps alike."""
 
@@ -95,9 +100,7 @@ class Shrunk(nn.Module):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
-    "case", [Case("bahdanau", "additive", False, 3), Case("luong", "general", True, 3)], ids=str
-)
+@pytest.mark.parametrize("case", THREE_LAYERS, ids=str)
 def test_upper_layers_read_the_one_below_under_dropout(case: Case, device: str) -> None:
     decoder = make_decoder(case).to(device).train()
     decoder.dropout = Shrunk()
@@ -109,6 +112,32 @@ def test_upper_layers_read_the_one_below_under_dropout(case: Case, device: str) 
     close(outputs, expected)
     for name, gradient in gradients.items():
         close(gradient, expected_gradients[name])
+
+
+@pytest.mark.parametrize("case", THREE_LAYERS, ids=str)
+def test_what_an_unroll_keeps_is_free_as_soon_as_it_is_forgotten(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No cycle holds it until Python's collector comes by."""
+    kept = []
+
+    class Kept(UpperSteps):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            kept.append(weakref.ref(self))
+
+    monkeypatch.setattr("seq2seq.model.recurrence.UpperSteps", Kept)
+    decoder, embedded = make_decoder(case), embedded_targets()
+    memory, state = decoder.start(encoder_output(3))
+    gc.disable()
+    try:
+        outputs = decoder(embedded, state, memory)
+        assert [each() is None for each in kept] == [False]
+        outputs.sum().backward()
+        del outputs
+        assert [each() is None for each in kept] == [True]
+    finally:
+        gc.enable()
 
 
 def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> None:

@@ -214,7 +214,7 @@ class _Bahdanau(torch.autograd.Function):
             above.forward(t, hiddens[t])
         ctx.save_for_backward(inputs, weight, activations, cells, cell)
         ctx.attention, ctx.above = attention, above
-        return above.hiddens(hiddens), contexts
+        return above.top(hiddens), contexts
 
     @staticmethod
     @without_autocast
@@ -293,6 +293,7 @@ class _Luong(torch.autograd.Function):
             inputs, joined, weight, attentional_weight, activations, cells, cell, vectors
         )
         ctx.attention, ctx.above = attention, above
+        above.top(hiddens)
         return vectors
 
     @staticmethod

@@ -64,9 +64,15 @@ class UpperSteps:
         """The same of all steps at once: [T, B, H]."""
         return self.layers[-1].own_inputs if self.layers else lowest
 
-    def hiddens(self, lowest: Tensor) -> Tensor:
-        """The top's hidden state after every step: [T, B, H]."""
-        return self.layers[-1].hiddens if self.layers else lowest
+    def top(self, lowest: Tensor) -> Tensor:
+        """The top's hidden state after every step, [T, B, H], once all are taken.
+
+        Lets go of them: the way back needs none, and what a node gives out it must not hold.
+        """
+        hiddens = [lowest, *(layer.hiddens for layer in self.layers)]
+        for layer in self.layers:
+            del layer.hiddens
+        return hiddens[-1]
 
 
 class UpperGradients:
