@@ -12,12 +12,8 @@ from torch.optim.sgd import sgd
 
 from seq2seq.config import TrainingConfig
 
-_ADAM: dict[str, Any] = {
-    "beta1": 0.9,
-    "beta2": 0.999,
-    "eps": 1e-8,
-    "amsgrad": False,
-}  # Kingma & Ba (2015)
+# Of Kingma & Ba (2015).
+_ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
 _SGD: dict[str, Any] = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
 
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 PART = ".part"  # ends the name of a file that is still being written
 
@@ -21,31 +20,28 @@ def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
     aside = path.with_name(path.name + PART)
     aside.unlink(missing_ok=True)  # left by a kill; or a link to a file that is not ours
     with aside.open("xb") as own:  # open till the end, or its number might become another's
+        mine = os.fstat(own.fileno())
         try:
             yield aside
-            if not _is(own, aside):
+            if not _is(mine, aside):
                 raise OSError(errno.EBUSY, "another process writes it too; name another", str(path))
             os.fsync(own.fileno())
+            own.close()  # Windows renames no open file, nor removes it
+            if kept is not None and path.exists():
+                path.replace(kept)
+            aside.replace(path)
+            _sync_folder(path.parent)
         except BaseException:
+            own.close()
             with suppress(OSError):
-                if _is(own, aside):
-                    own.close()  # Windows removes no open file, nor renames it
+                if _is(mine, aside):
                     aside.unlink()
             raise
-    try:
-        if kept is not None and path.exists():
-            path.replace(kept)
-        aside.replace(path)
-        _sync_folder(path.parent)
-    except OSError:
-        with suppress(OSError):
-            aside.unlink()
-        raise
 
 
-def _is(file: BinaryIO, path: Path) -> bool:
-    """Whether the open file is what stands at the path."""
-    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+def _is(file: os.stat_result, path: Path) -> bool:
+    """Whether the file is what stands at the path."""
+    return path.exists() and os.path.samestat(file, path.stat())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -205,9 +205,10 @@ class _Bahdanau(torch.autograd.Function):
         activations = cell.new_empty(gates.shape)
         inputs = gates.new_empty(steps, len(cell), weight.shape[1])  # [c_t; s_{t-1}]
         above = UpperSteps(steps, upper, gates.dtype)
+        queries = above.befores(inputs[:, :, context_size:])
         for t in range(steps):
             inputs[t, :, context_size:] = hiddens[t - 1] if t else hidden
-            contexts[t] = attention.forward(t, above.before(t, inputs[t, :, context_size:]))
+            contexts[t] = attention.forward(t, queries[t])
             inputs[t, :, :context_size] = contexts[t]
             activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
             activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
@@ -236,7 +237,7 @@ class _Bahdanau(torch.autograd.Function):
             grad_hidden = grad_inputs[:, context_size:].to(cell.dtype)
         grad_hidden = above.into_first(grad_top, grad_hidden)
         grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
-        queries = ctx.above.all_before(inputs[:, :, context_size:])
+        queries = ctx.above.befores(inputs[:, :, context_size:])
         grad_keys, grad_values, grad_score = attention.finish(queries)
         return (
             grad_gates,

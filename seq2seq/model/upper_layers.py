@@ -56,12 +56,11 @@ class UpperSteps:
             hidden = layer.forward(t, hidden)
         return hidden
 
-    def before(self, t: int, lowest: Tensor) -> Tensor:
-        """The top's hidden state before step t, in the products' dtype; `lowest` if that is all."""
-        return self.layers[-1].before(t) if self.layers else lowest
+    def befores(self, lowest: Tensor) -> Tensor:
+        """The top's hidden state before each step, in the products' dtype: [T, B, H].
 
-    def all_before(self, lowest: Tensor) -> Tensor:
-        """The same of all steps at once: [T, B, H]."""
+        A view, filled as steps are taken; `lowest`, the same of the lowest layer, if that is all.
+        """
         return self.layers[-1].own_inputs if self.layers else lowest
 
     def top(self, lowest: Tensor) -> Tensor:
@@ -103,24 +102,21 @@ class UpperGradients:
 class _Steps:
     def __init__(self, steps: int, given: Upper, product_dtype: torch.dtype) -> None:
         self.weight, self.bias = given.weight.to(product_dtype), given.bias.to(product_dtype)
-        self.hidden, self.cell, self.mask = given.hidden, given.cell, given.mask
+        self.cell, self.mask = given.cell, given.mask
         batch, size = given.cell.shape
         self.cells = given.cell.new_empty(steps, batch, size)
         self.hiddens = torch.empty_like(self.cells)
         self.activations = given.cell.new_empty(steps, batch, 4 * size)
         self.inputs = self.weight.new_empty(steps, batch, 2 * size)  # [from below; h_{t-1}]
         self.own_inputs = self.inputs[:, :, size:]
-
-    def before(self, t: int) -> Tensor:
-        self.own_inputs[t] = self.hiddens[t - 1] if t else self.hidden
-        return self.own_inputs[t]
+        self.own_inputs[0] = given.hidden
 
     def forward(self, t: int, below: Tensor) -> Tensor:
-        self.before(t)
         self.inputs[t, :, : below.shape[1]] = below if self.mask is None else below * self.mask[t]
         self.activations[t] = torch.addmm(self.bias, self.inputs[t], self.weight.t())
         before = self.cells[t - 1] if t else self.cell
         activate(self.activations[t], before, self.hiddens[t], self.cells[t])
+        self.own_inputs[t + 1 : t + 2] = self.hiddens[t]  # nothing after the last
         return self.hiddens[t]
 
 
