@@ -174,6 +174,17 @@ def test_steps_are_those_of_torchs_optimizer(device: str, name: str, weight_deca
 
 
 @pytest.mark.parametrize("name", list(RULES))
+def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
+    """Without a gradient weight decay alone moves a weight: with Adam by a whole step."""
+    weight = nn.Parameter(torch.tensor([2.0]))
+    optimizer = Optimizer(make_config(optimizer=name, weight_decay=0.5), [weight])
+    weight.grad = torch.zeros(1)
+    optimizer.step(0.125)
+    moved = {"adam": 0.125, "adamw": 0.125 * 0.5 * 2, "sgd": 0.125 * 0.5 * 2}[name]
+    assert 2 - weight.item() == pytest.approx(moved)
+
+
+@pytest.mark.parametrize("name", list(RULES))
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_step_that_is_not_to_be_taken_changes_nothing(device: str, name: str) -> None:
     weights = [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)]

@@ -69,20 +69,27 @@ def moved(encoded: EncoderOutput, device: str, dtype: torch.dtype) -> EncoderOut
     return EncoderOutput(*floats, encoded.pad_mask.to(device))
 
 
+def fast_as_stacked(
+    decoder: Decoder, embedded: Tensor, encoded: EncoderOutput
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The fast path's outputs and gradients, once they are those of stacked steps."""
+    (outputs, gradients), (expected, expected_gradients) = (
+        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
+    )
+    close(outputs, expected)
+    for name, gradient in gradients.items():
+        close(gradient, expected_gradients[name])
+    return outputs, gradients
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
     decoder = make_decoder(case).to(device)
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
-    ways = [
-        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
-    ]
-    (outputs, gradients), (expected, expected_gradients) = ways
+    outputs, gradients = fast_as_stacked(decoder, embedded, encoded)
     assert outputs.shape == (B, T, R)
-    close(outputs, expected)
-    for name, gradient in gradients.items():
-        close(gradient, expected_gradients[name])
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
     assert unused == {"bahdanau": {"cell"}, "luong": set(), "plain": {"outputs"}}[case.kind]
 
@@ -106,12 +113,7 @@ def test_upper_layers_read_the_one_below_under_dropout(case: Case, device: str) 
     decoder.dropout = Shrunk()
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
-    (outputs, gradients), (expected, expected_gradients) = (
-        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
-    )
-    close(outputs, expected)
-    for name, gradient in gradients.items():
-        close(gradient, expected_gradients[name])
+    fast_as_stacked(decoder, embedded, encoded)
 
 
 @pytest.mark.parametrize("case", THREE_LAYERS, ids=str)
@@ -164,12 +166,7 @@ def test_fast_path_is_stacked_steps_at_any_source_lengths(
 ) -> None:
     decoder, embedded = make_decoder(case), embedded_targets(len(lengths))
     encoded = encoder_output(1, lengths)
-    (outputs, gradients), (expected, expected_gradients) = (
-        values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
-    )
-    close(outputs, expected)
-    for name, gradient in gradients.items():
-        close(gradient, expected_gradients[name])
+    fast_as_stacked(decoder, embedded, encoded)
 
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
