@@ -162,18 +162,25 @@ class CellSlopes:
 
     def __init__(self, activations: Tensor, cells: Tensor, first_cell: Tensor) -> None:
         o, i, f, g = activations.chunk(4, dim=-1)  # [T, B, H]
-        befores = torch.cat([first_cell[None], cells[:-1]])
-        shown = tanh(cells)
         self.forget = f
-        self.output = shown * o * (1 - o)
-        self.cell = o * (1 - shown * shown)
-        self.rest = torch.stack([g * i * (1 - i), befores * f * (1 - f), i * (1 - g * g)], dim=2)
+        shown = tanh(cells)
+        hiddens = shown * o
+        self.output = torch.addcmul(hiddens, hiddens, o, value=-1)  # tanh(c) o (1 - o)
+        self.cell = torch.addcmul(o, hiddens, shown, value=-1)  # o (1 - tanh(c)^2)
+        self.rest = activations.new_empty(*cells.shape[:2], 3, cells.shape[2])
+        by_i, by_f, by_g = self.rest.unbind(2)
+        torch.mul(g, i, out=by_i)
+        torch.addcmul(i, by_i, g, value=-1, out=by_g)  # i (1 - g^2)
+        by_i.addcmul_(by_i, i, value=-1)  # g i (1 - i)
+        torch.mul(first_cell, f[0], out=by_f[0])
+        torch.mul(cells[:-1], f[1:], out=by_f[1:])
+        by_f.addcmul_(by_f, f, value=-1)  # c' f (1 - f), c' the cell before
 
     def backward(
         self, t: int, grad_hidden: Tensor, grad_cell: Tensor, grad_gates: Tensor
     ) -> Tensor:
         """Write step t's gate gradients [B, 4H]; return what flows to the cell before it [B, H]."""
-        grad_cell = grad_cell + grad_hidden * self.cell[t]
+        grad_cell = torch.addcmul(grad_cell, grad_hidden, self.cell[t])
         size = grad_cell.shape[-1]
         torch.mul(grad_hidden, self.output[t], out=grad_gates[:, :size])
         torch.mul(
