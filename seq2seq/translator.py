@@ -26,7 +26,7 @@ from seq2seq.vocabulary import BOS_ID, UNK_ID, Vocabularies, words_of
 
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
-_LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+_IN_NO_LINE = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 class _Part(NamedTuple):
@@ -146,7 +146,7 @@ class Translator:
                 f"{len(prefixes)} prefixes for {len(lines)} lines: give each line one, '' for none"
             )
         check_prefixes(prefixes)
-        made = {text: self._maker.prefix(_LINE_BREAKS.sub(" ", text)) for text in set(prefixes)}
+        made = {text: self._maker.prefix(_IN_NO_LINE.sub(" ", text)) for text in set(prefixes)}
         return [made[text] for text in prefixes]
 
     @cached_property
@@ -231,7 +231,7 @@ def _check_int8(device: torch.device) -> None:
 
 def _printed(text: str) -> str:
     """As one line without white space at its ends."""
-    return _LINE_BREAKS.sub(" ", text).strip()
+    return _IN_NO_LINE.sub(" ", text).strip()
 
 
 def _looked_at(part: _Part, hypothesis: Hypothesis) -> list[str]:

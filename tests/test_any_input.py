@@ -150,6 +150,15 @@ def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyP
     assert len(calls) == 4
 
 
+def test_what_no_line_may_hold_becomes_a_space(
+    translate: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that spells by bytes can spell these too, and its translations are read again."""
+    vocabulary = Translator.load().vocabularies.tgt  # the Caller's
+    monkeypatch.setattr(type(vocabulary), "decode", lambda *_: "a\0b\nc\x85d")
+    assert translate(b"buda ki.\n").out == ["a b c d"]
+
+
 def test_the_corpus_holds_every_kind() -> None:
     """Or else the campaign below would prove little."""
     assert list(odd_lines(500, seed=1)) == list(odd_lines(500, seed=1))
