@@ -31,8 +31,9 @@ from seq2seq.model.attention import AdditiveScore, ScoreWeights
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.lstm_steps import LSTMSteps
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
-from seq2seq.model.upper_layers import Upper, UpperSteps, upper_of
+from seq2seq.model.unrolled_layers import Upper, upper_of
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
 ONE_LAYER = [case for case in CASES if case.num_layers == 1]
@@ -116,28 +117,29 @@ def test_upper_layers_read_the_one_below_under_dropout(case: Case, device: str) 
     fast_as_stacked(decoder, embedded, encoded)
 
 
-@pytest.mark.parametrize("case", THREE_LAYERS, ids=str)
+@pytest.mark.parametrize("case", [*THREE_LAYERS, Case("luong", "general", False, 1)], ids=str)
 def test_what_an_unroll_keeps_is_free_as_soon_as_it_is_forgotten(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No cycle holds it until Python's collector comes by."""
     kept = []
 
-    class Kept(UpperSteps):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            kept.append(weakref.ref(self))
+    set_up = LSTMSteps.__init__
 
-    monkeypatch.setattr("seq2seq.model.recurrence.UpperSteps", Kept)
+    def noted(self: LSTMSteps, *given: Any) -> None:
+        set_up(self, *given)
+        kept.append(weakref.ref(self))
+
+    monkeypatch.setattr(LSTMSteps, "__init__", noted)
     decoder, embedded = make_decoder(case), embedded_targets()
-    memory, state = decoder.start(encoder_output(3))
+    memory, state = decoder.start(encoder_output(case.num_layers))
     gc.disable()
     try:
         outputs = decoder(embedded, state, memory)
-        assert [each() is None for each in kept] == [False]
+        assert [each() is None for each in kept] == [False] * case.num_layers
         outputs.sum().backward()
         del outputs
-        assert [each() is None for each in kept] == [True]
+        assert [each() is None for each in kept] == [True] * case.num_layers
     finally:
         gc.enable()
 

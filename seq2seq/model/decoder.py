@@ -17,7 +17,7 @@ from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.nonlinear import tanh
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
 from seq2seq.model.state import DecoderState, Memory, Step
-from seq2seq.model.upper_layers import upper_of
+from seq2seq.model.unrolled_layers import upper_of
 from seq2seq.model.windows import Window
 
 # A read-out is learnt in larger steps than the layers below: Adam moves all entries of a matrix

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.nonlinear import tanh, tanh_into
+from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps, activate
+from seq2seq.model.nonlinear import tanh
 
 
 class LSTMLayer(nn.Module):
@@ -114,76 +115,18 @@ class LSTMUnroll(torch.autograd.Function):
     def forward(
         ctx: Any, gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
-        weight = weight.to(gates.dtype)
-        cells = cell.new_empty(len(gates), *cell.shape)
-        hiddens = torch.empty_like(cells)
-        activations = cell.new_empty(gates.shape)
-        inputs = gates.new_empty(cells.shape)  # the hidden that each step's product sees
-        inputs[0] = hidden
-        before = cell
+        layer = LSTMSteps(len(gates), weight.to(gates.dtype), hidden, cell)
         for t in range(len(gates)):
-            if t:
-                inputs[t] = hiddens[t - 1]
-            activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
-            activate(activations[t], before, hiddens[t], cells[t])
-            before = cells[t]
-        ctx.save_for_backward(inputs, weight, cell, activations, cells)
-        return hiddens, cells
+            layer.forward(t, gates[t])
+        ctx.layer = layer
+        return layer.hand_over(), layer.cells.detach()  # not the same tensor, which is kept
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         grad_hiddens, grad_cells = grads
-        inputs, weight, cell, activations, cells = ctx.saved_tensors
-        slopes = CellSlopes(activations, cells, cell)
-        grad_gates = torch.empty_like(activations, dtype=weight.dtype)
-        grad_hidden, grad_cell = torch.zeros_like(cell), torch.zeros_like(cell)
-        for t in reversed(range(len(cells))):
-            grad_cell = slopes.backward(
-                t, grad_hiddens[t] + grad_hidden, grad_cells[t] + grad_cell, grad_gates[t]
-            )
-            grad_hidden = (grad_gates[t] @ weight).to(cell.dtype)
-        grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
-        return grad_gates, grad_weight.to(cell.dtype), grad_hidden, grad_cell
-
-
-def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> None:
-    """The cell without a graph: gates [B, 4H] become activations; writes hidden and cell [B, H]."""
-    size = cell.shape[-1]
-    gates[:, : 3 * size].sigmoid_()
-    tanh_into(gates[:, 3 * size :], gates[:, 3 * size :])
-    o, i, f, g = gates.chunk(4, dim=-1)
-    torch.mul(f, before, out=cell).addcmul_(i, g)
-    tanh_into(cell, hidden).mul_(o)
-
-
-class CellSlopes:
-    """The derivatives of every step's cell, taken at once, then used backward step by step."""
-
-    def __init__(self, activations: Tensor, cells: Tensor, first_cell: Tensor) -> None:
-        o, i, f, g = activations.chunk(4, dim=-1)  # [T, B, H]
-        self.forget = f
-        shown = tanh(cells)
-        hiddens = shown * o
-        self.output = torch.addcmul(hiddens, hiddens, o, value=-1)  # tanh(c) o (1 - o)
-        self.cell = torch.addcmul(o, hiddens, shown, value=-1)  # o (1 - tanh(c)^2)
-        self.rest = activations.new_empty(*cells.shape[:2], 3, cells.shape[2])
-        by_i, by_f, by_g = self.rest.unbind(2)
-        torch.mul(g, i, out=by_i)
-        torch.addcmul(i, by_i, g, value=-1, out=by_g)  # i (1 - g^2)
-        by_i.addcmul_(by_i, i, value=-1)  # g i (1 - i)
-        torch.mul(first_cell, f[0], out=by_f[0])
-        torch.mul(cells[:-1], f[1:], out=by_f[1:])
-        by_f.addcmul_(by_f, f, value=-1)  # c' f (1 - f), c' the cell before
-
-    def backward(
-        self, t: int, grad_hidden: Tensor, grad_cell: Tensor, grad_gates: Tensor
-    ) -> Tensor:
-        """Write step t's gate gradients [B, 4H]; return what flows to the cell before it [B, H]."""
-        grad_cell = torch.addcmul(grad_cell, grad_hidden, self.cell[t])
-        size = grad_cell.shape[-1]
-        torch.mul(grad_hidden, self.output[t], out=grad_gates[:, :size])
-        torch.mul(
-            grad_cell[:, None], self.rest[t], out=grad_gates[:, size:].unflatten(-1, (3, size))
-        )
-        return grad_cell * self.forget[t]
+        layer = LSTMGradients(ctx.layer)
+        for t in reversed(range(len(grad_cells))):
+            layer.cell = layer.cell + grad_cells[t]
+            layer.backward(t, grad_hiddens[t])
+        return layer.gates, layer.weight(), layer.hidden, layer.cell

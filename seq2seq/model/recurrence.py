@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from seq2seq.model.attention import ScoreWeights
-from seq2seq.model.lstm import CellSlopes, activate, without_autocast
+from seq2seq.model.lstm import without_autocast
+from seq2seq.model.lstm_steps import LSTMSteps
 from seq2seq.model.nonlinear import tanh_into
-from seq2seq.model.upper_layers import Upper, UpperGradients, UpperSteps
+from seq2seq.model.unrolled_layers import UnrolledGradients, UnrolledLayers, Upper
 
 
 def unroll_bahdanau(
@@ -197,58 +198,38 @@ class _Bahdanau(torch.autograd.Function):
         *upper: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         steps, context_size = len(gates), values.shape[-1]
-        weight = weight.to(gates.dtype)
         score = ScoreWeights(query_weight, query_bias, energy)
         attention = _Attention(steps, keys, values, mask, score, gates.dtype)
-        cells = cell.new_empty(steps, *cell.shape)
-        hiddens, contexts = torch.empty_like(cells), cell.new_empty(steps, len(cell), context_size)
-        activations = cell.new_empty(gates.shape)
-        inputs = gates.new_empty(steps, len(cell), weight.shape[1])  # [c_t; s_{t-1}]
-        above = UpperSteps(steps, upper, gates.dtype)
-        queries = above.befores(inputs[:, :, context_size:])
+        lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [c_t; s_{t-1}]
+        layers = UnrolledLayers(lowest, upper)
+        contexts = cell.new_empty(steps, len(cell), context_size)
         for t in range(steps):
-            inputs[t, :, context_size:] = hiddens[t - 1] if t else hidden
-            contexts[t] = attention.forward(t, queries[t])
-            inputs[t, :, :context_size] = contexts[t]
-            activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
-            activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
-            above.forward(t, hiddens[t])
-        ctx.save_for_backward(inputs, weight, activations, cells, cell)
-        ctx.attention, ctx.above = attention, above
-        return above.top(hiddens), contexts
+            contexts[t] = attention.forward(t, layers.top.befores[t])
+            lowest.inputs[t, :, :context_size] = contexts[t]
+            layers.forward(t, gates[t])
+        ctx.attention, ctx.layers = attention, layers
+        return layers.hand_over(), contexts
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hiddens, grad_contexts = grads
-        inputs, weight, activations, cells, cell = ctx.saved_tensors
-        context_size = grad_contexts.shape[-1]
-        slopes = CellSlopes(activations, cells, cell)
-        attention = _AttentionGradient(ctx.attention, context_size)
-        above = UpperGradients(ctx.above)
-        grad_gates = torch.empty_like(activations, dtype=weight.dtype)
-        grad_hidden, grad_cell = torch.zeros_like(cell), torch.zeros_like(cell)
-        grad_top = torch.zeros_like(cell)
-        for t in reversed(range(len(cells))):
-            grad_hidden = grad_hidden + above.backward(t, grad_hiddens[t] + grad_top)
-            grad_cell = slopes.backward(t, grad_hidden, grad_cell, grad_gates[t])
-            grad_inputs = grad_gates[t] @ weight
-            grad_top = attention.backward(t, grad_contexts[t] + grad_inputs[:, :context_size])
-            grad_hidden = grad_inputs[:, context_size:].to(cell.dtype)
-        grad_hidden = above.into_first(grad_top, grad_hidden)
-        grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
-        queries = ctx.above.befores(inputs[:, :, context_size:])
-        grad_keys, grad_values, grad_score = attention.finish(queries)
+        layers = UnrolledGradients(ctx.layers)
+        attention = _AttentionGradient(ctx.attention, grad_contexts.shape[-1])
+        for t in reversed(range(len(grad_contexts))):
+            grad_context = grad_contexts[t] + layers.backward(t, grad_hiddens[t])
+            layers.top.hidden = layers.top.hidden + attention.backward(t, grad_context)
+        grad_keys, grad_values, grad_score = attention.finish(ctx.layers.top.befores)
         return (
-            grad_gates,
-            grad_weight.to(cell.dtype),
+            layers.lowest.gates,
+            layers.lowest.weight(),
             grad_keys,
             grad_values,
             None,
             *grad_score,
-            grad_hidden,
-            grad_cell,
-            *above.finish(),
+            layers.lowest.hidden,
+            layers.lowest.cell,
+            *layers.of_uppers(),
         )
 
 
@@ -270,71 +251,55 @@ class _Luong(torch.autograd.Function):
         *upper: Tensor | None,
     ) -> Tensor:
         steps, context_size = len(gates), values.shape[-1]
-        weight, attentional_weight = weight.to(gates.dtype), attentional_weight.to(gates.dtype)
+        attentional_weight = attentional_weight.to(gates.dtype)
         feed_size = len(attentional_weight)
         score = ScoreWeights(query_weight, query_bias, energy)
         attention = _Attention(steps, keys, values, mask, score, gates.dtype)
-        cells = cell.new_empty(steps, *cell.shape)
-        hiddens, vectors = torch.empty_like(cells), cell.new_empty(steps, len(cell), feed_size)
-        activations = cell.new_empty(gates.shape)
-        inputs = gates.new_zeros(steps, len(cell), weight.shape[1])  # [h~_{t-1}; h_{t-1}]
+        lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [h~_{t-1}; h_{t-1}]
+        layers = UnrolledLayers(lowest, upper)
+        feeds = lowest.inputs[:, :, :feed_size]
+        feeds[0] = 0
+        vectors = cell.new_empty(steps, len(cell), feed_size)
         joined = gates.new_empty(steps, len(cell), attentional_weight.shape[1])  # [c_t; h_t]
-        above = UpperSteps(steps, upper, gates.dtype)
         for t in range(steps):
-            if t:
-                inputs[t, :, :feed_size] = vectors[t - 1]
-            inputs[t, :, feed_size:] = hiddens[t - 1] if t else hidden
-            activations[t] = torch.addmm(gates[t], inputs[t], weight.t())
-            activate(activations[t], cells[t - 1] if t else cell, hiddens[t], cells[t])
-            joined[t, :, context_size:] = above.forward(t, hiddens[t])
+            joined[t, :, context_size:] = layers.forward(t, gates[t])
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
-            tanh_into(vectors[t], vectors[t])
-        ctx.save_for_backward(
-            inputs, joined, weight, attentional_weight, activations, cells, cell, vectors
-        )
-        ctx.attention, ctx.above = attention, above
-        above.top(hiddens)
+            feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # nothing after the last
+        ctx.save_for_backward(joined, attentional_weight, vectors)
+        ctx.attention, ctx.layers = attention, layers
+        layers.hand_over()
         return vectors
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad_vectors,) = grads
-        inputs, joined, weight, attentional_weight, activations, cells, cell, vectors = (
-            ctx.saved_tensors
-        )
-        feed_size = vectors.shape[-1]
-        context_size = joined.shape[-1] - cell.shape[-1]
-        slopes = CellSlopes(activations, cells, cell)
+        joined, attentional_weight, vectors = ctx.saved_tensors
+        dtype = vectors.dtype
+        layers = UnrolledGradients(ctx.layers)
+        context_size = joined.shape[-1] - layers.top.hidden.shape[-1]
         attention = _AttentionGradient(ctx.attention, context_size)
-        above = UpperGradients(ctx.above)
         vector_slopes = 1 - vectors * vectors
-        grad_gates = torch.empty_like(activations, dtype=weight.dtype)
-        grad_before = torch.empty_like(vectors, dtype=weight.dtype)  # of h~ before its tanh
-        grad_feed, grad_hidden = torch.zeros_like(vectors[0]), torch.zeros_like(cell)
-        grad_cell = torch.zeros_like(cell)
-        for t in reversed(range(len(cells))):
+        grad_before = torch.empty_like(vectors, dtype=joined.dtype)  # of h~ before its tanh
+        grad_feed = torch.zeros_like(vectors[0])
+        for t in reversed(range(len(vectors))):
             torch.mul(grad_vectors[t] + grad_feed, vector_slopes[t], out=grad_before[t])
             grad_joined = grad_before[t] @ attentional_weight
-            grad_query = attention.backward(t, grad_joined[:, :context_size].to(cell.dtype))
+            grad_query = attention.backward(t, grad_joined[:, :context_size].to(dtype))
             grad_top = grad_joined[:, context_size:] + grad_query
-            grad_hidden = grad_hidden + above.backward(t, grad_top.to(cell.dtype))
-            grad_cell = slopes.backward(t, grad_hidden, grad_cell, grad_gates[t])
-            grad_inputs = (grad_gates[t] @ weight).to(cell.dtype)
-            grad_feed, grad_hidden = grad_inputs[:, :feed_size], grad_inputs[:, feed_size:]
-        grad_weight = grad_gates.flatten(0, 1).t() @ inputs.flatten(0, 1)
+            grad_feed = layers.backward(t, grad_top.to(dtype))
         grad_attentional = grad_before.flatten(0, 1).t() @ joined.flatten(0, 1)
         grad_keys, grad_values, grad_score = attention.finish(joined[:, :, context_size:])
         return (
-            grad_gates,
-            grad_weight.to(cell.dtype),
-            grad_attentional.to(cell.dtype),
+            layers.lowest.gates,
+            layers.lowest.weight(),
+            grad_attentional.to(dtype),
             grad_keys,
             grad_values,
             None,
             *grad_score,
-            grad_hidden,
-            grad_cell,
-            *above.finish(),
+            layers.lowest.hidden,
+            layers.lowest.cell,
+            *layers.of_uppers(),
         )

@@ -1,0 +1,112 @@
+"""The layers of a decoder inside an unrolled loop: a step up through them, and the way back.
+
+The lowest reads what its loop gives it, each above it the hidden state of the one below, under
+dropout. Time-major shapes, as in recurrence.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seq2seq.model.dropout import Dropout
+from seq2seq.model.lstm import LSTMStack
+from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps
+
+
+class Upper(NamedTuple):
+    """What a layer above the lowest needs, in the order in which autograd is given it."""
+
+    weight: Tensor  # [4H, 2H], of the hidden state below and of its own before
+    bias: Tensor  # [4H]
+    hidden: Tensor  # [B, H], the first
+    cell: Tensor  # [B, H], the first
+    mask: Tensor | None  # [T, B, H], the dropout of what comes from below; None: nothing is dropped
+
+
+def upper_of(
+    layers: LSTMStack, hidden: Tensor, cell: Tensor, steps: int, dropout: Dropout
+) -> list[Upper]:
+    """All but the lowest, for first states [B, L, H]; draws the dropout of so many steps."""
+    drops = dropout.training and dropout.p > 0
+    return [
+        Upper(
+            torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
+            layer.bias,
+            hidden[:, level],
+            cell[:, level],
+            dropout(torch.ones_like(hidden[:, level]).expand(steps, -1, -1)) if drops else None,
+        )
+        for level, layer in enumerate(layers)
+        if level
+    ]
+
+
+class UnrolledLayers:
+    """The way up; keeps of each step what the way back needs."""
+
+    def __init__(self, lowest: LSTMSteps, upper: Sequence[Tensor | None]) -> None:
+        """The lowest layer, and what the others need as one flat sequence."""
+        width = len(Upper._fields)
+        parts = (upper[start : start + width] for start in range(0, len(upper), width))
+        self.lowest, self.uppers = lowest, [_UpperSteps(Upper(*each), lowest) for each in parts]  # type: ignore[arg-type]
+        self.top = self.uppers[-1] if self.uppers else lowest
+
+    def forward(self, t: int, gates: Tensor) -> Tensor:
+        """The top's hidden state [B, H] after step t, from what adds to the lowest's gates."""
+        hidden = self.lowest.forward(t, gates)
+        for upper in self.uppers:
+            hidden = upper.climb(t, hidden)
+        return hidden
+
+    def hand_over(self) -> Tensor:
+        """The top's hidden state after every step, [T, B, H]; none is kept any longer."""
+        *_, hiddens = [each.hand_over() for each in (self.lowest, *self.uppers)]
+        return hiddens
+
+
+class UnrolledGradients:
+    """The way back through `UnrolledLayers`."""
+
+    def __init__(self, layers: UnrolledLayers) -> None:
+        self.lowest = LSTMGradients(layers.lowest)
+        self.uppers = [_UpperGradients(each) for each in layers.uppers]
+        self.top = self.uppers[-1] if self.uppers else self.lowest
+
+    def backward(self, t: int, grad_top: Tensor) -> Tensor:
+        """From the gradient of the top's hidden state after step t to what came into the lowest."""
+        for upper in reversed(self.uppers):
+            grad_top = upper.descend(t, grad_top)
+        return self.lowest.backward(t, grad_top)
+
+    def of_uppers(self) -> Iterator[Tensor | None]:
+        """The gradients of all that autograd was given of the layers above the lowest."""
+        for upper in self.uppers:
+            yield from upper.given()
+
+
+class _UpperSteps(LSTMSteps):
+    def __init__(self, given: Upper, lowest: LSTMSteps) -> None:
+        steps, dtype = len(lowest.cells), lowest.weight.dtype
+        super().__init__(steps, given.weight.to(dtype), given.hidden, given.cell)
+        self.bias, self.mask = given.bias.to(dtype), given.mask
+
+    def climb(self, t: int, below: Tensor) -> Tensor:
+        came_in = below if self.mask is None else below * self.mask[t]
+        self.inputs[t, :, : below.shape[1]] = came_in
+        return self.forward(t, self.bias)
+
+
+class _UpperGradients(LSTMGradients):
+    def __init__(self, taken: _UpperSteps) -> None:
+        super().__init__(taken)
+        self.mask = taken.mask
+
+    def descend(self, t: int, grad_hidden: Tensor) -> Tensor:
+        below = self.backward(t, grad_hidden)
+        return below if self.mask is None else below * self.mask[t]
+
+    def given(self) -> Upper:
+        bias = self.gates.sum((0, 1), dtype=self.cell.dtype)
+        return Upper(self.weight(), bias, self.hidden, self.cell, None)
