@@ -30,8 +30,10 @@ def batch_loss(
         for each in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
     )
     outputs = model(src, src_lengths, tgt_in)  # [passes * B, T, R], those of a pair side by side
-    by_token = outputs.unflatten(0, (-1, passes)).transpose(1, 2).flatten(0, 1)
-    real = by_token.index_select(0, batch.tgt_positions).flatten(0, 1)
+    rows, columns = batch.tgt_positions // outputs.shape[1], batch.tgt_positions % outputs.shape[1]
+    firsts = columns * len(outputs) + rows * passes  # decoders fill memory with time first
+    tokens = (firsts[:, None] + torch.arange(passes, device=firsts.device)).flatten()
+    real = outputs.transpose(0, 1).flatten(0, 1).index_select(0, tokens)
     return token_loss(real, model.projection, tgt, label_smoothing, consistency) / passes
 
 

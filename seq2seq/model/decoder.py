@@ -114,7 +114,7 @@ class BahdanauDecoder(Attending):
             state.cell[:, 0],
             upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
         )
-        return self.read_out(hiddens.transpose(0, 1), contexts.transpose(0, 1), embedded)
+        return self.read_out(hiddens, contexts, embedded.transpose(0, 1)).transpose(0, 1)
 
     def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """`2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`: [..., R]."""
@@ -201,7 +201,7 @@ class LuongDecoder(Attending):
             state.cell[:, 0],
             upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
         )
-        return self.output(vectors.transpose(0, 1))
+        return self.output(vectors).transpose(0, 1)
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
         """`h~ = tanh(W_c [c; h])`: [..., R]."""

@@ -69,7 +69,8 @@ class Seq2Seq(nn.Module):
     def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
         """Teacher forcing: ids [B, S], lengths [B], ids [B, T] -> outputs [B, T, R] for a loss."""
         memory, state = self.start(self.encode(src, src_lengths))
-        return self.decoder(self.embed(tgt_in), state, memory)
+        embedded = self.embed(tgt_in.t()).transpose(0, 1)  # as loops over time read memory
+        return self.decoder(embedded, state, memory)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Target ids [...] -> embeddings [..., E], with dropout in training."""
