@@ -69,3 +69,10 @@ def test_a_peers_figures_are_read(tmp_path: Path) -> None:
 def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"printed no figure; is Joey NMT installed\?"):
         peers.train(peers.PEERS[0], tmp_path, 5.0)
+
+
+def test_a_peer_that_had_too_little_time_is_told(tmp_path: Path) -> None:
+    only_memory = "".join(line for line in SCRIPT.splitlines(True) if "median" not in line)
+    (tmp_path / "run_joeynmt.sh").write_text(only_memory, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"Joey NMT told no speed in 5 seconds; give it more"):
+        peers.train(peers.PEERS[0], tmp_path, 5.0)

@@ -48,9 +48,14 @@ class PeerSearch(NamedTuple):
 def train(peer: Peer, scripts: Path, seconds: float) -> PeerTraining:
     """Let the peer train for so long; what it keeps is what `search` uses."""
     figures, _ = _run(peer, scripts, "train", f"{seconds:.0f}")
-    speed = next(each["median"] for name, each in figures.items() if name.endswith("tgt_tok_s"))
-    peak = next(each["peak_rss_mib"] for each in figures.values() if "peak_rss_mib" in each)
-    return PeerTraining(float(speed), float(peak))
+    speeds = [each["median"] for name, each in figures.items() if name.endswith("tgt_tok_s")]
+    peaks = [each["peak_rss_mib"] for each in figures.values() if "peak_rss_mib" in each]
+    if not speeds or not peaks:
+        raise SystemExit(
+            f"{scripts / peer.script}: {peer.name} told no speed in {seconds:.0f} seconds; "
+            "give it more (--peer-seconds)"
+        )
+    return PeerTraining(float(speeds[0]), float(peaks[0]))
 
 
 def search(peer: Peer, scripts: Path, beam: int) -> PeerSearch:
