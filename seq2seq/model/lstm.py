@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps, activate
+from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps, Taken, activate
 from seq2seq.model.nonlinear import tanh
 
 
@@ -118,14 +118,14 @@ class LSTMUnroll(torch.autograd.Function):
         layer = LSTMSteps(len(gates), weight.to(gates.dtype), hidden, cell)
         for t in range(len(gates)):
             layer.forward(t, gates[t])
-        ctx.layer = layer
-        return layer.hand_over(), layer.cells.detach()  # not the same tensor, which is kept
+        ctx.save_for_backward(*layer.taken())
+        return layer.hiddens, layer.cells
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         grad_hiddens, grad_cells = grads
-        layer = LSTMGradients(ctx.layer)
+        layer = LSTMGradients(Taken(*ctx.saved_tensors))
         for t in reversed(range(len(grad_cells))):
             layer.cell = layer.cell + grad_cells[t]
             layer.backward(t, grad_hiddens[t])

@@ -4,17 +4,26 @@ What the loops over time have in common (lstm.py, recurrence.py). Time-major sha
 the weight's dtype, states in that of the cell; a weight's gradient is one product after the loop.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from seq2seq.model.nonlinear import tanh, tanh_into
 
 
-class LSTMSteps:
-    """One layer's steps: whoever turns the loop fills `inputs[t]`, all but the layer's own state.
+class Taken(NamedTuple):
+    """What the way back needs of a layer's steps, saved by autograd, which frees it."""
 
-    Keeps of each step what the way back needs.
-    """
+    weight: Tensor  # [4H, I + H]
+    cell: Tensor  # [B, H], the first
+    inputs: Tensor  # [T, B, I + H]: what came in, and the hidden state before
+    activations: Tensor  # [T, B, 4H]
+    cells: Tensor  # [T, B, H]
+
+
+class LSTMSteps:
+    """One layer's steps: whoever turns the loop fills `inputs[t]`, but for the own state."""
 
     def __init__(self, steps: int, weight: Tensor, hidden: Tensor, cell: Tensor) -> None:
         """A weight [4H, I + H] of what comes in and of the layer's own state [B, H]."""
@@ -35,21 +44,17 @@ class LSTMSteps:
         self.befores[t + 1 : t + 2] = self.hiddens[t]  # nothing after the last
         return self.hiddens[t]
 
-    def hand_over(self) -> Tensor:
-        """Every hidden [T, B, H], once all steps are taken; kept no longer.
-
-        The way back needs none, and what a node gives out it must not hold.
-        """
-        hiddens = self.hiddens
-        del self.hiddens
-        return hiddens
+    def taken(self) -> Taken:
+        """What the way back needs."""
+        return Taken(self.weight, self.cell, self.inputs, self.activations, self.cells)
 
 
 class LSTMGradients:
     """The way back through `LSTMSteps`, from the last to the first."""
 
-    def __init__(self, taken: LSTMSteps) -> None:
+    def __init__(self, taken: Taken) -> None:
         self.taken = taken
+        self.befores = taken.inputs[:, :, taken.inputs.shape[2] - taken.cell.shape[1] :]
         self.slopes = CellSlopes(taken.activations, taken.cells, taken.cell)
         self.gates = torch.empty_like(taken.activations, dtype=taken.weight.dtype)
         # Of the state after the step that is next, which the caller may add to: [B, H]

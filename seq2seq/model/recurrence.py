@@ -207,19 +207,20 @@ class _Bahdanau(torch.autograd.Function):
             contexts[t] = attention.forward(t, layers.top.befores[t])
             lowest.inputs[t, :, :context_size] = contexts[t]
             layers.forward(t, gates[t])
-        ctx.attention, ctx.layers = attention, layers
-        return layers.hand_over(), contexts
+        ctx.save_for_backward(*layers.taken())
+        ctx.attention = attention
+        return layers.top.hiddens, contexts
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hiddens, grad_contexts = grads
-        layers = UnrolledGradients(ctx.layers)
+        layers = UnrolledGradients(ctx.saved_tensors)
         attention = _AttentionGradient(ctx.attention, grad_contexts.shape[-1])
         for t in reversed(range(len(grad_contexts))):
             grad_context = grad_contexts[t] + layers.backward(t, grad_hiddens[t])
             layers.top.hidden = layers.top.hidden + attention.backward(t, grad_context)
-        grad_keys, grad_values, grad_score = attention.finish(ctx.layers.top.befores)
+        grad_keys, grad_values, grad_score = attention.finish(layers.top.befores)
         return (
             layers.lowest.gates,
             layers.lowest.weight(),
@@ -266,18 +267,17 @@ class _Luong(torch.autograd.Function):
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
             feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # nothing after the last
-        ctx.save_for_backward(joined, attentional_weight, vectors)
-        ctx.attention, ctx.layers = attention, layers
-        layers.hand_over()
+        ctx.save_for_backward(joined, attentional_weight, vectors, *layers.taken())
+        ctx.attention = attention
         return vectors
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad_vectors,) = grads
-        joined, attentional_weight, vectors = ctx.saved_tensors
+        joined, attentional_weight, vectors, *taken = ctx.saved_tensors
         dtype = vectors.dtype
-        layers = UnrolledGradients(ctx.layers)
+        layers = UnrolledGradients(taken)
         context_size = joined.shape[-1] - layers.top.hidden.shape[-1]
         attention = _AttentionGradient(ctx.attention, context_size)
         vector_slopes = 1 - vectors * vectors

@@ -5,14 +5,15 @@ dropout. Time-major shapes, as in recurrence.py.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.lstm import LSTMStack
-from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps
+from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps, Taken
 
 
 class Upper(NamedTuple):
@@ -44,7 +45,7 @@ def upper_of(
 
 
 class UnrolledLayers:
-    """The way up; keeps of each step what the way back needs."""
+    """The way up."""
 
     def __init__(self, lowest: LSTMSteps, upper: Sequence[Tensor | None]) -> None:
         """The lowest layer, and what the others need as one flat sequence."""
@@ -60,18 +61,22 @@ class UnrolledLayers:
             hidden = upper.climb(t, hidden)
         return hidden
 
-    def hand_over(self) -> Tensor:
-        """The top's hidden state after every step, [T, B, H]; none is kept any longer."""
-        *_, hiddens = [each.hand_over() for each in (self.lowest, *self.uppers)]
-        return hiddens
+    def taken(self) -> list[Tensor | None]:
+        """What the way back needs, as one flat sequence for autograd to save."""
+        uppers = ((*upper.taken(), upper.mask) for upper in self.uppers)
+        return [*self.lowest.taken(), *chain.from_iterable(uppers)]
 
 
 class UnrolledGradients:
     """The way back through `UnrolledLayers`."""
 
-    def __init__(self, layers: UnrolledLayers) -> None:
-        self.lowest = LSTMGradients(layers.lowest)
-        self.uppers = [_UpperGradients(each) for each in layers.uppers]
+    def __init__(self, taken: Sequence[Any]) -> None:
+        """Of what `UnrolledLayers.taken` gave."""
+        width = len(Taken._fields)
+        lowest, above = taken[:width], taken[width:]
+        self.lowest = LSTMGradients(Taken(*lowest))
+        parts = (above[start : start + width + 1] for start in range(0, len(above), width + 1))
+        self.uppers = [_UpperGradients(Taken(*each), mask) for *each, mask in parts]
         self.top = self.uppers[-1] if self.uppers else self.lowest
 
     def backward(self, t: int, grad_top: Tensor) -> Tensor:
@@ -99,9 +104,9 @@ class _UpperSteps(LSTMSteps):
 
 
 class _UpperGradients(LSTMGradients):
-    def __init__(self, taken: _UpperSteps) -> None:
+    def __init__(self, taken: Taken, mask: Tensor | None) -> None:
         super().__init__(taken)
-        self.mask = taken.mask
+        self.mask = mask
 
     def descend(self, t: int, grad_hidden: Tensor) -> Tensor:
         below = self.backward(t, grad_hidden)
