@@ -4,11 +4,11 @@
         configs/teachers-multi30k.yaml configs/teachers-multi30k-back.yaml
 
 Sequence-level distillation (Kim & Rush 2016) from ensembles, and data diversification (Nguyen et
-al. 2020) where some of them translate back. Each TEACHERS lists variants as `seq2seq compare` reads
-them; all of one list, with all its seeds, translate as one. STUDENT is a config whose data.train
-names the two files that are written here: the teachers' training pairs, then for each list the
-sources with its translations or, from teachers of the other direction, its translations with the
-targets. What was done before is not done again.
+al. 2020) from each of their models alone and from those that translate back. Each TEACHERS lists
+variants as `seq2seq compare` reads them; all of one list, with all its seeds, translate as one,
+then each alone. STUDENT is a config whose data.train names the two files that are written here: the
+teachers' training pairs, then the sources with each of the translations or, from teachers of the
+other direction, each of the translations with the targets. What was done before is not done again.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BEAM = 3  # an ensemble needs no more on text that it has seen
 
 
 class Teachers(NamedTuple):
-    """Models that translate as one."""
+    """Models that translate as one, and each alone."""
 
     path: Path
     plan: Plan
@@ -38,14 +38,16 @@ class Teachers(NamedTuple):
     text: ParallelText  # what they learn from, in the student's direction
 
     @property
-    def translations(self) -> Path:
-        """Of the side that they read, a line a pair."""
-        return self.plan.folder / "train.hyp"
+    def read(self) -> Sequence[str]:
+        """The side that they translate."""
+        return self.text.tgt if self.back else self.text.src
 
-    def runs(self) -> list[Path]:
-        """The run folders of all of them."""
+    def translations(self) -> dict[Path, list[Path]]:
+        """Files with a line a pair, and the run folders of who writes each."""
         variants = self.plan.trained()
-        return [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
+        runs = [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
+        alone = {self.plan.folder / f"train.{run.name}.hyp": [run] for run in runs}
+        return {self.plan.folder / "train.hyp": runs} | (alone if len(runs) > 1 else {})
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -91,6 +93,7 @@ def _teachers(path: Path, student: Config, student_path: Path) -> Teachers:
 def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tuple[Path, Path]:
     """The student's training text; raises UserError where that is anything not written here."""
     files, key, text = config.data.train, f"{path}: data.train", lists[0].text
+    copies = 1 + sum(len(teachers.translations()) for teachers in lists)
     for teachers in lists:
         if (list(teachers.text.src), list(teachers.text.tgt)) != (list(text.src), list(text.tgt)):
             raise UserError(f"{teachers.path}: learns from other pairs than {lists[0].path}")
@@ -101,24 +104,23 @@ def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tu
             raise UserError(f"{key}: {file} is written as it is; leave .gz out")
         if file.exists():
             lines = read_lines(file)
-            if len(lines) != (1 + len(lists)) * len(text) or lines[: len(text)] != list(side):
+            if len(lines) != copies * len(text) or lines[: len(text)] != list(side):
                 raise UserError(f"{key}: {file} holds other text; name a new file")
     return files.src, files.tgt
 
 
 def _translate(teachers: Teachers, device: Sequence[str]) -> int:
-    """Let all of them translate what they read as one, unless they have; returns the exit code."""
-    read = teachers.text.tgt if teachers.back else teachers.text.src
-    source, output, runs = (
-        teachers.plan.folder / "train.src",
-        teachers.translations,
-        teachers.runs(),
-    )
-    if _is_newer(output, [run / "best.safetensors" for run in runs]):
-        return 0
-    _write(source, read)
-    models = [word for run in runs for word in ("-m", run)]
-    return _run("translate", *models, "-i", source, "-o", output, "--beam", BEAM, *device)
+    """Let them translate what they read, unless they have; returns an exit code."""
+    source = teachers.plan.folder / "train.src"
+    _write(source, teachers.read)
+    for output, runs in teachers.translations().items():
+        if _is_newer(output, [run / "best.safetensors" for run in runs]):
+            continue
+        models = [word for run in runs for word in ("-m", run)]
+        code = _run("translate", *models, "-i", source, "-o", output, "--beam", BEAM, *device)
+        if code != 0:
+            return code
+    return 0
 
 
 def _is_newer(file: Path, others: Sequence[Path]) -> bool:
@@ -130,9 +132,10 @@ def _all_pairs(lists: Sequence[Teachers]) -> ParallelText:
     text = lists[0].text
     src, tgt = list(text.src), list(text.tgt)
     for teachers in lists:
-        translations = read_lines(teachers.translations)
-        src += translations if teachers.back else text.src
-        tgt += text.tgt if teachers.back else translations
+        for file in teachers.translations():
+            translations = read_lines(file)
+            src += translations if teachers.back else text.src
+            tgt += text.tgt if teachers.back else translations
     return ParallelText(src, tgt)
 
 

@@ -44,6 +44,7 @@ def student(src: str | None = "new/both.src", tgt: str | None = "new/both.tgt") 
     tree = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))
     tree["data"]["train"] = {"src": src, "tgt": tgt} if src else {"tsv": "train.tsv"}
     tree["training"] = {"max_steps": 2, "batch_tokens": 200}
+    tree["vocabulary"]["size"] = 500  # what barely trained teachers write has more characters
     tree |= {"name": "student", "run_dir": "student"}
     Path("student.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
 
@@ -75,19 +76,22 @@ def test_a_student_learns_from_the_text_and_from_its_teachers(
 ) -> None:
     assert run() == 0
     src, tgt = (read_lines(Path(f"train.{side}")) for side in ("src", "tgt"))
-    teachers = Translator.load(*(Path("out") / name for name in RUNS), device="cpu")
-    translations = [each.text for each in teachers.translate(src, distill.BEAM)]
-    assert read_lines(Path("new/both.src")) == src + src
+    translations = []
+    for names in (RUNS, *((name,) for name in RUNS)):
+        teachers = Translator.load(*(Path("out") / name for name in names), device="cpu")
+        translations += [each.text for each in teachers.translate(src, distill.BEAM)]
+    assert read_lines(Path("new/both.src")) == 6 * src
     assert read_lines(Path("new/both.tgt")) == tgt + translations
-    assert f"{2 * len(src)} training pairs" in capsys.readouterr().err
+    assert f"{6 * len(src)} training pairs" in capsys.readouterr().err
     again: list[list[str]] = []
     monkeypatch.setattr(distill, "seq2seq", lambda words: len(again.append(words) or ""))
     assert run() == 0
     assert [words[0] for words in again] == ["compare", "train"]  # which train nothing twice
     assert "--resume" in again[1]
-    os.utime("out/train.hyp", (0, 0))  # older than its teachers
+    os.utime("out/train.luong-seed2.hyp", (0, 0))  # older than its teacher
     assert run() == 0
     assert [words[0] for words in again[2:]] == ["compare", "translate", "train"]
+    assert again[3].count("-m") == 1
 
 
 def test_teachers_of_the_other_direction_make_sources() -> None:
@@ -162,7 +166,8 @@ def test_text_that_cannot_be_written_is_one_line(
     for name in RUNS:
         Path("out", name).mkdir(parents=True)
         Path("out", name, "best.safetensors").touch()
-    Path("out/train.hyp").write_text("x\n" * 120, encoding="utf-8")
+    for name in ("", *(f"{name}." for name in RUNS)):
+        Path(f"out/train.{name}hyp").write_text("x\n" * 120, encoding="utf-8")
     Path("new").write_text("no folder", encoding="utf-8")
     assert run() == 1
     (line,) = capsys.readouterr().err.splitlines()
