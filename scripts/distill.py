@@ -6,9 +6,10 @@
 Sequence-level distillation (Kim & Rush 2016) from ensembles, and data diversification (Nguyen et
 al. 2020) from each of their models alone and from those that translate back. Each TEACHERS lists
 variants as `seq2seq compare` reads them; all of one list, with all its seeds, translate as one,
-then each alone. STUDENT is a config whose data.train names the two files that are written here: the
-teachers' training pairs, then the sources with each of the translations or, from teachers of the
-other direction, each of the translations with the targets. What was done before is not done again.
+then each alone. Teachers of the other direction make sources; the other lists translate those too,
+as one. STUDENT is a config whose data.train names the two files that are written here: the pairs
+that the teachers learnt from, then every translation with what it translates. What was done before
+is not done again.
 """
 
 import argparse
@@ -38,16 +39,40 @@ class Teachers(NamedTuple):
     text: ParallelText  # what they learn from, in the student's direction
 
     @property
-    def read(self) -> Sequence[str]:
-        """The side that they translate."""
-        return self.text.tgt if self.back else self.text.src
+    def source(self) -> Path:
+        """A file of the side that they read."""
+        return self.plan.folder / "train.src"
 
-    def translations(self) -> dict[Path, list[Path]]:
-        """Files with a line a pair, and the run folders of who writes each."""
+    @property
+    def output(self) -> Path:
+        """What all of them make of it as one."""
+        return self.plan.folder / "train.hyp"
+
+    def runs(self) -> list[Path]:
+        """The run folders of all of them."""
         variants = self.plan.trained()
-        runs = [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
-        alone = {self.plan.folder / f"train.{run.name}.hyp": [run] for run in runs}
-        return {self.plan.folder / "train.hyp": runs} | (alone if len(runs) > 1 else {})
+        return [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
+
+
+class Task(NamedTuple):
+    """A file that models translate."""
+
+    runs: Sequence[Path]
+    source: Path
+    output: Path
+    back: bool
+
+    def is_done(self) -> bool:
+        """Whether the output is there and nothing that it hangs on is newer."""
+        needed = [self.source, *(run / "best.safetensors" for run in self.runs)]
+        return self.output.exists() and not any(
+            file.stat().st_mtime_ns > self.output.stat().st_mtime_ns for file in needed
+        )
+
+    def pairs(self) -> ParallelText:
+        """What the student learns of it."""
+        read, written = read_lines(self.source), read_lines(self.output)
+        return ParallelText(written, read) if self.back else ParallelText(read, written)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +84,12 @@ def main(arguments: Sequence[str]) -> int:
         lists = [_teachers(path, student, options.student) for path in options.teachers]
         src, tgt = _files_to_write(student, options.student, lists)
         for teachers in lists:
-            code = _run("compare", teachers.path, *device) or _translate(teachers, device)
+            code = _run("compare", teachers.path, *device)
+            if code != 0:
+                return code
+            _keep(teachers.source, teachers.text.tgt if teachers.back else teachers.text.src)
+        for task in _tasks(lists):
+            code = 0 if task.is_done() else _translate(task, device)
             if code != 0:
                 return code
         text = _all_pairs(lists)
@@ -93,7 +123,7 @@ def _teachers(path: Path, student: Config, student_path: Path) -> Teachers:
 def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tuple[Path, Path]:
     """The student's training text; raises UserError where that is anything not written here."""
     files, key, text = config.data.train, f"{path}: data.train", lists[0].text
-    copies = 1 + sum(len(teachers.translations()) for teachers in lists)
+    copies = 1 + len(_tasks(lists))
     for teachers in lists:
         if (list(teachers.text.src), list(teachers.text.tgt)) != (list(text.src), list(text.tgt)):
             raise UserError(f"{teachers.path}: learns from other pairs than {lists[0].path}")
@@ -109,34 +139,44 @@ def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tu
     return files.src, files.tgt
 
 
-def _translate(teachers: Teachers, device: Sequence[str]) -> int:
-    """Let them translate what they read, unless they have; returns an exit code."""
-    source = teachers.plan.folder / "train.src"
-    _write(source, teachers.read)
-    for output, runs in teachers.translations().items():
-        if _is_newer(output, [run / "best.safetensors" for run in runs]):
-            continue
-        models = [word for run in runs for word in ("-m", run)]
-        code = _run("translate", *models, "-i", source, "-o", output, "--beam", BEAM, *device)
-        if code != 0:
-            return code
-    return 0
+def _tasks(lists: Sequence[Teachers]) -> list[Task]:
+    """What is to be translated, each after what it reads."""
+    tasks = []
+    for teachers in lists:
+        source, runs, back = teachers.source, teachers.runs(), teachers.back
+        tasks.append(Task(runs, source, teachers.output, back))
+        if len(runs) > 1:
+            alone = [source.with_name(f"train.{run.name}.hyp") for run in runs]
+            tasks += [
+                Task([run], source, file, back) for run, file in zip(runs, alone, strict=True)
+            ]
+    for made in (teachers for teachers in lists if teachers.back):
+        for teachers in (teachers for teachers in lists if not teachers.back):
+            output = teachers.output.with_name(f"{made.plan.folder.name}.hyp")
+            tasks.append(Task(teachers.runs(), made.output, output, back=False))
+    return tasks
 
 
-def _is_newer(file: Path, others: Sequence[Path]) -> bool:
-    return file.exists() and all(file.stat().st_mtime >= each.stat().st_mtime for each in others)
+def _translate(task: Task, device: Sequence[str]) -> int:
+    """Returns the exit code."""
+    models = [word for run in task.runs for word in ("-m", run)]
+    files = ["-i", task.source, "-o", task.output]
+    return _run("translate", *models, *files, "--beam", BEAM, *device)
 
 
 def _all_pairs(lists: Sequence[Teachers]) -> ParallelText:
     """What the student learns from."""
-    text = lists[0].text
-    src, tgt = list(text.src), list(text.tgt)
-    for teachers in lists:
-        for file in teachers.translations():
-            translations = read_lines(file)
-            src += translations if teachers.back else text.src
-            tgt += text.tgt if teachers.back else translations
-    return ParallelText(src, tgt)
+    texts = [lists[0].text, *(task.pairs() for task in _tasks(lists))]
+    return ParallelText(
+        [line for text in texts for line in text.src],
+        [line for text in texts for line in text.tgt],
+    )
+
+
+def _keep(path: Path, lines: Sequence[str]) -> None:
+    """Write a file unless it is there already, so that it stays older than what hangs on it."""
+    if not path.exists() or read_lines(path) != list(lines):
+        _write(path, lines)
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:

@@ -94,14 +94,30 @@ def test_a_student_learns_from_the_text_and_from_its_teachers(
     assert again[3].count("-m") == 1
 
 
-def test_teachers_of_the_other_direction_make_sources() -> None:
+def test_teachers_of_the_other_direction_make_sources_for_the_others() -> None:
     teachers_of_the_other_direction()
-    assert run("teachers-back.yaml") == 0
+    one = TEACHERS.replace("[1, 2]", "[1]").replace("  luong", "  # luong")
+    Path("teachers.yaml").write_text(one, encoding="utf-8")
+    assert run("teachers.yaml", "teachers-back.yaml") == 0
     src, tgt = (read_lines(Path(f"train.{side}")) for side in ("src", "tgt"))
+    there = Translator.load(Path("out/none-seed1"), device="cpu")
     back = Translator.load(Path("out-back/none-seed1"), device="cpu")
     sources = [each.text for each in back.translate(tgt, distill.BEAM)]
-    assert read_lines(Path("new/both.src")) == src + sources
-    assert read_lines(Path("new/both.tgt")) == tgt + tgt
+    assert read_lines(Path("new/both.src")) == src + src + sources + sources
+    written = [[e.text for e in there.translate(text, distill.BEAM)] for text in (src, sources)]
+    assert read_lines(Path("new/both.tgt")) == tgt + written[0] + tgt + written[1]
+
+
+def test_what_hangs_on_something_newer_is_translated_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    teachers_of_the_other_direction()
+    assert run("teachers-back.yaml") == 0
+    again: list[list[str]] = []
+    monkeypatch.setattr(distill, "seq2seq", lambda words: len(again.append(words) or ""))
+    os.utime("out-back/train.src")
+    assert run("teachers-back.yaml") == 0
+    assert [words[0] for words in again] == ["compare", "translate", "train"]
 
 
 def test_teachers_of_other_languages_or_text_are_refused(
