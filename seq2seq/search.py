@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.decoding.beam import BeamSlots
 from seq2seq.decoding.greedy import GreedySlots
-from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix
 from seq2seq.decoding.rules import Rules
 from seq2seq.decoding.slots import Slots
@@ -28,31 +28,27 @@ def search(
     model: Model,
     sources: Sequence[Ids],
     limits: Sequence[int],
-    beam_size: int,
-    length_penalty: float,
+    beam: Beam,
     device: torch.device,
-    coverage_penalty: float = 0.0,
-    no_repeat_ngram: int = 0,
     prefixes: Sequence[Prefix] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source (END not counted), best first.
 
-    At most `beam_size` of them; none is empty, nor longer than its source's limit, END not counted.
+    At most `beam.size` of them; none is empty, nor longer than its source's limit, END not counted.
     In none does an n-gram of `no_repeat_ngram` pieces occur twice, save where its prefix has it.
     After a prefix that leaves no room the limit counts anew.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
-    ruled = no_repeat_ngram > 0 or any(prefix.states for prefix in prefixes)
-    penalties = Penalties(length_penalty, coverage_penalty)
+    ruled = beam.no_repeat_ngram > 0 or any(prefix.states for prefix in prefixes)
     for width, rows in by_width(sources).items():
         waiting = [sources[i] for i in rows]
-        sizes = tile_sizes(model, waiting, width, beam_size, device)
+        sizes = tile_sizes(model, waiting, width, beam.size, device)
         queue = _Queue(model, waiting, width, sizes, device)
         steps = [_limit(limits[i], prefixes[i]) + 1 for i in rows]
-        slots = _slots(model, queue, beam_size, penalties)
+        slots = _slots(model, queue, beam)
         if ruled:
-            slots.rules = Rules(len(queue.rows), beam_size, no_repeat_ngram, device)
+            slots.rules = Rules(len(queue.rows), beam.size, beam.no_repeat_ngram, device)
         for n, hypotheses in _searched(slots, queue, steps, [prefixes[i] for i in rows]):
             i = rows[n]
             found[i] = [_trim(hypothesis, len(sources[i]) + 1) for hypothesis in hypotheses]
@@ -81,9 +77,9 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 
 @torch.inference_mode()
-def _slots(model: Model, queue: "_Queue", beam_size: int, penalties: Penalties) -> Slots:
-    kind = GreedySlots if beam_size == 1 else BeamSlots
-    return kind(model, *queue.tile, queue.rows, beam_size, penalties)
+def _slots(model: Model, queue: "_Queue", beam: Beam) -> Slots:
+    kind = GreedySlots if beam.size == 1 else BeamSlots
+    return kind(model, *queue.tile, queue.rows, beam)
 
 
 @torch.inference_mode()

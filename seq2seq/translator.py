@@ -12,7 +12,7 @@ import torch
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.checkpoint import LengthLimit, load_best
 from seq2seq.config import DecodingConfig
-from seq2seq.decoding.hypothesis import Hypothesis, Model
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.device import choose_device
 from seq2seq.errors import UserError
@@ -158,16 +158,19 @@ class Translator:
     ) -> Iterator[Translation]:
         """The translation of each part."""
         decoding = self.decoding
+        beam = Beam(
+            beam_size,
+            decoding.length_penalty,
+            decoding.coverage_penalty,
+            decoding.no_repeat_ngram,
+        )
         for rows in _runs(parts):
             found = search(
                 self.model,
                 [part.ids for part in parts[rows]],
                 [decoding.max_length or self.limit(len(part.ids)) for part in parts[rows]],
-                beam_size,
-                decoding.length_penalty,
+                beam,
                 self.device,
-                decoding.coverage_penalty,
-                decoding.no_repeat_ngram,
                 [part.prefix for part in parts[rows]],
             )
             for part, hypotheses in zip(parts[rows], found, strict=True):

@@ -23,7 +23,7 @@ from test_search import (
 
 from seq2seq import search as search_module
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Hypothesis
+from seq2seq.decoding.hypothesis import Beam, Hypothesis
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixState
 from seq2seq.search import search
 from seq2seq.vocabulary import EOS_ID, PAD_ID
@@ -92,11 +92,8 @@ def test_a_beam_as_wide_as_the_space_finds_all_that_the_rules_allow(
         model,
         SOURCES,
         [4] * len(SOURCES),
-        len(everything),
-        length_penalty,
+        Beam(len(everything), length_penalty, coverage_penalty, ngram),
         CPU,
-        coverage_penalty,
-        ngram,
         [prefix] * len(SOURCES),
     )
     for source, hypotheses in zip(SOURCES, found, strict=True):
@@ -109,7 +106,7 @@ def test_greedy_takes_the_likeliest_that_the_rules_allow(ngram: int, prefix: Pre
     for seed in range(6):
         model: Any = Oracle(seed, markov=seed % 2 == 0)
         limits = [9, 12]
-        found = search(model, SOURCES, limits, 1, 1.0, CPU, 0.0, ngram, [prefix] * 2)
+        found = search(model, SOURCES, limits, Beam(1, no_repeat_ngram=ngram), CPU, [prefix] * 2)
         for source, limit, (best,) in zip(SOURCES, limits, found, strict=True):
             assert best.ids == ruled_chain(model, source, limit, ngram, prefix)
             check_against(ask(model, source, best.ids), best, 1.0)
@@ -142,8 +139,8 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
     sources = random_sources(9, seed=30)
     for ngram, limit in ((1, VOCABULARY_SIZE + 5), (2, 20), (3, 20)):
         limits = [limit] * len(sources)
-        free = search(model, sources, limits, beam_size, 0.3, CPU)
-        found = search(model, sources, limits, beam_size, 0.3, CPU, 0.0, ngram)
+        free = search(model, sources, limits, Beam(beam_size, 0.3), CPU)
+        found = search(model, sources, limits, Beam(beam_size, 0.3, no_repeat_ngram=ngram), CPU)
         assert any(repeats(each.ids[:-1], ngram) for hypotheses in free for each in hypotheses)
         for source, before, hypotheses in zip(sources, free, found, strict=True):
             if beam_size == 1 and not repeats(before[0].ids[:-1], ngram):
@@ -157,9 +154,9 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
 def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
-    plain = search(model, sources, [9] * 5, 3, 1.0, CPU)
+    plain = search(model, sources, [9] * 5, Beam(3), CPU)
     monkeypatch.setattr(search_module, "Rules", None)
-    again = search(model, sources, [9] * 5, 3, 1.0, CPU, 0.0, 0, [NO_PREFIX] * 5)
+    again = search(model, sources, [9] * 5, Beam(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 
 
@@ -176,7 +173,7 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
     ]
     limits = [1 + n % 7 for n in range(len(sources))]
     prefixes = [forced(start) for start in starts]
-    found = search(model, sources, limits, beam_size, 0.7, CPU, 0.0, 0, prefixes)
+    found = search(model, sources, limits, Beam(beam_size, 0.7), CPU, prefixes)
     for source, start, limit, hypotheses in zip(sources, starts, limits, found, strict=True):
         room = limit if len(start) < limit else limit + len(start)
         assert 1 <= len(hypotheses) <= beam_size
@@ -188,10 +185,10 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
 
 def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
     sources = random_sources(30, seed=33)
-    free = search(model, sources, [12] * 30, 1, 1.0, CPU)
+    free = search(model, sources, [12] * 30, Beam(1), CPU)
     starts = [hypotheses[0].ids[: n % 5] for n, hypotheses in enumerate(free)]
     prefixes = [forced([i for i in start if i != EOS_ID]) for start in starts]
-    again = search(model, sources, [12] * 30, 1, 1.0, CPU, 0.0, 0, prefixes)
+    again = search(model, sources, [12] * 30, Beam(1), CPU, prefixes)
     for start, before, after in zip(starts, free, again, strict=True):
         assert same(before, after), start
 
@@ -199,7 +196,9 @@ def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_prefix_may_hold_what_no_search_would_repeat(model: Any, beam_size: int) -> None:
     start = [7, 8, 7, 8, 7, 8]
-    (found,) = search(model, [[5, 9, 4]], [12], beam_size, 1.0, CPU, 0.0, 2, [forced(start)])
+    (found,) = search(
+        model, [[5, 9, 4]], [12], Beam(beam_size, no_repeat_ngram=2), CPU, [forced(start)]
+    )
     assert found
     for hypothesis in found:
         assert hypothesis.ids[:6] == start
@@ -222,7 +221,7 @@ def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngra
     def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
         taken = [sources[i] for i in rows], [limits[i] for i in rows]
         given = [prefixes[i] for i in rows]
-        return search(model, *taken, beam_size, 1.0, CPU, 0.0, ngram, given)
+        return search(model, *taken, Beam(beam_size, no_repeat_ngram=ngram), CPU, given)
 
     everything = results(range(count))
     shuffled = generator.sample(range(count), count)

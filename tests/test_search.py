@@ -17,7 +17,7 @@ from seq2seq.batches import Ids, pad_sources
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
 from seq2seq.decoding.beam import LEAST_COVERED, BeamSlots
-from seq2seq.decoding.hypothesis import Hypothesis, largest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, largest
 from seq2seq.decoding.tiles import tile_rows
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
@@ -122,7 +122,7 @@ def test_greedy_takes_the_likeliest_piece_each_time(markov: bool) -> None:
     for seed in range(4):
         model: Any = Oracle(seed, markov=markov)
         limits = [3, 4, 5, 6, 9]
-        found = search(model, SOURCES, limits, 1, 1.0, CPU)
+        found = search(model, SOURCES, limits, Beam(1), CPU)
         for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
             (best,) = hypotheses
             assert best.ids == likeliest_chain(model, source, limit)
@@ -178,8 +178,8 @@ def test_a_beam_as_wide_as_the_space_finds_all_in_order(
 ) -> None:
     model: Any = Oracle(3, attends)
     limits, everything = [3] * len(SOURCES), list(all_hypotheses(3))
-    penalties = (length_penalty, CPU, coverage_penalty)
-    found = search(model, SOURCES, limits, len(everything), *penalties)
+    beam = Beam(len(everything), length_penalty, coverage_penalty)
+    found = search(model, SOURCES, limits, beam, CPU)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         check_ranking(model, source, hypotheses, everything, length_penalty, coverage_penalty)
 
@@ -194,8 +194,8 @@ def test_a_narrow_beam_is_the_search_written_out_with_lists(
     limits = [2, 7, 9, 5, 1]
     for seed in range(2):
         model: Any = Oracle(seed)
-        penalties = (length_penalty, CPU, coverage_penalty)
-        found = search(model, SOURCES, limits, beam_size, *penalties)
+        beam = Beam(beam_size, length_penalty, coverage_penalty)
+        found = search(model, SOURCES, limits, beam, CPU)
         for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
             expected = listed_beam(
                 model, source, limit, beam_size, length_penalty, coverage_penalty
@@ -249,7 +249,7 @@ def test_a_hypothesis_keeps_its_own_parents(beam_size: int) -> None:
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)
-    found = search(model, sources, [3 + n % 9 for n in range(40)], beam_size, 0.7, CPU)
+    found = search(model, sources, [3 + n % 9 for n in range(40)], Beam(beam_size, 0.7), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:
             check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
@@ -336,7 +336,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
     sources = random_sources(90, seed=7)
     limits = [1 + n % 13 for n in range(90)]
-    found = search(model, sources, limits, beam_size, 1.0, CPU)
+    found = search(model, sources, limits, Beam(beam_size), CPU)
     lengths = set()
     for source, limit, hypotheses in zip(sources, limits, found, strict=True):
         assert 1 <= len(hypotheses) <= beam_size
@@ -357,7 +357,7 @@ def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
 
 
 def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
-    found = search(model, random_sources(20, seed=8), [9] * 20, 6, 1.0, CPU)
+    found = search(model, random_sources(20, seed=8), [9] * 20, Beam(6), CPU)
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
@@ -366,7 +366,7 @@ def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
 def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     model = MAKERS[kind]()
     sources, length_penalty = random_sources(40, seed=9), 0.7
-    found = search(model, sources, [12] * 40, beam_size, length_penalty, CPU)
+    found = search(model, sources, [12] * 40, Beam(beam_size, length_penalty), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
         for ids, score, _ in hypotheses:
             src, src_lengths = pad_sources([source])
@@ -380,7 +380,7 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_scores_and_weights_are_those_of_stepping_alone(model: Any, beam_size: int) -> None:
     sources = random_sources(30, seed=10)
-    found = search(model, sources, [10] * 30, beam_size, 1.0, CPU)
+    found = search(model, sources, [10] * 30, Beam(beam_size), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:
             check_against(ask(model, source, hypothesis.ids), hypothesis, 1.0)
@@ -392,9 +392,9 @@ def test_a_beam_of_one_is_greedy_that_may_go_on(
     """Its first ended hypothesis is the greedy one, wherever it is not beaten by a longer one."""
     sources = random_sources(60, seed=11)
     limits = [3 + n % 9 for n in range(60)]
-    greedy = search(model, sources, limits, 1, 0.0, CPU)
+    greedy = search(model, sources, limits, Beam(1, 0.0), CPU)
     monkeypatch.setattr(search_module, "GreedySlots", BeamSlots)
-    for one, other in zip(greedy, search(model, sources, limits, 1, 0.0, CPU), strict=True):
+    for one, other in zip(greedy, search(model, sources, limits, Beam(1, 0.0), CPU), strict=True):
         assert [hypothesis.ids for hypothesis in other] == [hypothesis.ids for hypothesis in one]
         assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
 
@@ -402,7 +402,7 @@ def test_a_beam_of_one_is_greedy_that_may_go_on(
 def test_a_wider_beam_scores_higher_on_the_whole(model: Any) -> None:
     sources = random_sources(60, seed=12)
     totals = [
-        sum(each[0].score for each in search(model, sources, [8] * 60, beam_size, 0.0, CPU))
+        sum(each[0].score for each in search(model, sources, [8] * 60, Beam(beam_size, 0.0), CPU))
         for beam_size in (1, 3, 8)
     ]
     assert totals == sorted(totals)
@@ -431,7 +431,7 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
 
     def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
         taken = [sources[i] for i in rows], [limits[i] for i in rows]
-        return search(model, *taken, beam_size, 1.0, CPU, coverage_penalty)
+        return search(model, *taken, Beam(beam_size, 1.0, coverage_penalty), CPU)
 
     everything = results(range(300))
     generator = random.Random(1)
@@ -452,15 +452,15 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
 def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, sources = random_model("luong", 2), random_sources(7, seed=9)
     limits = [len(source) + 5 for source in sources]
-    expected = search(model, sources, limits, beam_size, 1.0, CPU)
+    expected = search(model, sources, limits, Beam(beam_size), CPU)
     for rows in (1, 3):
         monkeypatch.setattr("seq2seq.decoding.tiles.tile_rows", lambda _, rows=rows: rows)
-        found = search(model, sources, limits, beam_size, 1.0, CPU)
+        found = search(model, sources, limits, Beam(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
 
 
 def test_no_sources_no_results() -> None:
-    assert search(random_model("none", 1), [], [], 3, 1.0, CPU) == []
+    assert search(random_model("none", 1), [], [], Beam(3), CPU) == []
 
 
 def test_a_width_depends_on_the_length_of_its_source_alone() -> None:

@@ -12,6 +12,7 @@ from seq2seq.batches import Ids
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
 from seq2seq.decoding import tiles
+from seq2seq.decoding.hypothesis import Beam
 from seq2seq.decoding.slots import Slots
 from seq2seq.decoding.tiles import fitting, tile_rows, tile_sizes
 from seq2seq.model.ensemble import Ensemble
@@ -70,12 +71,12 @@ def test_a_tile_that_shrinks_finds_the_same(
     for each in model.models if isinstance(model, Ensemble) else [model]:
         each.double()  # each size may round in its own way here
     limits = [3 + (5 * n) % 23 for n in range(100)]
-    how = (beam_size, 1.0, CPU, coverage_penalty, ngram)
-    found = search(model, sources, limits, *how)
+    beam = Beam(beam_size, 1.0, coverage_penalty, ngram)
+    found = search(model, sources, limits, beam, CPU)
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
     monkeypatch.setattr("seq2seq.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width)])
-    whole = search(model, sources, limits, *how)
+    whole = search(model, sources, limits, beam, CPU)
     for some, others in zip(found, whole, strict=True):
         assert [each.ids for each in some] == [each.ids for each in others]
         assert [each.score for each in some] == pytest.approx([each.score for each in others])
@@ -90,10 +91,10 @@ def test_a_tile_that_shrinks_finds_the_same(
 def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
     model, sources = model_of(decoder), random_sources(90, seed=8)
     limits = [20] * 90
-    everything = search(model, sources, limits, beam_size, 1.0, CPU)
+    everything = search(model, sources, limits, Beam(beam_size), CPU)
     for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):
         part = slice(start, start + count)
-        some = search(model, sources[part], limits[part], beam_size, 1.0, CPU)
+        some = search(model, sources[part], limits[part], Beam(beam_size), CPU)
         for one, other in zip(some, everything[part], strict=True):
             assert same(one, other)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -20,18 +20,10 @@ class BeamSlots(Slots):
     source covered, would beat the worst in the pool.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        memory: Any,
-        state: Any,
-        rows: Tensor,
-        beam_size: int,
-        penalties: Penalties,
-    ) -> None:
-        super().__init__(model, memory, state, rows, beam_size, penalties)
-        shape = (len(self.limits), beam_size)
-        self.first = torch.arange(shape[0], device=self.device)[:, None] * beam_size
+    def __init__(self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam) -> None:
+        super().__init__(model, memory, state, rows, beam)
+        shape = (len(self.limits), beam.size)
+        self.first = torch.arange(shape[0], device=self.device)[:, None] * beam.size
         self.scores = torch.full(shape, -torch.inf, device=self.device)  # of beginnings
         self.pool_scores = self.scores.clone()  # the best ended hypotheses, -inf where none
         self.pool_parents = torch.zeros(shape, dtype=torch.long, device=self.device)
@@ -59,21 +51,21 @@ class BeamSlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         following = likeliest(
-            self.model, step.outputs, self.ages, self.limits, 2 * self.beam_size, self.rules
+            self.model, step.outputs, self.ages, self.limits, 2 * self.beam.size, self.rules
         )
         totals = self.scores.view(-1, 1) + following.log_probs
-        best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam_size, dim=-1)
+        best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam.size, dim=-1)
         parents = flat // totals.shape[-1]
         pieces = following.pieces.view(len(self.scores), -1).gather(1, flat)
         ended = pieces == EOS_ID
         lengths = torch.tensor(self.ages, device=self.device)[:, None] + 1
-        norms = lengths.to(best.dtype) ** self.penalties.length
+        norms = lengths.to(best.dtype) ** self.beam.length_penalty
         scores = best.masked_fill(~ended, -torch.inf) / norms
         self._cover(step.attention_weights)
         if self.coverage is not None:
             scores = scores + self._coverage_penalties(self.coverage).gather(1, parents)
         self._pool(scores, parents, lengths)
-        self.scores, kept = best.masked_fill(ended, -torch.inf).topk(self.beam_size, dim=-1)
+        self.scores, kept = best.masked_fill(ended, -torch.inf).topk(self.beam.size, dim=-1)
         parents, pieces = parents.gather(1, kept), pieces.gather(1, kept)
         self.trail.append(_Trail(pieces.tolist(), parents.tolist(), step.attention_weights))
         rows = (self.first + parents).flatten()
@@ -94,7 +86,7 @@ class BeamSlots(Slots):
 
     def _cover(self, attention_weights: Tensor | None) -> None:
         """Add what a step has looked at, [B * K, S], where a penalty asks for it."""
-        if attention_weights is None or not self.penalties.coverage:
+        if attention_weights is None or not self.beam.coverage_penalty:
             return
         if self.coverage is None:
             self.coverage = torch.zeros_like(attention_weights)
@@ -112,11 +104,11 @@ class BeamSlots(Slots):
         positions = torch.arange(covered.shape[-1], device=self.device)
         padded = positions >= self.src_lengths[:, None, None]
         total: Tensor = covered.masked_fill(padded, 0).sum(dim=-1)
-        return self.penalties.coverage * total
+        return self.beam.coverage_penalty * total
 
     def _pool(self, scores: Tensor, parents: Tensor, lengths: Tensor) -> None:
         """Take in what ends now: of the candidates [B, 2K] those among the likeliest K count."""
-        size = self.beam_size
+        size = self.beam.size
         self.pool_scores, kept = torch.cat([self.pool_scores, scores[:, :size]], 1).topk(size)
         self.pool_parents = torch.cat([self.pool_parents, parents[:, :size]], 1).gather(1, kept)
         lengths = torch.cat([self.pool_lengths, lengths.expand(-1, size)], 1)
@@ -126,7 +118,7 @@ class BeamSlots(Slots):
         """What a slot's pool holds, best first, each followed back to its first piece."""
         steps = self.trail[len(self.trail) - self.ages[slot] :]
         looks = [step.attention_weights for step in steps if step.attention_weights is not None]
-        rows = slice(slot * self.beam_size, (slot + 1) * self.beam_size)
+        rows = slice(slot * self.beam.size, (slot + 1) * self.beam.size)
         weights = torch.stack([look[rows] for look in looks]).float().cpu() if looks else None
         pool = (self.pool_scores, self.pool_parents, self.pool_lengths)
         found = []

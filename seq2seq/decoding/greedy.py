@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -15,16 +15,8 @@ from seq2seq.vocabulary import EOS_ID
 class GreedySlots(Slots):
     """One hypothesis a slot, and nothing ever taken back."""
 
-    def __init__(
-        self,
-        model: Model,
-        memory: Any,
-        state: Any,
-        rows: Tensor,
-        beam_size: int,
-        penalties: Penalties,
-    ) -> None:
-        super().__init__(model, memory, state, rows, beam_size, penalties)
+    def __init__(self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam) -> None:
+        super().__init__(model, memory, state, rows, beam)
         self.paths: list[Ids] = [[] for _ in self.limits]
         self.totals = [0.0] * len(self.limits)
         self.looks: list[Tensor] = []  # [B, S] of each step, back to the first of the oldest slot
@@ -63,5 +55,5 @@ class GreedySlots(Slots):
         length, weights = self.ages[slot], None
         if self.looks:
             weights = torch.stack([look[slot] for look in self.looks[-length:]]).float().cpu()
-        score = self.totals[slot] / length**self.penalties.length
+        score = self.totals[slot] / length**self.beam.length_penalty
         return Hypothesis(self.paths[slot], score, weights)

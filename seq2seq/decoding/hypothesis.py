@@ -52,11 +52,13 @@ class Model(Protocol):
         ...
 
 
-class Penalties(NamedTuple):
-    """What the score of a hypothesis is besides its log-probability (Wu et al. 2016, eq. 14)."""
+class Beam(NamedTuple):
+    """How many hypotheses are kept, and how they are scored (Wu et al. 2016, eq. 14)."""
 
-    length: float  # that is divided by length to this power
-    coverage: float = 0.0  # beams alone: how much words count that were hardly looked at; 0: off
+    size: int  # hypotheses; 1: greedy
+    length_penalty: float = 1.0  # their log-probabilities are divided by length to this power
+    coverage_penalty: float = 0.0  # how much words count that were hardly looked at; not greedy's
+    no_repeat_ngram: int = 0  # so many pieces in a row occur once only; 0: any may
 
 
 class Hypothesis(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Hypothesis, Model, Penalties
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.rules import Rules
 from seq2seq.vocabulary import BOS_ID
 
@@ -18,22 +18,14 @@ class Slots(ABC):
     Empty slots are computed along. Row n of the N = B * K rows is hypothesis n % K of slot n // K.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        memory: Any,
-        state: Any,
-        rows: Tensor,
-        beam_size: int,
-        penalties: Penalties,
-    ) -> None:
+    def __init__(self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam) -> None:
         """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form."""
         count, self.device = len(rows), rows.device
-        self.model, self.beam_size, self.penalties = model, beam_size, penalties
+        self.model, self.beam = model, beam
         self.rules: Rules | None = None  # told of sentences and pieces where there are any
         self.memory = memory.select(rows)
-        self.state = state.select(rows.repeat_interleave(beam_size))
-        self.ids = torch.full((count * beam_size,), BOS_ID, device=self.device)
+        self.state = state.select(rows.repeat_interleave(beam.size))
+        self.ids = torch.full((count * beam.size,), BOS_ID, device=self.device)
         self.ages = [0] * count  # pieces so far
         self.limits = [0] * count  # pieces at most, END counted; 0: empty
         self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # END counted
@@ -63,7 +55,7 @@ class Slots(ABC):
         into = torch.tensor(slots, device=self.device)
         rows = self.rows_of(into)
         self.memory.put(into, memory, taken)
-        self.state.put(rows, state, taken.repeat_interleave(self.beam_size))
+        self.state.put(rows, state, taken.repeat_interleave(self.beam.size))
         self.ids[rows] = BOS_ID
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
         for slot, limit in zip(slots, limits, strict=True):
@@ -86,8 +78,8 @@ class Slots(ABC):
 
     def rows_of(self, slots: Tensor) -> Tensor:
         """The rows of these slots' hypotheses: [M] -> [M * K]."""
-        first = slots[:, None] * self.beam_size
-        return (first + torch.arange(self.beam_size, device=self.device)).flatten()
+        first = slots[:, None] * self.beam.size
+        return (first + torch.arange(self.beam.size, device=self.device)).flatten()
 
     @abstractmethod
     def keep(self, slots: Sequence[int]) -> None:
