@@ -13,6 +13,7 @@ from seq2seq.batches import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 
 CHUNK = 512  # rows whose logits exist at one time, an even number
+BLOCK = 4 * CHUNK  # rows whose gradients by the logits do
 
 
 def batch_loss(
@@ -49,7 +50,7 @@ def token_loss(
     A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
     section 7). Where consistency has a weight, rows come in twos, the passes of a token, and two
     cost `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
-    Logits [M, V] are never whole in memory: a chunk at a time, each leaves its gradient behind.
+    Logits [M, V] are never whole in memory: a chunk at a time, each leaves its gradients behind.
     """
     wanted = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
@@ -69,7 +70,11 @@ def token_loss(
 
 
 class _FusedLoss(torch.autograd.Function):
-    """Products run in the outputs' dtype; log-probabilities and sums in that of the weight."""
+    """Logits, probabilities and products have the outputs' dtype; sums and logarithms the weight's.
+
+    Smoothing takes `e / V` from the gradient by every logit alike: what comes of that is put into
+    the gradients of outputs, weight and bias, without a pass over the logits.
+    """
 
     @staticmethod
     def forward(
@@ -83,25 +88,34 @@ class _FusedLoss(torch.autograd.Function):
         wanted: bool,
     ) -> Tensor:
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
-        mean_weight, mean_bias = weight.mean(0), bias.mean()
-        total = weight.new_zeros(())
-        grad_outputs = torch.empty_like(outputs) if wanted else None
-        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        for start in range(0, len(tgt), CHUNK):
-            count = min(CHUNK, len(tgt) - start)
-            chunk = _filled(outputs[start : start + CHUNK])
-            logits = torch.addmm(product_bias, chunk, product_weight.t()).to(weight.dtype)
-            means = chunk[:count].to(weight.dtype) @ mean_weight + mean_bias
-            loss, grad_logits = _smoothed(
-                logits[:count], means, tgt[start : start + CHUNK], label_smoothing, consistency
+        means = outputs.to(weight.dtype) @ weight.mean(0) + bias.mean()
+        filled, pieces, total = _filled(outputs), len(weight), weight.new_zeros(())
+        at_once = BLOCK if wanted else CHUNK
+        logits, probabilities = (outputs.new_empty(rows, pieces) for rows in (CHUNK, at_once))
+        share = label_smoothing / pieces
+        grad_outputs = (-label_smoothing * weight.mean(0)).repeat(len(tgt), 1)
+        grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(pieces, 1)
+        grad_bias = weight.new_full((pieces,), -share * len(tgt))
+        for start in range(0, len(filled), CHUNK):
+            rows, end, place = slice(start, start + CHUNK), start + CHUNK, start % at_once
+            real = slice(min(CHUNK, len(tgt) - start))
+            grad_logits = probabilities[place : place + CHUNK]
+            torch.addmm(product_bias, filled[rows], product_weight.t(), out=logits)
+            torch.softmax(logits, dim=-1, out=grad_logits)
+            total += _smoothed(
+                logits[real],
+                grad_logits[real],
+                means[rows],
+                tgt[rows],
+                label_smoothing,
+                consistency,
             )
-            total += loss
-            if grad_outputs is not None:
-                product_grad = _filled(grad_logits.to(outputs.dtype))
-                grad_outputs[start : start + CHUNK] = (product_grad @ product_weight)[:count]
-                grad_weight += product_grad.t() @ chunk
-                grad_bias += grad_logits.sum(0)
-        ctx.save_for_backward(grad_outputs, grad_weight, grad_bias)
+            if wanted:
+                grad_outputs[rows] += (grad_logits @ product_weight)[real]
+                grad_bias += grad_logits[real].sum(0)
+            if wanted and (place + CHUNK == at_once or end == len(filled)):
+                grad_weight += probabilities[: place + CHUNK].t() @ filled[start - place : end]
+        ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias)
         return total
 
     @staticmethod
@@ -112,32 +126,37 @@ class _FusedLoss(torch.autograd.Function):
 
 
 def _filled(rows: Tensor) -> Tensor:
-    """The last chunk with zero rows to CHUNK: matrix kernels are made anew for each new size."""
-    missing = CHUNK - len(rows)
+    """With zero rows to a whole chunk: matrix kernels are made anew for each new size."""
+    missing = -len(rows) % CHUNK
     return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
 
 
 def _smoothed(
-    logits: Tensor, means: Tensor, tgt: Tensor, smoothing: float, consistency: float
-) -> tuple[Tensor, Tensor]:
-    """The summed loss of a chunk, and its gradient by the logits [M, V] (of which `means` [M]).
+    logits: Tensor,
+    probabilities: Tensor,
+    means: Tensor,
+    tgt: Tensor,
+    smoothing: float,
+    consistency: float,
+) -> Tensor:
+    """The summed loss of a chunk, of whose logits [M, V] `means` [M] are the means.
 
-    With p the softmax, `logsumexp - z_y` is `-log p_y`: one pass yields both.
+    Its probabilities [M, V] become the gradient by the logits, in place, but for smoothing's
+    `- e / V`. With p the softmax, `logsumexp - z_y` is `-log p_y`: one pass yields both.
     """
     rows = torch.arange(len(tgt), device=tgt.device)
-    aimed = logits[rows, tgt]
-    grad = logits.softmax(dim=-1)
-    likelihood = grad[rows, tgt]
-    least = torch.finfo(likelihood.dtype).tiny
+    aimed, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
+    least = torch.finfo(means.dtype).tiny
     loss = (smoothing * (aimed - means) - likelihood.clamp(min=least).log()).sum()
-    apart = _apart(logits, grad) if consistency else None
-    grad.sub_(smoothing / logits.shape[-1])
-    grad[rows, tgt] = likelihood - (1 - smoothing) - smoothing / logits.shape[-1]
+    apart = None
+    if consistency:
+        apart = _apart(logits.to(means.dtype), probabilities.to(means.dtype))
+    probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
     if apart is not None:
         divergence, by_logits = apart
         loss = loss + consistency / 2 * divergence
-        grad.add_(by_logits, alpha=consistency / 2)
-    return loss, grad
+        probabilities.add_(by_logits, alpha=consistency / 2)
+    return loss
 
 
 def _apart(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:

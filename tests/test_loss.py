@@ -19,6 +19,7 @@ SMOOTHINGS = [0.0, 0.1, 0.75]
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_module, "CHUNK", CHUNK)
+    monkeypatch.setattr(loss_module, "BLOCK", 2 * CHUNK)
 
 
 def make_inputs(rows: int, device: str = "cpu") -> tuple[Tensor, nn.Linear, Tensor]:
