@@ -16,6 +16,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,9 +151,9 @@ def _tasks(lists: Sequence[Teachers]) -> list[Task]:
             tasks += [
                 Task([run], source, file, back) for run, file in zip(runs, alone, strict=True)
             ]
-    for made in (teachers for teachers in lists if teachers.back):
-        for teachers in (teachers for teachers in lists if not teachers.back):
-            output = teachers.output.with_name(f"{made.plan.folder.name}.hyp")
+    for made, teachers in product(lists, lists):
+        if made.back and not teachers.back:
+            output = teachers.output.with_name(f"of-{made.plan.folder.name}.hyp")
             tasks.append(Task(teachers.runs(), made.output, output, back=False))
     return tasks
 

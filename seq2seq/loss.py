@@ -88,12 +88,13 @@ class _FusedLoss(torch.autograd.Function):
         wanted: bool,
     ) -> Tensor:
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
-        means = outputs.to(weight.dtype) @ weight.mean(0) + bias.mean()
+        mean_weight = weight.mean(0)
+        means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
         filled, pieces, total = _filled(outputs), len(weight), weight.new_zeros(())
         at_once = BLOCK if wanted else CHUNK
         logits, probabilities = (outputs.new_empty(rows, pieces) for rows in (CHUNK, at_once))
         share = label_smoothing / pieces
-        grad_outputs = (-label_smoothing * weight.mean(0)).repeat(len(tgt), 1)
+        grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
         grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(pieces, 1)
         grad_bias = weight.new_full((pieces,), -share * len(tgt))
         for start in range(0, len(filled), CHUNK):
