@@ -20,6 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.cache.cache_folder import checksum_of_file
 from seq2seq.cli import main as seq2seq
 from seq2seq.comparing.variants import Plan, read_plan
 from seq2seq.config import Config, load_config
@@ -63,12 +64,20 @@ class Task(NamedTuple):
     output: Path
     back: bool
 
+    @property
+    def record(self) -> Path:
+        """What the output was made of, as `sha256sum -c` reads it."""
+        return self.output.with_name(f"{self.output.name}.sha256")
+
+    def made_of(self) -> list[str]:
+        """The checksums of source and models, and their names."""
+        files = [self.source, *(run / "best.safetensors" for run in self.runs)]
+        return [f"{checksum_of_file(file)}  {file}" for file in files]
+
     def is_done(self) -> bool:
-        """Whether the output is there and nothing that it hangs on is newer."""
-        needed = [self.source, *(run / "best.safetensors" for run in self.runs)]
-        return self.output.exists() and not any(
-            file.stat().st_mtime_ns > self.output.stat().st_mtime_ns for file in needed
-        )
+        """Whether the output is there and was made of what is there."""
+        there = self.output.exists() and self.record.exists()
+        return there and read_lines(self.record) == self.made_of()
 
     def pairs(self) -> ParallelText:
         """What the student learns of it."""
@@ -88,11 +97,14 @@ def main(arguments: Sequence[str]) -> int:
             code = _run("compare", teachers.path, *device)
             if code != 0:
                 return code
-            _keep(teachers.source, teachers.text.tgt if teachers.back else teachers.text.src)
+            _write(teachers.source, teachers.text.tgt if teachers.back else teachers.text.src)
         for task in _tasks(lists):
-            code = 0 if task.is_done() else _translate(task, device)
+            if task.is_done():
+                continue
+            code = _translate(task, device)
             if code != 0:
                 return code
+            _write(task.record, task.made_of())
         text = _all_pairs(lists)
         _write(src, text.src)
         _write(tgt, text.tgt)
@@ -125,6 +137,11 @@ def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tu
     """The student's training text; raises UserError where that is anything not written here."""
     files, key, text = config.data.train, f"{path}: data.train", lists[0].text
     copies = 1 + len(_tasks(lists))
+    names = [teachers.plan.folder.name for teachers in lists]
+    if len(set(names)) < len(names):
+        raise UserError(
+            f"folders of teachers are called {', '.join(names)}; give each another name"
+        )
     for teachers in lists:
         if (list(teachers.text.src), list(teachers.text.tgt)) != (list(text.src), list(text.tgt)):
             raise UserError(f"{teachers.path}: learns from other pairs than {lists[0].path}")
@@ -172,12 +189,6 @@ def _all_pairs(lists: Sequence[Teachers]) -> ParallelText:
         [line for text in texts for line in text.src],
         [line for text in texts for line in text.tgt],
     )
-
-
-def _keep(path: Path, lines: Sequence[str]) -> None:
-    """Write a file unless it is there already, so that it stays older than what hangs on it."""
-    if not path.exists() or read_lines(path) != list(lines):
-        _write(path, lines)
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """scripts/distill.py: an ensemble's translations of its training text, for a student."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -88,10 +87,10 @@ def test_a_student_learns_from_the_text_and_from_its_teachers(
     assert run() == 0
     assert [words[0] for words in again] == ["compare", "train"]  # which train nothing twice
     assert "--resume" in again[1]
-    os.utime("out/train.luong-seed2.hyp", (0, 0))  # older than its teacher
+    Path("out/luong-seed2/best.safetensors").write_bytes(b"another teacher")
     assert run() == 0
-    assert [words[0] for words in again[2:]] == ["compare", "translate", "train"]
-    assert again[3].count("-m") == 1
+    assert [words[0] for words in again[2:]] == ["compare", "translate", "translate", "train"]
+    assert [words.count("-m") for words in again[3:5]] == [4, 1]
 
 
 def test_teachers_of_the_other_direction_make_sources_for_the_others() -> None:
@@ -108,16 +107,24 @@ def test_teachers_of_the_other_direction_make_sources_for_the_others() -> None:
     assert read_lines(Path("new/both.tgt")) == tgt + written[0] + tgt + written[1]
 
 
-def test_what_hangs_on_something_newer_is_translated_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    teachers_of_the_other_direction()
-    assert run("teachers-back.yaml") == 0
+def test_fewer_teachers_translate_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = TEACHERS.replace("  luong", "  # luong")
+    Path("teachers.yaml").write_text(one, encoding="utf-8")
+    assert run() == 0
     again: list[list[str]] = []
     monkeypatch.setattr(distill, "seq2seq", lambda words: len(again.append(words) or ""))
-    os.utime("out-back/train.src")
-    assert run("teachers-back.yaml") == 0
+    Path("teachers.yaml").write_text(one.replace("[1, 2]", "[1]"), encoding="utf-8")
+    student("new/fewer.src", "new/fewer.tgt")
+    assert run() == 0
     assert [words[0] for words in again] == ["compare", "translate", "train"]
+
+
+def test_lists_of_teachers_need_folders_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    teachers_of_the_other_direction()
+    back = BACK.replace("out-back", "elsewhere/out")
+    Path("teachers-back.yaml").write_text(back, encoding="utf-8")
+    told = refused(capsys, "teachers.yaml", "teachers-back.yaml")
+    assert told.endswith("folders of teachers are called out, out; give each another name")
 
 
 def test_teachers_of_other_languages_or_text_are_refused(
