@@ -10,12 +10,11 @@ from torch import Tensor
 from seq2seq.checkpoint import (
     BEST,
     LengthLimit,
+    create_run,
     load_best,
     own_weights,
     read_config,
     save_weights,
-    update_config,
-    update_vocabularies,
 )
 from seq2seq.config import Config
 from seq2seq.corpus import ParallelText, read_pairs, usable
@@ -23,13 +22,15 @@ from seq2seq.device import choose_device
 from seq2seq.errors import UserError
 from seq2seq.evaluation import bleu_score, tokenizer_of
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.run.origin import config_changes, origin_of
+from seq2seq.run.origin import Header, config_changes, origin_of
 from seq2seq.run.run_lock import LOCK, locked
 from seq2seq.run.tensor_file import copy_into, read_header, reading_header, shapes_of
 from seq2seq.run_folder import check_place, clear, run_lives
 from seq2seq.snapshots import snapshot_step, snapshots
 from seq2seq.translator import Translator
 from seq2seq.vocabulary import Vocabularies, checksums_of
+
+_ONCE = "each checkpoint counts once in an average"
 
 
 class _Source(NamedTuple):
@@ -49,6 +50,14 @@ class _Loaded(NamedTuple):
     config: Config
 
 
+class _First(NamedTuple):
+    """The checkpoint that all others must be like."""
+
+    path: Path
+    header: Header
+    loaded: _Loaded
+
+
 def average(
     runs: Sequence[Path],
     new: Path,
@@ -65,21 +74,23 @@ def average(
     """
     paths = checkpoints(runs, last)
     _check_new(new, paths, overwrite)
+    if len(paths) == 1:
+        raise UserError(f"{paths[0]}: one checkpoint is its own average; name at least 2")
     chosen = choose_device(device)
-    averaged = _load(paths[0], chosen)
-    sources, mean = [], WeightMean()
-    for path in paths:
-        loaded = _load(path, chosen)
-        _check_alike(path, loaded, paths[0], averaged)
-        mean.add(own_weights(loaded.model))
-        sources.append(_source(path))
-    copy_into(mean.mean(), own_weights(averaged.model), paths[0])
+    averaged, header = _load(paths[0], chosen), read_header(paths[0])[0]
     valid, notes = _validation_text(averaged.config)
     notes += _seed_notes(paths)
-    scores = []
-    for path, step, _ in sources:
-        scores.append(_bleu(_load(path, chosen), valid))
+    sources: list[_Source] = []
+    models, mean, scores = [], WeightMean(), []
+    for path in paths:
+        models.append(_load(path, chosen))  # and kept: a run that still trains removes snapshots
+        _check_alike(path, models[-1], _First(paths[0], header, averaged))
+        mean.add(own_weights(models[-1].model))
+        sources.append(_source(path, sources))
+    for (path, step, _), loaded in zip(sources, models, strict=True):
+        scores.append(_bleu(loaded, valid))
         tell(_with_bleu(f"{path}, update {step}", scores[-1]))
+    copy_into(mean.mean(), own_weights(averaged.model), paths[0])
     bleu = _bleu(averaged, valid)
     tell(_with_bleu(f"{new}, the average of {len(paths)}", bleu))
     _write(new, averaged, bleu, sources)
@@ -120,7 +131,7 @@ def checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
         if path.name != BEST and snapshot_step(path) is None:
             raise UserError(f"{given}: give a run folder, or its {BEST} or a step-N.safetensors")
         if sum(path.resolve() == other.resolve() for other in paths) > 1:
-            raise UserError(f"{given}: given twice; each checkpoint counts once in an average")
+            raise UserError(f"{given}: given twice; {_ONCE}")
     return paths
 
 
@@ -150,32 +161,37 @@ def _check_new(new: Path, paths: Sequence[Path], overwrite: bool) -> None:
         raise UserError(f"{new}: a run lives here already; replace it with --overwrite")
 
 
-def _source(path: Path) -> _Source:
+def _source(path: Path, others: Sequence[_Source]) -> _Source:
+    """What is told of a checkpoint; UserError where its weights are those of another."""
     header = read_header(path)[0]
     with reading_header(path):
-        return _Source(path, int(header["step"]), str(header["tensors"]))
+        source = _Source(path, int(header["step"]), str(header["tensors"]))
+    for other in others:
+        if other.tensors == source.tensors:
+            raise UserError(f"{path}: holds the weights of {other.path}; {_ONCE}")
+    return source
 
 
 def _load(path: Path, device: torch.device) -> _Loaded:
     return _Loaded(*load_best(path.parent, device, path.name))
 
 
-def _check_alike(path: Path, loaded: _Loaded, first_path: Path, first: _Loaded) -> None:
+def _check_alike(path: Path, loaded: _Loaded, first: _First) -> None:
     """Refuse weights of another model: what they have in common is not their mean."""
-    if checksums_of(loaded.vocabularies) != checksums_of(first.vocabularies):
-        raise UserError(f"{path}: its vocabulary is not that of {first_path}; an average needs one")
-    directions = [each.config.data.direction for each in (loaded, first)]
+    if checksums_of(loaded.vocabularies) != checksums_of(first.loaded.vocabularies):
+        raise UserError(f"{path}: its vocabulary is not that of {first.path}; an average needs one")
+    directions = [each.config.data.direction for each in (loaded, first.loaded)]
     if directions[0] != directions[1]:
-        raise UserError(f"{path}: translates {directions[0]}, {first_path} {directions[1]}")
+        raise UserError(f"{path}: translates {directions[0]}, {first.path} {directions[1]}")
     changes = [
         each
-        for each in config_changes(first_path, read_header(first_path)[0], loaded.config)
+        for each in config_changes(first.path, first.header, loaded.config)
         if each.startswith("model.") and not each.startswith("model.dropout:")
     ]
-    shapes = [shapes_of(own_weights(each.model)) for each in (loaded, first)]
+    shapes = [shapes_of(own_weights(each.model)) for each in (loaded, first.loaded)]
     if changes or shapes[0] != shapes[1]:
         difference = ", ".join(changes) or "training.max_length"
-        raise UserError(f"{path}: is not the model of {first_path}: {difference}")
+        raise UserError(f"{path}: is not the model of {first.path}: {difference}")
 
 
 def _seed_notes(paths: Sequence[Path]) -> list[str]:
@@ -225,13 +241,12 @@ def _verdict(
 
 
 def _write(new: Path, averaged: _Loaded, bleu: float | None, sources: Sequence[_Source]) -> None:
-    """The run folder; it begins to be one with its config, which comes last."""
+    """The run folder; its config comes first, so that `--overwrite` replaces a half-made one."""
     weights, step = own_weights(averaged.model), max(each.step for each in sources)
     origin = origin_of(averaged.config, averaged.vocabularies, shaping_only=True)
     told = [{**each._asdict(), "path": str(each.path)} for each in sources]
     with locked(new):
         clear(new)
-        update_vocabularies(new, averaged.vocabularies)
+        create_run(new, averaged.config.model_copy(update={"run_dir": new}), averaged.vocabularies)
         origin["averaged"] = told
         save_weights(new / BEST, weights, averaged.limit, step, bleu, origin)
-        update_config(new, averaged.config.model_copy(update={"run_dir": new}))

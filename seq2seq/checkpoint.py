@@ -149,7 +149,8 @@ def load_best(
     """
     config, path = read_config(folder), folder / name
     if not path.exists():
-        raise UserError(f"{folder}: has no {name} yet; it is written at the first validation")
+        when = " yet; it is written at the first validation" if name == BEST else ""
+        raise UserError(f"{folder}: has no {name}{when}")
     with offering(path):
         header, shapes = read_header(path)
         limit = typed(LengthLimit, header, "limit", path)

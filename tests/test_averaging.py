@@ -9,11 +9,12 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, write_small_corpus
 
+from seq2seq import averaging
 from seq2seq.averaging import WeightMean, average, checkpoints
 from seq2seq.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
 from seq2seq.cli import main
 from seq2seq.config import load_config
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
 from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.snapshots import snapshots
 from seq2seq.training import train
@@ -137,14 +138,35 @@ def test_of_several_runs_the_best_weights_are_taken(run: Path, tmp_path: Path) -
     assert "warning: runs of different seeds (1, 5)" in "\n".join(notes)
 
 
-def test_an_average_that_does_not_help_is_told_of(run: Path, tmp_path: Path) -> None:
-    """That of a checkpoint alone is the checkpoint."""
-    path, new = run / "step-6.safetensors", tmp_path / "new"
-    notes = average([path], new, "cpu", tell=lambda _: None)
-    assert read_tensors(new / BEST).keys() == read_tensors(path).keys()
-    for name, tensor in read_tensors(path).items():
-        assert torch.equal(read_tensors(new / BEST)[name], tensor)
-    assert any(note.startswith(f"note: the average is no better than {path} ") for note in notes)
+def test_an_average_that_does_not_help_is_told_of(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([40.0, 41.0, 40.5])
+    monkeypatch.setattr(averaging, "_bleu", lambda *_: next(found))
+    paths = [run / f"step-{step}.safetensors" for step in STEPS[:2]]
+    notes = average(paths, tmp_path / "new", "cpu", tell=lambda _: None)
+    told = f"note: the average is no better than {paths[1]} (validation BLEU 41.00)"
+    assert notes[-1] == told
+
+
+def test_the_mean_of_equal_weights_is_equal_to_them(run: Path) -> None:
+    weights, mean = read_tensors(run / BEST), WeightMean()
+    for _ in range(3):
+        mean.add(weights)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in mean.mean().items())
+
+
+def test_snapshots_that_training_removes_meanwhile_do_not_matter(run: Path, tmp_path: Path) -> None:
+    """Each is read once: what was scored is what was averaged."""
+    training = other_run(run, tmp_path / "training", str)
+
+    def tell(_: str) -> None:
+        for path in snapshots(training):
+            path.unlink()
+
+    average([training], tmp_path / "new", "cpu", tell=tell)
+    assert snapshots(training) == []
+    assert Translator.load(tmp_path / "new", device="cpu")
 
 
 def test_without_the_validation_data_it_averages_all_the_same(run: Path, tmp_path: Path) -> None:
@@ -176,7 +198,8 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: 
     assert snapshots(new) == []
     assert not (new / "last.safetensors").exists()
     assert "is one of the runs" in refused([run], run, "cpu", None, True)
-    assert "is one of the runs" in refused([run / BEST], run / "." / "vocabulary" / "..", "cpu")
+    pair = [run / BEST, run / "step-4.safetensors"]
+    assert "is one of the runs" in refused(pair, run / "." / "vocabulary" / "..", "cpu")
     full = tmp_path / "full"
     full.mkdir()
     (full / "mine").touch()
@@ -184,11 +207,31 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: 
     assert "is a file" in refused([run], full / "mine", "cpu")
 
 
+def test_a_folder_in_which_averaging_broke_off_can_be_used_again(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = tmp_path / "new"
+
+    def full(*_: object) -> None:
+        raise RunError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(averaging, "save_weights", full)
+        with pytest.raises(RunError):
+            average([run], new, "cpu", tell=lambda _: None)
+    assert "--overwrite" in refused([run], new, "cpu")
+    average([run], new, "cpu", None, True, lambda _: None)
+    assert Translator.load(new, device="cpu")
+
+
 def test_what_cannot_be_averaged_is_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert "3 of at least 4" in refused([run], new, "cpu", 4)
     assert "--last 2" in refused([run, run], new, "cpu", 2)
     assert "given twice" in refused([run, run / BEST], new, "cpu")
+    assert "its own average" in refused([run / BEST], new, "cpu")
+    again = other_run(run, tmp_path / "again", str)
+    assert f"holds the weights of {run / BEST}" in refused([run, again], new, "cpu")
     assert "step-N.safetensors" in refused([run / "last.safetensors", run], new, "cpu")
     assert "no such run folder" in refused([tmp_path / "nowhere"], new, "cpu")
     assert "no such run folder" in refused([run, tmp_path / "nowhere"], new, "cpu")

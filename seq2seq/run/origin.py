@@ -55,4 +55,10 @@ def recorded_vocabularies(
     try:
         return load_vocabularies(folder, sampling, checksums)
     except UserError as error:
-        raise UserError(f"{error}; `seq2seq train CONFIG --resume` mends that") from None
+        raise UserError(f"{error}; {_mending(header)}") from None
+
+
+def _mending(header: Header) -> str:
+    if "averaged" in header:
+        return "average anew, with --overwrite"
+    return "`seq2seq train CONFIG --resume` mends that"
