@@ -2,16 +2,19 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
-from seq2seq.config import Config
+from seq2seq.config import Config, dump_config, load_config
 from seq2seq.errors import UserError
 from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.run.origin import config_changes
-from seq2seq.snapshots import forget_snapshots, remove_snapshot_parts
+from seq2seq.snapshots import forget_snapshots, remove_snapshot_parts, snapshots
 from seq2seq.training_state import check_last
 from seq2seq.whole_file import PART
+
+_FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
@@ -42,18 +45,30 @@ def check_place(folder: Path) -> None:
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse a folder where no run lives, but what a run would write there lies already."""
-    for name in (METRICS, TIMING, LOG, VOCABULARY, TENSORBOARD):
-        if not run_lives(folder) and os.path.lexists(folder / name):
-            raise UserError(
-                f"run_dir: {folder} holds {name}, and no run that wrote it; "
-                "move that away, or set another run_dir"
-            )
+    """Refuse a folder where no run lives, but what a run would replace there lies already."""
+    if run_lives(folder):
+        return
+    for name in _replaced(folder, (CONFIG, VOCABULARY, *_FIGURES)):
+        raise UserError(
+            f"run_dir: {folder} holds {name}, and no run that wrote it; "
+            "move that away, or set another run_dir"
+        )
+
+
+def _replaced(folder: Path, names: Sequence[str]) -> list[str]:
+    """Which of these are there, and which snapshots."""
+    there = [name for name in names if os.path.lexists(folder / name)]
+    return [*there, *(path.name for path in snapshots(folder))]
 
 
 def run_lives(folder: Path) -> bool:
-    """Whether a run was begun in this folder."""
-    return any((folder / name).exists() for name in (CONFIG, BEST, LAST, PREVIOUS))
+    """Whether a run was begun in this folder: it has weights, or a config as a run writes it."""
+    if any((folder / name).exists() for name in (BEST, LAST, PREVIOUS)):
+        return True
+    try:
+        return dump_config(load_config(folder / CONFIG)[0]) == (folder / CONFIG).read_text("utf-8")
+    except (UserError, OSError, ValueError):
+        return False
 
 
 def _check_resumed(config: Config) -> None:
@@ -75,18 +90,20 @@ def _check_resumed(config: Config) -> None:
                 f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
                 + "\n  ".join(changes)
             )
-    elif (folder / BEST).exists():
+        return
+    if not run_lives(folder):
+        raise UserError(f"{folder}: not a run folder, it has no {CONFIG} of a run; leave --resume")
+    for name in _replaced(folder, (BEST, *_FIGURES)):  # one killed before its first update has none
         raise UserError(
-            f"{folder}: nothing to resume, it has no {LAST}; train again with --overwrite"
+            f"{folder}: nothing to resume, it has {name}, but no {LAST}; "
+            "train again with --overwrite, which replaces that"
         )
-    elif not (folder / CONFIG).exists():
-        raise UserError(f"{folder}: not a run folder, it has no {CONFIG}; train without --resume")
 
 
 def clear(folder: Path) -> None:
     """Remove a run, and nothing else that may lie beside it."""
     with writing(folder):
-        for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG, CONFIG):
+        for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
         for name in (VOCABULARY, TENSORBOARD):
             if (folder / name).is_symlink():
@@ -95,6 +112,8 @@ def clear(folder: Path) -> None:
                 shutil.rmtree(folder / name)
     forget_snapshots(folder, after=0)
     remove_parts(folder)
+    with writing(folder):
+        (folder / CONFIG).unlink(missing_ok=True)  # last: what is left of a run is one to replace
 
 
 def remove_parts(folder: Path) -> None:

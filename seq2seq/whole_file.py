@@ -23,9 +23,9 @@ def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
         mine = os.fstat(own.fileno())
         try:
             yield aside
+            os.fsync(own.fileno())
             if not _is(mine, aside):
                 raise OSError(errno.EBUSY, "another process writes it too; name another", str(path))
-            os.fsync(own.fileno())
             own.close()  # Windows renames no open file, nor removes it
             if kept is not None and path.exists():
                 path.replace(kept)
@@ -58,6 +58,18 @@ def write_whole(path: Path, content: bytes, kept: Path | None = None) -> None:
     """Put a file of this content in the place of `path`; raises OSError."""
     with written_aside(path, kept) as aside, aside.open("wb") as file:
         file.write(content)
+
+
+def behind_link(path: Path) -> Path:
+    """Of a link the file behind it, as other programs write it."""
+    behind = path.resolve()
+    gone = path.exists() and not behind.exists()  # as of /dev/stdout, where that is a pipe
+    return path if gone else behind
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is a pipe or a device: not to be replaced by a file."""
+    return path.exists() and not path.is_file()
 
 
 def read_bounded(path: Path, most: int) -> bytes:

@@ -92,6 +92,36 @@ def test_a_folder_made_for_nothing_is_taken_back(tmp_path: Path) -> None:
     assert (folder / "config.yaml").exists()
 
 
+def test_a_lock_that_its_holder_removes_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it before holds a file that others no longer find."""
+    take = run_lock._try_lock
+
+    def late(descriptor: int) -> None:
+        monkeypatch.setattr(run_lock, "_try_lock", take)
+        (tmp_path / LOCK).unlink()
+        take(descriptor)
+
+    monkeypatch.setattr(run_lock, "_try_lock", late)
+    with pytest.raises(UserError, match="has just removed it; try again"):
+        enter(tmp_path)
+    monkeypatch.setattr(run_lock, "_try_lock", late)
+    with run_lock.waited_for(tmp_path / LOCK) as held:
+        assert held
+        with pytest.raises(UserError, match="another process is training"):
+            enter(tmp_path)
+
+
+def test_a_file_of_that_name_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text("precious")
+    with pytest.raises(UserError, match="lock is no lock"):
+        enter(tmp_path)
+    assert (tmp_path / LOCK).read_text() == "precious"
+    (tmp_path / LOCK).write_text("4711\n")  # of a process that was killed
+    enter(tmp_path)
+
+
 def test_a_link_planted_as_the_lock_is_not_written_through(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("precious")

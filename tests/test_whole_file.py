@@ -72,6 +72,25 @@ def test_of_two_writers_the_first_is_told_and_the_second_writes(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_writer_that_begins_while_another_syncs_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sync = tmp_path / "a", os.fsync
+    second = written_aside(path)
+
+    def slow(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        second.__enter__().write_bytes(b"half")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with pytest.raises(OSError, match="another process writes it too"):
+        write_whole(path, b"first")
+    assert not path.exists()
+    second.__exit__(None, None, None)
+    assert path.read_bytes() == b"half"
+
+
 @pytest.mark.parametrize("planted", ["a", f"a{PART}"])
 def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> None:
     mine, folder = tmp_path / "mine", tmp_path / "folder"

@@ -13,6 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.parallel import ranks
 
 LOCK = "lock"
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
@@ -24,32 +25,56 @@ def locked(folder: Path) -> Iterator[None]:
     another process holds the folder or it cannot be written.
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]  # the deepest first
+    descriptor = _opened(folder)
+    try:
+        _lock(descriptor, folder)
+        if not _is_there(descriptor, folder / LOCK):
+            raise UserError(f"{folder}: another process has just removed it; try again")
+        _check_own(descriptor, folder)
+        with suppress(OSError):  # the number is for people, and the disk may be full
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            _remove_empty(made)  # while no other can hold it
+    finally:
+        os.close(descriptor)
+
+
+def _opened(folder: Path) -> int:
+    """The lock file of a run folder, both made where they are not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(folder / LOCK, flags, 0o644)
+        return os.open(folder / LOCK, _FLAGS, 0o644)
     except OSError as error:
         raise UserError(
             f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
             "mend that or set another run_dir"
         ) from None
+
+
+def _check_own(descriptor: int, folder: Path) -> None:
+    """Refuse a file called as the lock is which holds more than the number of a process."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = os.read(descriptor, 100).strip()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    if content and not content.isdigit():
+        raise UserError(
+            f"run_dir: {folder / LOCK} is no lock, for which that name is kept; move it away"
+        )
+
+
+def _is_there(descriptor: int, path: Path) -> bool:
+    """Whether an open file still stands at its path."""
     try:
-        _lock(descriptor, folder)
-    except UserError:
-        os.close(descriptor)
-        raise
-    try:
-        with suppress(OSError):  # the number is for people, and the disk may be full
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()}\n".encode())
-        yield
-    finally:
-        with suppress(OSError):
-            os.ftruncate(descriptor, 0)
-        os.close(descriptor)
-        _remove_empty(made)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -58,10 +83,14 @@ def waited_for(path: Path) -> Iterator[bool]:
 
     Yields False where the file system knows no locks. Raises OSError where it cannot be made.
     """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags, 0o644)
+    descriptor = os.open(path, _FLAGS, 0o644)
+    held = _wait(descriptor, path)
+    while held and not _is_there(descriptor, path):  # whoever held it has removed it
+        os.close(descriptor)
+        descriptor = os.open(path, _FLAGS, 0o644)
+        held = _wait(descriptor, path)
     try:
-        yield _wait(descriptor, path)
+        yield held
     finally:
         os.close(descriptor)
 
