@@ -46,7 +46,7 @@ def forecast(run: Run) -> Forecast:
     updates = [
         order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)
     ]
-    widest = [max(order, key=lambda rows: _width(run.train, rows))] * settings.accumulate
+    widest = [max(order, key=lambda rows: _width(run.train, rows))] * len(updates[0])
     last = last_update(run)
     for rows in [widest, *updates[: WARM_UP - 1]]:
         _update(run, rows, last)

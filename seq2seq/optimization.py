@@ -89,11 +89,15 @@ def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> f
 
 
 @torch.no_grad()
-def update_average(averages: list[Tensor], weights: list[Tensor], decay: float, step: int) -> None:
+def update_average(
+    averages: list[Tensor], weights: list[Tensor], decay: float, step: int, untaken: Tensor
+) -> None:
     """Move the averages, in place, towards the weights after update `step` (from 1).
 
     `a = d a + (1 - d) w`, where d grows to `decay` over the first updates as
-    (1 + step) / (10 + step), so that the random beginning is soon forgotten.
+    (1 + step) / (10 + step), so that the random beginning is soon forgotten. Where `untaken`
+    (a number, on the device) is 1 and not 0, nothing moves.
     """
     rate = 1 - min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_(averages, weights, rate)
+    for average, weight in zip(averages, weights, strict=True):
+        average.lerp_(weight, rate * (1 - untaken).to(average.dtype))

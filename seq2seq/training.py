@@ -1,5 +1,7 @@
 """Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
 
+import hashlib
+import json
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,11 +28,11 @@ from seq2seq.validation import validate
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM, after the state was saved."""
+    """Ctrl-C or SIGTERM, after the state was saved; `done` where nothing was left to train."""
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(self, signal_number: int, done: bool = False) -> None:
         super().__init__()
-        self.exit_code = 128 + signal_number
+        self.exit_code, self.done = 128 + signal_number, done
 
 
 def train(
@@ -80,6 +82,10 @@ def _train(config: Config, device: torch.device, resume: bool) -> Path:
         )
         for complaint in complaints(run) if ranks.is_first() else ():
             reporter.say(f"warning: {complaint}")
+        accord.after_update(0, run.largest_piece)  # signals that came since the last
+        if accord.stops:
+            ranks.gathered([0])
+            raise Interrupted(accord.stops[0], done=True)
     return config.run_dir
 
 
@@ -102,10 +108,17 @@ def _prepared(config: Config, device: torch.device, resume: bool) -> tuple[Run, 
     else:
         ranks.wait_for_first()
         run = follow(config, device)
-    ranks.prepared([len(run.train), len(run.valid.src), run.progress.step])
+    ranks.prepared([len(run.train), run.progress.step, _fingerprint(run)])
     if ranks.count() > 1:
         notes.append(f"{ranks.count()} processes, each with a share of every batch")
     return run, notes
+
+
+def _fingerprint(run: Run) -> int:
+    """A number that tells texts and configs apart; where the texts lie does not matter."""
+    config = run.config.model_dump(mode="json", exclude={"data", "run_dir"})
+    text = json.dumps([config, run.checksums], sort_keys=True)
+    return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)  # a float holds as much
 
 
 def complaints(run: Run) -> list[str]:

@@ -38,10 +38,11 @@ def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     )
     untaken = ~(norm.isfinite() & loss.isfinite())
     divisor = (norm / settings.clip_norm).clamp(min=1)
-    run.optimizer.step(rate, divisor, untaken.to(torch.float32))
+    skip = untaken.to(torch.float32)
+    run.optimizer.step(rate, divisor, skip)
     if run.averages:
-        weights = list(own_weights(run.model).values())
-        update_average(list(run.averages.values()), weights, settings.average, run.progress.step)
+        averages, weights = list(run.averages.values()), list(own_weights(run.model).values())
+        update_average(averages, weights, settings.average, run.progress.step, skip)
     run.loss += torch.stack([loss, all_tokens]).where(~untaken, 0)
     run.untaken[run.progress.step % len(run.untaken)] = untaken
     if run.device.type == "cpu" and run.progress.step % _RETURN_EVERY == 0:

@@ -66,6 +66,22 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
     assert sizes[1:] == [*padded[:1], *padded[:3]]
 
 
+def test_more_batches_than_an_epoch_has_make_no_longer_updates(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(small_corpus, "training.accumulate=1000000000000000000000")
+    counts = []
+    step = module.train_step
+
+    def spy(*arguments):  # type: ignore[no-untyped-def]
+        counts.append(len(arguments[1]))
+        return step(*arguments)
+
+    monkeypatch.setattr(module, "train_step", spy)
+    forecast(run)
+    assert set(counts) == {len(epoch_order(run.train, 300, 1, 0))}
+
+
 def _all(run: Run, order: list[Rows]) -> list[Batch]:
     return [batch_of(run, rows, 0) for rows in order]
 

@@ -107,7 +107,7 @@ def test_the_average_is_its_formula() -> None:
     first, constant = averages
     expected = torch.zeros(2, 3).double()
     for step, weight in enumerate(history, start=1):
-        update_average(averages, [weight, torch.ones(5).double()], decay, step)
+        update_average(averages, [weight, torch.ones(5).double()], decay, step, torch.tensor(0.0))
         share = min(decay, (1 + step) / (10 + step))
         expected = share * expected + (1 - share) * weight
     assert averages[0] is first
@@ -118,17 +118,17 @@ def test_the_average_is_its_formula() -> None:
 def test_the_average_forgets_its_beginning_soon_and_then_remembers_long() -> None:
     average, zero = [torch.ones(1)], [torch.zeros(1)]
     for step in range(1, 11):
-        update_average(average, zero, 0.9999, step)
+        update_average(average, zero, 0.9999, step, torch.tensor(0.0))
     expected = math.prod((1 + step) / (10 + step) for step in range(1, 11))
     assert average[0].item() == pytest.approx(expected, rel=1e-5)
-    update_average(average, zero, 0.9999, 10**6)
+    update_average(average, zero, 0.9999, 10**6, torch.tensor(0.0))
     assert average[0].item() == pytest.approx(0.9999 * expected, rel=1e-5)
 
 
 def test_the_average_wants_no_gradient() -> None:
     weight = nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(1)))
     average = torch.zeros(3)
-    update_average([average], [weight], 0.5, 1)
+    update_average([average], [weight], 0.5, 1, torch.tensor(0.0))
     assert not average.requires_grad
     assert average.any()
 

@@ -88,6 +88,7 @@ BEFALL = {
     "memory": little_memory,
     "other clock": lambda run: None,
     "other data": lambda run: None,
+    "other config": lambda run: None,
 }
 
 def all_told():
@@ -130,7 +131,8 @@ def run(number, call):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
         return scored(hypotheses, references, tokenize)
     validation.bleu_score = score
-    return main(call["arguments"])
+    other = call["befall"] == "other config" and number == 1
+    return main(call["arguments"] + ["training.learning_rate=0.3"] * other)
 
 main(sys.argv[1:])  # what is slow the first time is then inherited
 print("ready", flush=True)
@@ -461,11 +463,12 @@ def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
     assert (whole.folder / LAST).exists()
 
 
-def test_ranks_that_read_other_data_are_refused(trainings: Trainings) -> None:
-    ended = trainings("other", 2, befall="other data")
+@pytest.mark.parametrize("befall", ["other data", "other config"])
+def test_ranks_that_read_other_things_are_refused(trainings: Trainings, befall: str) -> None:
+    ended = trainings(befall.replace(" ", "-"), 2, befall=befall)
     assert ended.codes == [2, 2], ended.told
     (told,) = ended.errors()
-    assert "rank 1 reads other data than rank 0" in told
+    assert "rank 1 has another config or other data than rank 0" in told
 
 
 # ------------------------------------------------------------------------------------- torchrun

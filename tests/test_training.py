@@ -410,6 +410,27 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     assert_same_run(config.run_dir, whole_run)
 
 
+def test_an_interruption_after_the_last_update_is_not_forgotten(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is done all the same, and who trains several begins no other."""
+    validate = training.validate
+
+    def interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        validate(*arguments)
+
+    monkeypatch.setattr(training, "validate", interrupted)
+    config = configured(small_corpus, "training.max_steps=3")
+    with pytest.raises(Interrupted) as caught:
+        train(config, "cpu")
+    assert (caught.value.exit_code, caught.value.done) == (143, True)
+    assert "Best validation BLEU" in log_of(config.run_dir)
+    monkeypatch.undo()
+    train(config, "cpu", resume=True)
+    assert "Nothing is left to train" in log_of(config.run_dir)
+
+
 def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
     small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -862,7 +883,7 @@ def test_resume_needs_a_run(small_corpus: Path) -> None:
     trained(small_corpus, "training.max_steps=1")
     for name in (LAST, PREVIOUS):
         (config.run_dir / name).unlink()
-    assert f"it has no {LAST}" in refusal(
+    assert f"it has {BEST}, but no {LAST}" in refusal(
         configured(small_corpus, "training.max_steps=1"), resume=True
     )
 

@@ -42,9 +42,10 @@ def taken(run: Run, rows: range) -> int:
 
 
 def everything(run: Run) -> list[Tensor]:
-    """Weights and the optimizer's state."""
+    """Weights, their averages and the optimizer's state."""
     states = [value for state in run.optimizer.state.values() for value in state.values()]
-    tensors = [*own_weights(run.model).values(), *(each for each in states if each is not None)]
+    weights = [*own_weights(run.model).values(), *run.averages.values()]
+    tensors = [*weights, *(each for each in states if each is not None)]
     return copy.deepcopy(tensors)
 
 
@@ -73,7 +74,7 @@ def spoiled_gradient(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
 def test_a_step_without_a_finite_gradient_changes_nothing(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, loss: Loss
 ) -> None:
-    run = prepared(small_corpus, f"training.optimizer={optimizer}")
+    run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
     taken(run, range(8))
     before, told = everything(run), run.loss.clone()
     with monkeypatch.context() as patch:

@@ -147,7 +147,8 @@ def prepared(facts: Sequence[float]) -> None:
             with suppress(RunError):
                 gathered(facts)  # nobody leaves before all have heard
             raise UserError(
-                f"rank {number} reads other data than rank 0: all need the same files and run_dir"
+                f"rank {number} has another config or other data than rank 0: "
+                "all need the same command and the same files"
             )
 
 
