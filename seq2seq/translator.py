@@ -22,7 +22,7 @@ from seq2seq.model.int8 import int8_is_exact, to_int8
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.translation import Translation, joined
-from seq2seq.vocabulary import BOS_ID, UNK_ID, Vocabularies, words_of
+from seq2seq.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
 
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
@@ -64,6 +64,7 @@ class Translator:
     def load(cls, *runs: Path | str, device: str = "auto", int8: bool = False) -> Self:
         """Read run folders, several as an ensemble; `int8` rounds weights, which is faster.
 
+        Of an ensemble the first run says how to search: its config's `decoding`, its lengths.
         Raises UserError where they do not fit, or where the device has no exact int8 products.
         """
         chosen = choose_device(device)
@@ -118,7 +119,7 @@ class Translator:
     ) -> list[Translation]:
         """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
 
-        A line of more pieces than any in training is cut into parts as `cut_line` says, and the
+        A line of more pieces than training.max_length is cut into parts as `cut_line` says, and the
         parts' translations are joined. With prefixes, one a line and blank for none, a line's
         translation begins with that text (NFC, spaces and line breaks as single spaces); its last
         word may be continued unless a space stands behind it. Blank lines stay blank.
@@ -163,6 +164,7 @@ class Translator:
             decoding.length_penalty,
             decoding.coverage_penalty,
             decoding.no_repeat_ngram,
+            (PAD_ID, BOS_ID, UNK_ID) if self.vocabularies.tgt.spells else (PAD_ID, BOS_ID),
         )
         for rows in _runs(parts):
             found = search(

@@ -130,6 +130,19 @@ def test_greedy_takes_the_likeliest_piece_each_time(markov: bool) -> None:
     assert len(lengths) > 3
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_may_never_follow_does_not(size: int) -> None:
+    seen = set()
+    for seed in range(4):
+        model: Any = Oracle(seed)
+        for never in ((PAD_ID, BOS_ID), (PAD_ID, BOS_ID, 5)):
+            found = search(model, SOURCES, [9] * 5, Beam(size, never=never), CPU)
+            ids = {i for hypotheses in found for each in hypotheses for i in each.ids}
+            assert not ids & set(never)
+            seen |= ids
+    assert 5 in seen
+
+
 def likeliest_chain(model: Oracle, source: Ids, limit: int) -> Ids:
     chain: Ids = []
     while len(chain) < limit:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -50,9 +50,7 @@ class BeamSlots(Slots):
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
-        following = likeliest(
-            self.model, step.outputs, self.ages, self.limits, 2 * self.beam.size, self.rules
-        )
+        following = self.likeliest(step.outputs, 2 * self.beam.size)
         totals = self.scores.view(-1, 1) + following.log_probs
         best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam.size, dim=-1)
         parents = flat // totals.shape[-1]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -33,7 +33,7 @@ class GreedySlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        best = likeliest(self.model, step.outputs, self.ages, self.limits, 1, self.rules)
+        best = self.likeliest(step.outputs, 1)
         self.ids = best.pieces[:, 0]
         if step.attention_weights is not None:
             self.looks.append(step.attention_weights)

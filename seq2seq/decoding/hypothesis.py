@@ -1,14 +1,12 @@
-"""What search asks of a model, what may follow a hypothesis, and what search returns."""
+"""What search asks of a model, what it keeps of its answers, and what it returns."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.rules import Rules
-from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.vocabulary import BOS_ID, PAD_ID
 
 CHUNK = 64  # values of a row whose maximum is taken first
 
@@ -59,6 +57,7 @@ class Beam(NamedTuple):
     length_penalty: float = 1.0  # their log-probabilities are divided by length to this power
     coverage_penalty: float = 0.0  # how much words count that were hardly looked at; not greedy's
     no_repeat_ngram: int = 0  # so many pieces in a row occur once only; 0: any may
+    never: tuple[int, ...] = (PAD_ID, BOS_ID)  # pieces that no hypothesis holds
 
 
 class Hypothesis(NamedTuple):
@@ -74,35 +73,6 @@ class Continuations(NamedTuple):
 
     log_probs: Tensor  # [N, M], nats
     pieces: Tensor  # [N, M]
-
-
-def likeliest(
-    model: Model,
-    outputs: Any,
-    ages: Sequence[int],
-    limits: Sequence[int],
-    count: int,
-    rules: Rules | None = None,
-) -> Continuations:
-    """The `count` likeliest continuations of rows that have so many pieces already.
-
-    N is a multiple of the number of ages. No row may end at once, each must end with the piece of
-    its limit, END counted (a limit of 0 is none); PAD and START never follow. Rules come on top.
-    """
-    log_probs = model.project(outputs).float().log_softmax(dim=-1)
-    log_probs[:, [PAD_ID, BOS_ID]] = -torch.inf
-    by_sentence = log_probs.view(len(ages), -1, log_probs.shape[-1])
-    young = [row for row, age in enumerate(ages) if age == 0]
-    old = [row for row, limit in enumerate(limits) if limit and 0 < ages[row] >= limit - 1]
-    if young:
-        by_sentence[young, :, EOS_ID] = -torch.inf
-    if old:
-        ends = by_sentence[old, :, EOS_ID]
-        by_sentence[old] = -torch.inf
-        by_sentence[old, :, EOS_ID] = ends
-    if rules is not None:
-        rules.restrict(log_probs)
-    return Continuations(*largest(log_probs, min(count, log_probs.shape[-1])))
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
+from seq2seq.decoding.hypothesis import Beam, Continuations, Hypothesis, Model, largest
 from seq2seq.decoding.rules import Rules
-from seq2seq.vocabulary import BOS_ID
+from seq2seq.vocabulary import BOS_ID, EOS_ID
 
 
 class Slots(ABC):
@@ -75,6 +75,26 @@ class Slots(ABC):
             self.rules.keep(kept)
         self.keep(kept)
         return kept
+
+    def likeliest(self, outputs: Any, count: int) -> Continuations:
+        """The `count` likeliest pieces that may follow each row, given the model's outputs.
+
+        No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
+        """
+        log_probs = self.model.project(outputs).float().log_softmax(dim=-1)
+        log_probs[:, list(self.beam.never)] = -torch.inf
+        by_sentence = log_probs.view(len(self.ages), -1, log_probs.shape[-1])
+        young = [slot for slot, age in enumerate(self.ages) if age == 0]
+        old = [slot for slot in self.busy() if 0 < self.ages[slot] >= self.limits[slot] - 1]
+        if young:
+            by_sentence[young, :, EOS_ID] = -torch.inf
+        if old:
+            ends = by_sentence[old, :, EOS_ID]
+            by_sentence[old] = -torch.inf
+            by_sentence[old, :, EOS_ID] = ends
+        if self.rules is not None:
+            self.rules.restrict(log_probs)
+        return Continuations(*largest(log_probs, min(count, log_probs.shape[-1])))
 
     def rows_of(self, slots: Tensor) -> Tensor:
         """The rows of these slots' hypotheses: [M] -> [M * K]."""
