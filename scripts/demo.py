@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +28,6 @@ def demo() -> None:
     run("python scripts/make_demo_corpus.py")
     say("2. Train on data/demo; everything of the run goes to runs/demo")
     run(f"seq2seq train configs/demo.yaml run_dir={RUN} --overwrite")
-    forget_cache()
     say("3. Translate a handful of sentences that are not in the training data")
     handful = RUN / "handful.en"
     handful.write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8", newline="\n")
@@ -59,13 +57,6 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
   seq2seq train configs/demo.yaml model.decoder=luong run_dir=runs/demo-luong
   seq2seq compare configs/compare-demo-lengths.yaml --split test    attention and long sentences
   Your own text: README.md, "Your own text" (this model is tiny and learns for two minutes)."""
-
-
-def forget_cache() -> None:
-    """Leave the run folder alone in its place; another training builds its cache anew."""
-    from seq2seq.cache.token_cache import cache_of
-
-    shutil.rmtree(cache_of(RUN), ignore_errors=True)
 
 
 def say(text: str) -> None:

@@ -105,7 +105,7 @@ def train(options: argparse.Namespace) -> int:
     try:
         run = run_training(config, options.device, options.resume, options.overwrite)
     except Interrupted as stop:
-        if ranks.is_first():
+        if ranks.is_first() and not stop.done:
             say("Go on with the same command and --resume.")
         return stop.exit_code
     if ranks.is_first():
@@ -125,7 +125,7 @@ def translate(options: argparse.Namespace) -> int:
         lines = given.check(opened, str(options.input or "standard input"))
         translator = load(options)
         with open_output(options.output) as output:
-            report = InputReport()
+            report = InputReport(options.input)
             for number, batch in cut(lines, options.batch_size):
                 texts = report.decode(number, batch)
                 prefixes = given.of(number, len(texts))
@@ -189,7 +189,7 @@ def attention(options: argparse.Namespace) -> int:
                 f"{options.model[0]}: a model without attention looks nowhere "
                 "(model.decoder: none); take a run with decoder bahdanau or luong"
             )
-        report = InputReport()
+        report = InputReport(options.input)
         texts = report.decode(1, list(lines))
     translations = translator.translate(texts, options.beam)
     report.note_parts(1, translations)

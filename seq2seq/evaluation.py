@@ -1,6 +1,7 @@
 """BLEU, chrF and TER by sacrebleu: scores, 95 % intervals, signatures and the paired test."""
 
 import logging
+import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -106,6 +107,13 @@ def check_tokenizer(tokenize: str) -> None:
     except (ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error
+
+
+def check_seed() -> None:
+    """Refuse a SACREBLEU_SEED that sacrebleu could not read; raises UserError."""
+    seed = os.environ.get("SACREBLEU_SEED", "none").lower()
+    if seed != "none" and not re.fullmatch("[0-9]+", seed):
+        raise UserError(f"SACREBLEU_SEED={seed}: must be a whole number, or none")
 
 
 def tokenized_note(hypotheses: Sequence[str]) -> str | None:

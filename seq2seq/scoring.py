@@ -22,7 +22,7 @@ class Scored:
 
     @property
     def possible(self) -> bool:
-        """Whether `translate` could ever print it."""
+        """Whether both sides have text, or neither."""
         return self.log_prob > -math.inf
 
     @property

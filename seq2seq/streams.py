@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.errors import RunError, UserError
-from seq2seq.whole_file import written_aside
+from seq2seq.whole_file import behind_link, is_stream, written_aside
 
 if TYPE_CHECKING:
     from seq2seq.translation import Translation
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
+_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
 _READ_BYTES = 1 << 16  # at most, at a time, of a stream: what a pipe holds
 
 
 @contextmanager
 def open_input(path: Path | None) -> Iterator[IO[bytes]]:
-    """The lines of a file or of stdin, as bytes."""
+    """The lines of a file or of stdin, as bytes.
+
+    Raises UserError where it cannot be opened, RunError where reading finds it damaged.
+    """
     if path is None:
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
@@ -36,19 +40,27 @@ def open_input(path: Path | None) -> Iterator[IO[bytes]]:
         file = _open_bytes(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except _DAMAGE as error:
+        raise UserError(_damaged(path, error)) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     with file:
         try:
             yield file
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise UserError(f"{path}: is no whole gzip file ({error}); pack it again") from None
+        except _DAMAGE as error:
+            raise RunError(_damaged(path, error)) from None
 
 
 def _open_bytes(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return path.open("rb")
+    if path.suffix != ".gz":
+        return path.open("rb")
+    file = gzip.open(path, "rb")  # noqa: SIM115
+    file.peek(1)  # what is no gzip file at all is found before any work
+    return file  # type: ignore[return-value]
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    return f"{path}: is no whole gzip file ({error}); pack it again"
 
 
 def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
@@ -120,14 +132,12 @@ class Output:
 
 
 class InputReport:
-    """Decodes lines, losing none, and gathers what to tell of them on stderr.
+    """Decodes the lines of a file or of stdin, losing none, and gathers what to tell of them."""
 
-    `origin`, if given, is the name of the text in what is told.
-    """
-
-    def __init__(self, origin: str = "") -> None:
-        self._where = f" of {origin}" if origin else ""
+    def __init__(self, path: Path | None) -> None:
+        self._origin = "standard input" if path is None else str(path)
         self._undecodable: list[int] = []
+        self._nul: list[int] = []
         self._impossible: list[int] = []
         self._cut: list[int] = []
         self._left_out: list[int] = []
@@ -143,6 +153,8 @@ class InputReport:
             content = line.removesuffix(b"\n").removesuffix(b"\r")
             if index == 1:
                 content = content.removeprefix(b"\xef\xbb\xbf")
+            if b"\0" in content:
+                self._nul.append(index)
             text = content.decode("utf-8", errors="replace")
             if "\ufffd" in text and text.encode() != content:
                 self._undecodable.append(index)
@@ -176,11 +188,14 @@ class InputReport:
     def tell(self) -> None:
         """Say what was done to which lines since it last did."""
         if self._undecodable:
-            lines = f"{_numbers(self._undecodable)}{self._where}"
+            lines = f"{_numbers(self._undecodable)} of {self._origin}"
             say(f"note: bytes that are not UTF-8 were replaced in {lines}")
+        if self._nul:
+            lines = f"{_numbers(self._nul)} of {self._origin}"
+            say(f"note: NUL characters, as UTF-16 has them (save it as UTF-8), in {lines}")
         if self._cut:
             cut = _numbers(self._cut)
-            say(f"note: translated in parts, being longer than any line in training: {cut}")
+            say(f"note: translated in parts, being longer than training.max_length: {cut}")
         if self._left_out:
             say(
                 "note: endless stretches without a space, of which only the beginning was "
@@ -191,7 +206,7 @@ class InputReport:
         if self._blank:
             say(f"note: blank lines stay blank, without their prefix: {_numbers(self._blank)}")
         self._undecodable, self._impossible, self._cut, self._left_out = [], [], [], []
-        self._blank = []
+        self._blank, self._nul = [], []
 
 
 def _numbers(lines: Sequence[int]) -> str:
@@ -212,11 +227,14 @@ def check_output(path: Path | None, *others: Path | None, at_once: bool = False)
         raise UserError(f"{path}: is a link that leads to no place for a file; remove it")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(f"{path}: the folder {path.parent} may not be written to")
+    if is_stream(path):
+        if not os.access(path, os.W_OK):
+            raise UserError(f"{path}: may not be written to")
+    elif not os.access(folder := behind_link(path).parent, os.W_OK):
+        raise UserError(f"{path}: the folder {folder} may not be written to")
     if path.suffix == ".gz":
         raise UserError(f"{path}: is written as it is; leave .gz out")
-    if any(_same(path, other) for other in others):
+    if any(_same(path, other) for other in others) or _is_stdin(path):
         raise UserError(f"{path}: this call reads or writes it already; choose another name")
     if at_once and (path.is_file() or not path.exists()):
         raise UserError(
@@ -238,6 +256,12 @@ def _same(path: Path, other: Path | None) -> bool:
     return path.samefile(other)
 
 
+def _is_stdin(path: Path) -> bool:
+    with suppress(OSError, ValueError):  # where stdin is no file of the system's
+        return path.is_file() and os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
+    return False
+
+
 @contextmanager
 def open_output(path: Path | None) -> Iterator[Output]:
     """stdout, or a file that appears whole once all is written."""
@@ -248,10 +272,8 @@ def open_output(path: Path | None) -> Iterator[Output]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Output(sys.stdout, "standard output")
         return
-    behind = path.resolve()  # of a link the file behind it, as other programs write it
-    if behind.exists() or not path.exists():  # not so of /dev/stdout, where that is a pipe
-        path = behind
-    if path.exists() and not path.is_file():  # a pipe or a device: not to be replaced by a file
+    path = behind_link(path)
+    if is_stream(path):
         with _opened(path, "w") as file:
             yield file
         return

@@ -1,7 +1,9 @@
 """Pictures of attention, read back by parsers that know nothing of how they were drawn."""
 
 import importlib.util
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -143,9 +145,14 @@ def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
 def test_png_of_endless_sentence_stays_within_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention_figure, "MAX_PIXELS", 300)
-    write_attention([chain(20)], ["a"], tmp_path / "a.png")
+    monkeypatch.setattr(attention_figure, "MAX_SIDE", 300)
+    (note,) = write_attention([chain(20)], ["a"], tmp_path / "a.png")
     assert max(png_size(tmp_path / "a.png")) == 300
+    assert "dots an inch the PNG is hard to read" in note
+    monkeypatch.setattr(attention_figure, "MAX_PIXELS", 40_000)
+    write_attention([chain(20)], ["a"], tmp_path / "a.png")
+    width, height = png_size(tmp_path / "a.png")
+    assert 38_000 < width * height <= 40_000
 
 
 def test_dollar_signs_are_text_not_formulas(tmp_path: Path) -> None:
@@ -246,3 +253,21 @@ def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
     write_attention([chain(3)], ["a"], tmp_path / "a.png")
     assert dict(matplotlib.rcParams) == before
     assert Gcf.get_all_fig_managers() == []
+
+
+def test_of_a_link_the_file_behind_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
+    write_attention([chain(3)], ["a"], tmp_path / "link.html")
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "real.html").read_bytes().startswith(b"<!DOCTYPE html>")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe, whole = tmp_path / "pipe.html", tmp_path / "whole.html"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as reader:
+        read = reader.submit(pipe.read_bytes)
+        write_attention([chain(3)], ["a"], pipe)
+        write_attention([chain(3)], ["a"], whole)
+        assert read.result(timeout=60) == whole.read_bytes()

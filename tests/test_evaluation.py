@@ -16,6 +16,7 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation import (
     bleu_score,
     check_line_counts,
+    check_seed,
     check_tokenizer,
     compare,
     not_nfc_note,
@@ -74,6 +75,17 @@ def run_program(
 @pytest.fixture(autouse=True)
 def _default_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+
+
+def test_a_seed_that_sacrebleu_cannot_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in ("12345", "none", "None"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        check_seed()
+        compare(SYSTEM, SYSTEM, [REFERENCE], bootstrap=2)
+    for seed in ("abc", "-1", "1.5", ""):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        with pytest.raises(UserError, match="SACREBLEU_SEED="):
+            check_seed()
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,12 @@ def mistakes(*lines: str) -> str:
 
 def write(name: str, content: bytes | str) -> Preparation:
     """Put another file in the place of one, or beside the others."""
-    data = content if isinstance(content, bytes) else content.encode()
-    return lambda: Path(name).write_bytes(data)
+
+    def prepare() -> None:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return prepare
 
 
 def change(name: str, old: str, new: str) -> Preparation:
@@ -76,6 +80,12 @@ def config(old: str, new: str) -> Preparation:
 def remove(name: str) -> Preparation:
     """Remove a file."""
     return lambda: Path(name).unlink()
+
+
+def remove_states(run: str) -> None:
+    """Keep of a run the snapshots at most."""
+    for name in ("best", "last", "previous"):
+        Path(run, f"{name}.safetensors").unlink(missing_ok=True)
 
 
 def own(*then: Preparation) -> Preparation:
@@ -536,6 +546,34 @@ DATA = {
         "luong: a run lives here already; go on with --resume, "
         "replace it with --overwrite, or set another run_dir",
     ),
+    "a config that no run wrote": Row(
+        f"{T} run_dir=mine",
+        "run_dir: mine holds config.yaml, and no run that wrote it; "
+        "move that away, or set another run_dir",
+        write("mine/config.yaml", "# precious\nname: mine\n"),
+    ),
+    "a config that no run wrote, to resume": Row(
+        f"{T} run_dir=mine --resume",
+        "mine: not a run folder, it has no config.yaml of a run; leave --resume",
+        write("mine/config.yaml", "# precious\nname: mine\n"),
+    ),
+    "snapshots that no run wrote": Row(
+        f"{T} run_dir=mine",
+        "run_dir: mine holds step-7.safetensors, and no run that wrote it; "
+        "move that away, or set another run_dir",
+        write("mine/step-7.safetensors", "precious"),
+    ),
+    "a file called lock": Row(
+        f"{T} run_dir=mine",
+        "run_dir: mine/lock is no lock, for which that name is kept; move it away",
+        write("mine/lock", "precious"),
+    ),
+    "nothing left to resume but snapshots": Row(
+        f"{T} --resume",
+        "run: nothing to resume, it has metrics.jsonl, but no last.safetensors; "
+        "train again with --overwrite, which replaces that",
+        lambda: (main(["train", "config.yaml"]), remove_states("run")),
+    ),
     "nothing to resume": Row(f"{T} --resume", "run: no such run folder; train without --resume"),
     "resuming another config": Row(
         f"{T} --resume seed=2",
@@ -670,6 +708,14 @@ FILES = {
     "text to score and to keep": Row(
         "evaluate --hyp test.src -r test.tgt -o out",
         "evaluate --hyp: -i and -o belong to -m RUN, which translates first",
+    ),
+    "text to score on a device": Row(
+        "evaluate --hyp test.src -r test.tgt -b 3",
+        "evaluate --hyp: -b, --int8 and --device belong to -m RUN, which translates",
+    ),
+    "translations among the scores": Row(
+        "evaluate -m luong -i test.src -r test.tgt -o -",
+        "evaluate -o -: scores go to standard output; give a file",
     ),
     "three texts to score": Row(
         "evaluate --hyp test.src --hyp test.src --hyp test.src -r test.tgt",

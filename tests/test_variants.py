@@ -96,6 +96,11 @@ def test_configs_are_variants_by_their_names(small_corpus: Path) -> None:
         read_plan([small_corpus.parent / "listed.yaml", other])
 
 
+def test_variants_of_two_directions_are_refused(small_corpus: Path) -> None:
+    with pytest.raises(UserError, match="; compare models of one direction"):
+        listed(small_corpus, "  a: {}\n  b: {data.tgt_lang: zh}")
+
+
 def test_every_mistake_is_told_at_once_where_it_stands(small_corpus: Path) -> None:
     text = """\
   a: {model.dropuot: 0.1, model.dropout: 2}

@@ -253,7 +253,7 @@ def _add_model(command: Any, required: bool) -> None:
         default=[],
         required=required,
         metavar="RUN",
-        help="run folder; several make an ensemble",
+        help="run folder; several make an ensemble, whose first run's config says how to search",
     )
 
 

@@ -21,6 +21,12 @@ def evaluate(options: argparse.Namespace) -> int:
         raise UserError("evaluate: give either -m RUN or --hyp FILE")
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
+    if options.hyp and (options.beam or options.int8 or options.device != "auto"):
+        raise UserError(
+            "evaluate --hyp: -b, --int8 and --device belong to -m RUN, which translates"
+        )
+    if str(options.output) == "-":
+        raise UserError("evaluate -o -: scores go to standard output; give a file")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
     data = _data(options)
@@ -31,6 +37,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
     tokenize = options.tokenize or evaluation.tokenizer_of(data.tgt_lang if data else "")
     evaluation.check_tokenizer(tokenize)
+    evaluation.check_seed()
     systems, references = _systems_and_references(options)
     evaluation.check_line_counts([*systems, *references])
     hypotheses = [lines for _, lines in systems]

@@ -45,6 +45,6 @@ def score_files(
 
 
 def _read(path: Path | None) -> tuple[InputReport, list[str]]:
-    report = InputReport("standard input" if path is None else str(path))
+    report = InputReport(path)
     with open_input(path) as lines:
         return report, report.decode(1, list(lines))

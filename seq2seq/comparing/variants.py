@@ -227,6 +227,11 @@ def _check(plan: Plan) -> Iterator[str]:
                 f"{variant.name}: is the same as {earlier.name} in every key; change one or drop it"
             )
     for variant in others:
+        if variant.config.data.direction != first.config.data.direction:
+            raise UserError(
+                f"{variant.name}: translates {variant.config.data.direction}, {first.name} "
+                f"{first.config.data.direction}; compare models of one direction"
+            )
         for split in ("train", "valid", "test"):
             own, shared = (getattr(each.config.data, split) for each in (variant, first))
             if own == shared:

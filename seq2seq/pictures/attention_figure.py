@@ -1,5 +1,6 @@
 """Attention as PNG or SVG, drawn by matplotlib, which only the functions that draw import."""
 
+import math
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.font_manager import FontProperties
 
 DPI = 150
-MAX_PIXELS = 30_000  # a side of a PNG; matplotlib gives up at 65 536
+MAX_PIXELS = 60_000_000  # of a PNG: 240 MB while it is drawn
+MAX_SIDE = 30_000  # of them
+READABLE = 60  # dots an inch
 
 FONT = "DejaVu Sans"  # comes with matplotlib
 CELL = 0.28  # inches, as all lengths below
@@ -41,11 +44,20 @@ def picture(panels: Sequence[Panel], suffix: str) -> tuple[bytes, list[str]]:
         warnings.filterwarnings("ignore", message=".* missing from|.* does not support .* natively")
         figure = _figure(panels, families)
         if suffix == ".png":
-            dpi = min(DPI, MAX_PIXELS / max(figure.get_size_inches()))
+            dpi = _dots_per_inch(*figure.get_size_inches())
+            if dpi < READABLE:
+                notes.append(
+                    f"at {dpi:.0f} dots an inch the PNG is hard to read; write .svg or .html"
+                )
             figure.savefig(buffer, format="png", dpi=dpi)
         else:
             figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue(), notes
+
+
+def _dots_per_inch(width: float, height: float) -> float:
+    """As many as memory and matplotlib, which gives up at sides of 65,536, can bear."""
+    return min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
 
 
 def _figure(panels: Sequence[Panel], families: list[str]) -> "Figure":

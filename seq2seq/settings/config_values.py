@@ -45,8 +45,12 @@ def _refuse_nul(value: object) -> object:
 
 def _at_home(value: object) -> object:
     """`~/` is the home folder, as a shell has it."""
-    home = isinstance(value, str) and value.startswith("~/")
-    return Path(str(value)).expanduser() if home else value
+    if not (isinstance(value, str) and value.startswith("~/")):
+        return value
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("nobody knows the home folder here; write it out") from None
 
 
 Whole = Annotated[int, BeforeValidator(_read_whole)]
