@@ -5,14 +5,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.run import run_lock
-from seq2seq.run.run_lock import LOCK, locked
+from seq2seq.run.run_lock import LOCK, Shared, locked
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -98,19 +98,32 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_none(
     """Whoever opened it before holds a file that others no longer find."""
     take = run_lock._try_lock
 
-    def late(descriptor: int) -> None:
+    def late(descriptor: int, alone: bool) -> None:
         monkeypatch.setattr(run_lock, "_try_lock", take)
         (tmp_path / LOCK).unlink()
-        take(descriptor)
+        take(descriptor, alone)
 
     monkeypatch.setattr(run_lock, "_try_lock", late)
     with pytest.raises(UserError, match="has just removed it; try again"):
         enter(tmp_path)
     monkeypatch.setattr(run_lock, "_try_lock", late)
-    with run_lock.waited_for(tmp_path / LOCK) as held:
-        assert held
-        with pytest.raises(UserError, match="another process is training"):
-            enter(tmp_path)
+    with closing(Shared(tmp_path / LOCK)), pytest.raises(UserError, match="another process is"):
+        enter(tmp_path)
+
+
+def test_many_read_and_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (Shared(tmp_path / LOCK) for _ in range(2))
+    waited = []
+
+    def sleep(_: float) -> None:
+        waited.append(second.alone)
+        first.close()
+
+    monkeypatch.setattr(run_lock.time, "sleep", sleep)
+    with closing(second):
+        second.build()
+        assert second.alone
+        assert waited == [False]
 
 
 def test_a_file_of_that_name_is_not_emptied(tmp_path: Path) -> None:
@@ -151,7 +164,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
 def test_where_files_cannot_be_locked_training_is_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_locks(_: int) -> None:
+    def no_locks(_: int, alone: bool) -> None:
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(run_lock, "_try_lock", no_locks)

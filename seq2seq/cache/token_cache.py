@@ -16,7 +16,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,8 +28,10 @@ from seq2seq.cache.cache_folder import (
     MISSING,
     Entry,
     Facts,
+    Unusable,
     checksum_of_file,
     open_entry,
+    read_entry,
     remove,
     remove_leftovers,
 )
@@ -39,7 +41,7 @@ from seq2seq.cache.token_workers import MOST_HERE, encoded, learnt
 from seq2seq.config import ParallelFiles, VocabularyConfig
 from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.errors import RunError, UserError
-from seq2seq.run.run_lock import waited_for
+from seq2seq.run.run_lock import Shared
 from seq2seq.vocabulary import (
     Vocabularies,
     checksums_of,
@@ -87,20 +89,19 @@ def training_data(given: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
         return
     folder = cache_of(run_dir) / _name(files)
     made = [each for each in (folder, *folder.parents) if not each.exists()]
-    with ExitStack() as stack:
-        with _writing(folder):
-            # The text may be no one else's to read.
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            alone = stack.enter_context(waited_for(folder / _LOCK))
-        if alone:
-            remove_leftovers(folder)
-        cached = Cached(files, folder)
+    with _writing(folder):
+        # The text may be no one else's to read.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = Shared(folder / _LOCK)
+    with closing(lock):
+        cached = Cached(files, folder, lock)
         try:
             yield cached
         except UserError:
             for path in cached.built:
                 remove(path)
             with suppress(OSError):
+                lock.build()
                 if made and [each.name for each in folder.iterdir()] == [_LOCK]:
                     (folder / _LOCK).unlink()
                     for each in made:
@@ -121,8 +122,8 @@ def cache_of(run_dir: Path) -> Path:
 class Cached:
     """Training data in a cache."""
 
-    def __init__(self, files: Files, folder: Path) -> None:
-        self._files, self._folder = files, folder
+    def __init__(self, files: Files, folder: Path, lock: Shared) -> None:
+        self._files, self._folder, self._lock = files, folder, lock
         self._key: dict[str, Any] = {}
         self._text = ParallelText([], [])
         self.blank = self.same = 0
@@ -174,6 +175,12 @@ class Cached:
         entry = self._open(f"{_TOKENS}-{_hash(pieces)}", key, build)
         return map_pairs(entry, self._folder / _TEXT)
 
+    def _build_alone(self) -> None:
+        if not self._lock.alone:
+            self._lock.build()
+            if self._lock.alone:
+                remove_leftovers(self._folder)
+
     def _learn(self, config: VocabularyConfig) -> Vocabularies:
         if len(self._text) <= MOST_HERE:
             return train_vocabularies(config, self._text.src, self._text.tgt)
@@ -189,7 +196,11 @@ class Cached:
     def _open(self, name: str, key: Facts, build: Callable[[Path], Facts]) -> Entry:
         folder = self._folder / name
         with _writing(folder):
-            entry = open_entry(folder, key, build)
+            try:
+                entry = Entry(folder, read_entry(folder, key), None)
+            except (FileNotFoundError, Unusable):
+                self._build_alone()
+                entry = open_entry(folder, key, build)
         if entry.built:
             self.built.append(folder)
             if entry.built != MISSING:

@@ -77,28 +77,37 @@ def _is_there(descriptor: int, path: Path) -> bool:
         return False
 
 
-@contextmanager
-def waited_for(path: Path) -> Iterator[bool]:
-    """Hold a lock file, made if it is not there, once no other process holds it.
+class Shared:
+    """A lock file that is held beside others to read, alone to build; made if it is not there."""
 
-    Yields False where the file system knows no locks. Raises OSError where it cannot be made.
-    """
-    descriptor = os.open(path, _FLAGS, 0o644)
-    held = _wait(descriptor, path)
-    while held and not _is_there(descriptor, path):  # whoever held it has removed it
-        os.close(descriptor)
-        descriptor = os.open(path, _FLAGS, 0o644)
-        held = _wait(descriptor, path)
-    try:
-        yield held
-    finally:
-        os.close(descriptor)
+    def __init__(self, path: Path) -> None:
+        """Hold it to read, once nobody builds; raises OSError where it cannot be made."""
+        self.alone = False
+        self._path, self._descriptor = path, os.open(path, _FLAGS, 0o644)
+        self._hold(alone=False)
+
+    def build(self) -> None:
+        """Hold it alone, once nobody else does; not so where the file system knows no locks."""
+        if not self.alone:
+            self.alone = self._hold(alone=True)
+
+    def close(self) -> None:
+        """Let go."""
+        os.close(self._descriptor)
+
+    def _hold(self, alone: bool) -> bool:
+        while held := _wait(self._descriptor, self._path, alone):
+            if _is_there(self._descriptor, self._path):
+                break  # else whoever held it has removed it
+            os.close(self._descriptor)
+            self._descriptor = os.open(self._path, _FLAGS, 0o644)
+        return held
 
 
-def _wait(descriptor: int, path: Path) -> bool:
+def _wait(descriptor: int, path: Path, alone: bool) -> bool:
     for seconds in chain((0.1,), repeat(0.2)):
         try:
-            _try_lock(descriptor)
+            _try_lock(descriptor, alone)
             return True
         except (BlockingIOError, PermissionError):
             if seconds == 0.1 and ranks.is_first():
@@ -111,7 +120,7 @@ def _wait(descriptor: int, path: Path) -> bool:
 
 def _lock(descriptor: int, folder: Path) -> None:
     try:
-        _try_lock(descriptor)
+        _try_lock(descriptor, alone=True)
     except (BlockingIOError, PermissionError):
         os.lseek(descriptor, 0, os.SEEK_SET)
         number = os.read(descriptor, 20).strip().decode("ascii", errors="replace")
@@ -131,15 +140,15 @@ def _lock(descriptor: int, folder: Path) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(descriptor: int) -> None:
+    def _try_lock(descriptor: int, alone: bool) -> None:  # noqa: ARG001 -- always alone, here
         os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte apart: others may not read a locked one
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 else:
     import fcntl
 
-    def _try_lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _try_lock(descriptor: int, alone: bool) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
 
 
 def _remove_empty(made: list[Path]) -> None:
