@@ -164,7 +164,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
 def test_where_files_cannot_be_locked_training_is_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_locks(_: int, alone: bool) -> None:
+    def no_locks(*_: object, **__: object) -> None:
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(run_lock, "_try_lock", no_locks)

@@ -507,3 +507,20 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     assert large["cache_mb"] > 10 * small["cache_mb"]
     for when in ("first_mb", "last_mb", "most_mb", "after_stream_mb"):
         assert large[when] < 1.1 * small[when], when
+
+
+def test_readers_do_not_wait_for_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_files(tmp_path / "data")
+    first = taken(files, tmp_path / "runs" / "a")
+
+    def wait(_: float) -> None:
+        raise AssertionError("waited")
+
+    monkeypatch.setattr("seq2seq.run.run_lock.time.sleep", wait)
+    with training_data(files, tmp_path / "runs" / "b") as other:
+        assert list(other.text().src) == list(taken(files, tmp_path / "runs" / "c").text.src)
+        assert first.built
+        with pytest.raises(AssertionError, match="waited"):  # what is yet to be built is another's
+            taken(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))
