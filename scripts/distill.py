@@ -1,15 +1,16 @@
 """Train teachers, let them translate their training text, train a student on all of it.
 
-    python scripts/distill.py configs/multi30k-en-de-distilled.yaml \\
+    python scripts/distill.py configs/students-multi30k.yaml \\
         configs/teachers-multi30k.yaml configs/teachers-multi30k-back.yaml
 
 Sequence-level distillation (Kim & Rush 2016) from ensembles, and data diversification (Nguyen et
-al. 2020) from each of their models alone and from those that translate back. Each TEACHERS lists
-variants as `seq2seq compare` reads them; all of one list, with all its seeds, translate as one,
-then each alone. Teachers of the other direction make sources; the other lists translate those too,
-as one. STUDENT is a config whose data.train names the two files that are written here: the pairs
-that the teachers learnt from, then every translation with what it translates. What was done before
-is not done again.
+al. 2020) from those that translate back. Each TEACHERS lists variants as `seq2seq compare` reads
+them; all of one list, with all its seeds, translate as one, and those of an only list each alone
+besides. Teachers of the other direction make sources; the other lists translate those too, as one.
+STUDENT is a config, or a list of variants, whose data.train names the two files that are written
+here: the corpus, then every translation with what it translates. The corpus is what the teachers
+learnt from; students as teachers, of which the corpus was the beginning, teach that beginning. What
+was done before is not done again.
 """
 
 import argparse
@@ -23,13 +24,22 @@ from typing import NamedTuple
 from seq2seq.cache.cache_folder import checksum_of_file
 from seq2seq.cli import main as seq2seq
 from seq2seq.comparing.variants import Plan, read_plan
-from seq2seq.config import Config, load_config
+from seq2seq.config import VARIANTS, Config, load_config
 from seq2seq.corpus import ParallelText, read_lines, read_pairs, usable
 from seq2seq.errors import UserError
 from seq2seq.run_folder import run_lives
+from seq2seq.settings.config_file import read_document
 from seq2seq.whole_file import write_whole
 
 BEAM = 3  # an ensemble needs no more on text that it has seen
+
+
+class Student(NamedTuple):
+    """What is to be trained in the end, and of a list the config of its first variant."""
+
+    path: Path
+    config: Config
+    listed: bool
 
 
 class Teachers(NamedTuple):
@@ -38,7 +48,9 @@ class Teachers(NamedTuple):
     path: Path
     plan: Plan
     back: bool  # from the student's target language to its source language
-    text: ParallelText  # what they learn from, in the student's direction
+    text: (
+        ParallelText  # what they learn from, in the student's direction; it begins with the corpus
+    )
 
     @property
     def source(self) -> Path:
@@ -90,14 +102,15 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     device = ["--device", options.device]
     try:
-        student, _ = load_config(options.student)
-        lists = [_teachers(path, student, options.student) for path in options.teachers]
-        src, tgt = _files_to_write(student, options.student, lists)
+        student = _student(options.student)
+        lists = [_teachers(path, student) for path in options.teachers]
+        corpus = _corpus(lists)
+        src, tgt = _files_to_write(student, lists, corpus)
         for teachers in lists:
             code = _run("compare", teachers.path, *device)
             if code != 0:
                 return code
-            _write(teachers.source, teachers.text.tgt if teachers.back else teachers.text.src)
+            _write(teachers.source, corpus.tgt if teachers.back else corpus.src)
         for task in _tasks(lists):
             if task.is_done():
                 continue
@@ -105,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
             if code != 0:
                 return code
             _write(task.record, task.made_of())
-        text = _all_pairs(lists)
+        text = _all_pairs(corpus, _tasks(lists))
         _write(src, text.src)
         _write(tgt, text.tgt)
     except UserError as error:
@@ -114,45 +127,70 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"distill.py: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    going_on = ["--resume"] if run_lives(student.run_dir) else []
-    return _run("train", options.student, *going_on, *device)
+    if student.listed:
+        return _run("compare", student.path, *device)
+    going_on = ["--resume"] if run_lives(student.config.run_dir) else []
+    return _run("train", student.path, *going_on, *device)
 
 
-def _teachers(path: Path, student: Config, student_path: Path) -> Teachers:
+def _student(path: Path) -> Student:
+    """Raises UserError where it is neither config nor list, or a list of different texts."""
+    if VARIANTS not in read_document(path).tree:
+        return Student(path, load_config(path)[0], listed=False)
+    config, *others = (variant.config for variant in read_plan([path]).variants)
+    if any(other.data != config.data for other in others):
+        raise UserError(f"{path}: its variants learn from different text; list those of one text")
+    return Student(path, config, listed=True)
+
+
+def _teachers(path: Path, student: Student) -> Teachers:
     """Reads a list and its text; raises UserError where that is no text for the student."""
     plan = read_plan([path])
-    data = plan.variants[0].config.data
-    languages = student.data.src_lang, student.data.tgt_lang
+    data, wanted = plan.variants[0].config.data, student.config.data
+    languages = wanted.src_lang, wanted.tgt_lang
     back = (data.tgt_lang, data.src_lang) == languages
     if not back and (data.src_lang, data.tgt_lang) != languages:
         raise UserError(
-            f"{path}: translates {data.src_lang} to {data.tgt_lang}, and {student_path} "
+            f"{path}: translates {data.src_lang} to {data.tgt_lang}, and {student.path} "
             f"{' to '.join(languages)}; teach it by models of its two languages"
         )
     text, _ = usable(read_pairs(data.train.src, data.train.tgt, data.train.tsv))
     return Teachers(path, plan, back, ParallelText(text.tgt, text.src) if back else text)
 
 
-def _files_to_write(config: Config, path: Path, lists: Sequence[Teachers]) -> tuple[Path, Path]:
+def _corpus(lists: Sequence[Teachers]) -> ParallelText:
+    """The shortest of their texts; raises UserError where another does not begin with it."""
+    shortest = min(lists, key=lambda teachers: len(teachers.text))
+    corpus, count = shortest.text, len(shortest.text)
+    for teachers in lists:
+        text = teachers.text
+        if (text.src[:count], text.tgt[:count]) != (corpus.src[:], corpus.tgt[:]):
+            raise UserError(
+                f"{teachers.path}: its training text does not begin with that of {shortest.path}; "
+                "teachers share a corpus"
+            )
+    return corpus
+
+
+def _files_to_write(
+    student: Student, lists: Sequence[Teachers], corpus: ParallelText
+) -> tuple[Path, Path]:
     """The student's training text; raises UserError where that is anything not written here."""
-    files, key, text = config.data.train, f"{path}: data.train", lists[0].text
+    files, key = student.config.data.train, f"{student.path}: data.train"
     copies = 1 + len(_tasks(lists))
     names = [teachers.plan.folder.name for teachers in lists]
     if len(set(names)) < len(names):
         raise UserError(
             f"folders of teachers are called {', '.join(names)}; give each another name"
         )
-    for teachers in lists:
-        if (list(teachers.text.src), list(teachers.text.tgt)) != (list(text.src), list(text.tgt)):
-            raise UserError(f"{teachers.path}: learns from other pairs than {lists[0].path}")
     if files.src is None or files.tgt is None:
         raise UserError(f"{key} must name two files to be written, src and tgt")
-    for file, side in ((files.src, text.src), (files.tgt, text.tgt)):
+    for file, side in ((files.src, corpus.src), (files.tgt, corpus.tgt)):
         if file.suffix == ".gz":
             raise UserError(f"{key}: {file} is written as it is; leave .gz out")
         if file.exists():
             lines = read_lines(file)
-            if len(lines) != copies * len(text) or lines[: len(text)] != list(side):
+            if len(lines) != copies * len(corpus) or lines[: len(corpus)] != list(side):
                 raise UserError(f"{key}: {file} holds other text; name a new file")
     return files.src, files.tgt
 
@@ -163,7 +201,7 @@ def _tasks(lists: Sequence[Teachers]) -> list[Task]:
     for teachers in lists:
         source, runs, back = teachers.source, teachers.runs(), teachers.back
         tasks.append(Task(runs, source, teachers.output, back))
-        if len(runs) > 1:
+        if len(runs) > 1 and sum(each.back == back for each in lists) == 1:
             alone = [source.with_name(f"train.{run.name}.hyp") for run in runs]
             tasks += [
                 Task([run], source, file, back) for run, file in zip(runs, alone, strict=True)
@@ -182,9 +220,9 @@ def _translate(task: Task, device: Sequence[str]) -> int:
     return _run("translate", *models, *files, "--beam", BEAM, *device)
 
 
-def _all_pairs(lists: Sequence[Teachers]) -> ParallelText:
+def _all_pairs(corpus: ParallelText, tasks: Sequence[Task]) -> ParallelText:
     """What the student learns from."""
-    texts = [lists[0].text, *(task.pairs() for task in _tasks(lists))]
+    texts = [corpus, *(task.pairs() for task in tasks)]
     return ParallelText(
         [line for text in texts for line in text.src],
         [line for text in texts for line in text.tgt],
@@ -210,7 +248,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="distill.py", description="teachers, their translations, a student"
     )
-    parser.add_argument("student", type=Path, help="the config of the model to be had")
+    parser.add_argument("student", type=Path, help="the config of the model to be had, or variants")
     parser.add_argument(
         "teachers", type=Path, nargs="+", help="variants to train, as compare reads them"
     )

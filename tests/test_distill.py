@@ -24,6 +24,8 @@ seeds: [1]
 variants:
   none: {model.decoder: none, training.max_steps: 3, training.validate_every: 3}
 """
+STUDENTS = ("out-students/none-seed1", "out-students/none-seed2")
+ORDER = ("teachers", "students", "teachers back", "students back")
 RUNS = ("none-seed1", "luong-seed1", "none-seed2", "luong-seed2")
 
 
@@ -141,7 +143,48 @@ def test_teachers_of_other_languages_or_text_are_refused(
     back = back.replace("train.tgt", "short.tgt").replace("train.src", "short.src")
     Path("back.yaml").write_text(back, encoding="utf-8")
     told = refused(capsys, "teachers.yaml", "teachers-back.yaml")
-    assert told.endswith("teachers-back.yaml: learns from other pairs than teachers.yaml")
+    assert "teachers.yaml: its training text does not begin with that of teachers-back.yaml" in told
+
+
+def test_students_of_a_list_teach_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They translate the corpus, though they have learnt from more; of two lists none alone."""
+    teachers_of_the_other_direction()
+    one = TEACHERS.replace("  luong", "  # luong")
+    Path("teachers.yaml").write_text(one, encoding="utf-8")
+    students = BACK.replace("back.yaml", "student.yaml").replace("out-back", "out-students")
+    Path("students.yaml").write_text(students.replace("[1]", "[1, 2]"), encoding="utf-8")
+    lists = ["teachers.yaml", "teachers-back.yaml", "--device", "cpu"]
+    assert distill.main(["students.yaml", *lists]) == 0
+    src, tgt = (read_lines(Path(f"train.{side}")) for side in ("src", "tgt"))
+    back = read_lines(Path("out-back/train.hyp"))
+    assert read_lines(Path("new/both.src")) == 4 * src + 2 * back  # each of a single list alone
+    again: list[list[str]] = []
+    whole = distill.seq2seq
+    monkeypatch.setattr(distill, "seq2seq", lambda words: again.append(words) or whole(words))
+    Path("student.yaml").replace("first.yaml")
+    student("new/second.src", "new/second.tgt")
+    Path("student.yaml").replace("second.yaml")
+    Path("first.yaml").replace("student.yaml")
+    assert distill.main(["second.yaml", "teachers.yaml", "students.yaml", *lists[1:]]) == 0
+    assert [words[0] for words in again] == [*["compare"] * 3, *["translate"] * 2, "train"]
+    assert read_lines(Path("new/second.src")) == 3 * src + 3 * back
+    translations = {
+        name: [each.text for each in translator.translate(text, distill.BEAM)]
+        for name, translator in (
+            ("teachers", Translator.load("out/none-seed1", "out/none-seed2", device="cpu")),
+            ("students", Translator.load(*STUDENTS, device="cpu")),
+        )
+        for name, text in ((name, src), (f"{name} back", back))
+    }
+    first, second, third, fourth = (translations[name] for name in ORDER)
+    assert read_lines(Path("new/second.tgt")) == tgt + first + second + tgt + third + fourth
+
+
+def test_a_list_of_students_learns_from_one_text(capsys: pytest.CaptureFixture[str]) -> None:
+    varied = "base: student.yaml\nvariants:\n  a: {}\n  b: {data.train.src: new/other.src}\n"
+    Path("students.yaml").write_text(varied, encoding="utf-8")
+    assert distill.main(["students.yaml", "teachers.yaml"]) == 2
+    assert "students.yaml: its variants learn from different text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("failing", ["compare", "translate"])
