@@ -16,13 +16,13 @@ from seq2seq.commands.arguments import parse
 from seq2seq.commands.compare_command import compare
 from seq2seq.commands.evaluate_command import evaluate
 from seq2seq.commands.given_prefixes import GivenPrefixes
+from seq2seq.commands.input_report import InputReport
 from seq2seq.commands.loading import load
 from seq2seq.commands.rendering import as_json as rendered_json
 from seq2seq.commands.rendering import rendered
 from seq2seq.errors import RunError, UserError
 from seq2seq.parallel import ranks
 from seq2seq.streams import (
-    InputReport,
     arrivals,
     batches,
     check_output,

@@ -1,20 +1,17 @@
-"""Lines in and lines out: files, stdin and stdout, and what is said of them on stderr."""
+"""Lines in and lines out: files, stdin and stdout; and a word on stderr."""
 
 import gzip
 import os
 import select
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from seq2seq.errors import RunError, UserError
 from seq2seq.whole_file import behind_link, is_stream, written_aside
-
-if TYPE_CHECKING:
-    from seq2seq.translation import Translation
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -129,89 +126,6 @@ class Output:
             raise
         except OSError as error:
             raise RunError(f"{self._name}: cannot be written ({error.strerror or error})") from None
-
-
-class InputReport:
-    """Decodes the lines of a file or of stdin, losing none, and gathers what to tell of them."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._origin = "standard input" if path is None else str(path)
-        self._undecodable: list[int] = []
-        self._nul: list[int] = []
-        self._impossible: list[int] = []
-        self._cut: list[int] = []
-        self._left_out: list[int] = []
-        self._blank: list[int] = []
-
-    def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
-        """UTF-8 lines, their ends (and a byte-order mark) taken off.
-
-        Bytes that are no UTF-8 become U+FFFD.
-        """
-        texts = []
-        for index, line in enumerate(lines, start=number):
-            content = line.removesuffix(b"\n").removesuffix(b"\r")
-            if index == 1:
-                content = content.removeprefix(b"\xef\xbb\xbf")
-            if b"\0" in content:
-                self._nul.append(index)
-            text = content.decode("utf-8", errors="replace")
-            if "\ufffd" in text and text.encode() != content:
-                self._undecodable.append(index)
-            texts.append(text)
-        return texts
-
-    def note_parts(self, number: int, translations: Sequence["Translation"]) -> None:
-        """Remember which lines were too long to be translated in one part, or at all."""
-        for index, each in enumerate(translations, start=number):
-            if each.parts > 1:
-                self._cut.append(index)
-            if each.left_out:
-                self._left_out.append(index)
-
-    def note_impossible(self, number: int, possible: Sequence[bool]) -> None:
-        """Remember which pairs have one blank side."""
-        self._impossible += [index for index, each in enumerate(possible, number) if not each]
-
-    def note_blanks(
-        self,
-        number: int,
-        translations: Sequence["Translation"],
-        prefixes: Sequence[str] | None,
-    ) -> None:
-        """Remember which lines had a prefix, but no text to translate."""
-        pairs = zip(translations, prefixes, strict=True) if prefixes else ()
-        for index, (each, prefix) in enumerate(pairs, start=number):
-            if prefix.strip() and not each.src_pieces:
-                self._blank.append(index)
-
-    def tell(self) -> None:
-        """Say what was done to which lines since it last did."""
-        if self._undecodable:
-            lines = f"{_numbers(self._undecodable)} of {self._origin}"
-            say(f"note: bytes that are not UTF-8 were replaced in {lines}")
-        if self._nul:
-            lines = f"{_numbers(self._nul)} of {self._origin}"
-            say(f"note: NUL characters, as UTF-16 has them (save it as UTF-8), in {lines}")
-        if self._cut:
-            cut = _numbers(self._cut)
-            say(f"note: translated in parts, being longer than training.max_length: {cut}")
-        if self._left_out:
-            say(
-                "note: endless stretches without a space, of which only the beginning was "
-                f"translated, in {_numbers(self._left_out)}"
-            )
-        if self._impossible:
-            say(f"note: one side alone is blank, scored -inf: {_numbers(self._impossible)}")
-        if self._blank:
-            say(f"note: blank lines stay blank, without their prefix: {_numbers(self._blank)}")
-        self._undecodable, self._impossible, self._cut, self._left_out = [], [], [], []
-        self._blank, self._nul = [], []
-
-
-def _numbers(lines: Sequence[int]) -> str:
-    shown = ", ".join(map(str, lines[:10]))
-    return f"{len(lines)} line{'s' * (len(lines) > 1)} ({shown}{', ...' * (len(lines) > 10)})"
 
 
 def check_output(path: Path | None, *others: Path | None, at_once: bool = False) -> None:

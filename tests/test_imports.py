@@ -120,6 +120,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
         "seq2seq.commands.rendering",
         "seq2seq.commands.given_prefixes",
     ),
+    ("seq2seq.commands.input_report",),
     (
         "seq2seq.comparing.variants",
         "seq2seq.comparing.bleu_counts",
