@@ -43,14 +43,12 @@ class Student(NamedTuple):
 
 
 class Teachers(NamedTuple):
-    """Models that translate as one, and each alone."""
+    """Models that translate as one."""
 
     path: Path
     plan: Plan
     back: bool  # from the student's target language to its source language
-    text: (
-        ParallelText  # what they learn from, in the student's direction; it begins with the corpus
-    )
+    text: ParallelText  # what they learn from, in the student's direction
 
     @property
     def source(self) -> Path:
