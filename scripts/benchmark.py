@@ -27,6 +27,11 @@ from benchmarking.search_speed import search_speed
 from benchmarking.source_length import LENGTHS, length_cost
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import training_speed
+from seq2seq.config import Config
+from seq2seq.ending import has_ended
+from seq2seq.errors import UserError
+from seq2seq.run_folder import run_lives
+from seq2seq.streams import check_output
 
 PARTS = ("training", "search", "length", "start")
 PRECISIONS = ("float32", "bf16")
@@ -35,6 +40,7 @@ PRECISIONS = ("float32", "bf16")
 def main(arguments: Sequence[str]) -> None:
     """Measure what was asked for, print each line as it comes, write all of it as JSON."""
     options = _options(arguments)
+    check_output(options.json)
     if options.threads:
         os.environ["OMP_NUM_THREADS"] = str(options.threads)  # read by every process from here on
     rows: list[dict[str, Any]] = []
@@ -147,7 +153,7 @@ def _search_beside(
         ours = alone(search_speed, run, _test(options), beam, int8, "cpu")
         whole = _seconds(
             "translate", "-m", str(run), "-i", str(_test(options)), "-o", os.devnull,
-            "-b", str(beam), *(["--int8"] if int8 else []),
+            "-b", str(beam), "--device", "cpu", *(["--int8"] if int8 else []),
         )  # fmt: skip
         mode = "int8" if int8 else "float32"
         row: dict[str, Any] = {"what": f"search, beam {beam}, {mode}, beside {peer.name}"}
@@ -170,17 +176,18 @@ def _trained(options: argparse.Namespace, case: Case, precision: str) -> Any:
 def _model(options: argparse.Namespace, case: Case) -> Path:
     """A run folder of this case, trained for some minutes unless it is there already."""
     run: Path = options.runs / case.name.replace(", ", "-").replace(" ", "-")
-    if not (run / "best.safetensors").exists():
+    limits = {"max_minutes": options.minutes, "max_epochs": 100, "batch_tokens": 1500}
+    config = standard(case, options.data, run, "bf16", learning_rate=1.5e-3, average=0.99, **limits)
+    if not has_ended(config):
         say(f"(training {run} for {options.minutes:g} minutes, once)")
-        limits = {"max_minutes": options.minutes, "max_epochs": 100, "batch_tokens": 1500}
-        alone(_train, case, options.data, run, options.device, limits)
+        alone(_train, config, options.device)
     return run
 
 
-def _train(case: Case, data: Path, run: Path, device: str, limits: dict[str, Any]) -> None:
+def _train(config: Config, device: str) -> None:
     from seq2seq.training import train
 
-    train(standard(case, data, run, "bf16", learning_rate=1.5e-3, average=0.99, **limits), device)
+    train(config, device, resume=run_lives(config.run_dir))
 
 
 def _seconds(*command: str) -> float:
@@ -250,4 +257,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"benchmark.py: error: {error}")

@@ -10,7 +10,7 @@ besides. Teachers of the other direction make sources; the other lists translate
 STUDENT is a config, or a list of variants, whose data.train names the two files that are written
 here: the corpus, then every translation with what it translates. The corpus is what the teachers
 learnt from; students as teachers, of which the corpus was the beginning, teach that beginning. What
-was done before is not done again.
+was trained or translated before is not done again.
 """
 
 import argparse
@@ -117,8 +117,10 @@ def main(arguments: Sequence[str]) -> int:
                 return code
             _write(task.record, task.made_of())
         text = _all_pairs(corpus, _tasks(lists))
-        _write(src, text.src)
-        _write(tgt, text.tgt)
+        for path, lines in ((src, text.src), (tgt, text.tgt)):
+            if path.exists() and read_lines(path) != list(lines):
+                raise UserError(f"{path}: holds other text than is to be written; move it away")
+            _write(path, lines)
     except UserError as error:
         print(f"distill.py: error: {error}", file=sys.stderr)
         return 2

@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from seq2seq.errors import UserError
+
 SETTINGS = """\
 name: scaling
 run_dir: {folder}/run
@@ -198,8 +200,14 @@ def _measured(what: str, options: argparse.Namespace) -> dict[str, float]:
     return train(options.config, options.overrides, options.began, options.updates, options.batches)
 
 
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return int(text)
+
+
 def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
+    return [_count(number) for number in text.split(",")]
 
 
 def _options() -> argparse.Namespace:
@@ -209,8 +217,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="as for train")
     sizes = "29000,290000,2900000"
     parser.add_argument("--sizes", type=_numbers, default=sizes, help=f"in pairs ({sizes})")
-    parser.add_argument("--updates", type=int, default=200, help="before memory is read again")
-    parser.add_argument("--batches", type=int, default=3000, help="to time the stream of batches")
+    parser.add_argument("--updates", type=_count, default=200, help="before memory is read again")
+    parser.add_argument(
+        "--batches", type=_count, default=3000, help="to time the stream of batches"
+    )
     parser.add_argument("--folder", type=Path, help="where the corpora are made for the while")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--measure", choices=("build", "train"), help=argparse.SUPPRESS)
@@ -220,4 +230,7 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (UserError, OSError) as error:
+        sys.exit(f"scaling.py: error: {error}")

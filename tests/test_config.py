@@ -279,7 +279,7 @@ def test_a_reversed_source_belongs_to_an_encoder_of_one_direction(tmp_path: Path
     assert load(tmp_path, overrides=("model.reverse_source=false",)).model.bidirectional
 
 
-LISTS = ("compare-", "teachers-")  # of variants: test_variants.py
+LISTS = ("compare-", "students-", "teachers-")  # of variants: test_variants.py
 RUNS = sorted(path for path in SHIPPED.glob("*.yaml") if not path.stem.startswith(LISTS))
 
 

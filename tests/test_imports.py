@@ -1,6 +1,7 @@
 """Imports run one way: every module may import only what stands before it in the table below."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -249,6 +250,16 @@ def sources() -> dict[str, Path]:
 
 
 SOURCES = sources()
+
+
+def test_contributing_shows_the_table() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    begin = page.index("    errors < ")
+    block = page[begin : page.index("\n\n", begin)]
+    shown = [{name.strip() for name in row.split(",")} for row in re.split("[<|]", block)]
+    rows = [set(row) - set(PACKAGES) for row in TABLE]
+    names = [{m.removeprefix("seq2seq.").replace(".", "/") for m in row} for row in rows if row]
+    assert shown == [*names, {"scripts"}]
 
 
 @pytest.mark.parametrize("module_name", sorted(SOURCES))

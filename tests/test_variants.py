@@ -36,7 +36,9 @@ def test_every_shipped_comparison_is_in_order(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(CONFIGS.glob("teachers-*.yaml")), ids=lambda each: each.stem
+    "path",
+    sorted(path for kind in ("students", "teachers") for path in CONFIGS.glob(f"{kind}-*.yaml")),
+    ids=lambda each: each.stem,
 )
 def test_shipped_teachers_can_be_an_ensemble(path: Path) -> None:
     plan = read_plan([path])

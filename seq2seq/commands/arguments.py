@@ -116,7 +116,7 @@ def _add_translate(commands: Any) -> None:
         "--n-best",
         type=_count,
         metavar="N",
-        help="N lines an input: index ||| text ||| score, best first",
+        help="N lines an input: index (from 0) ||| text ||| score, best first",
     )
     command.add_argument(
         "--batch-size",
