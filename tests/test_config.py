@@ -68,6 +68,20 @@ def test_a_minimal_file_gets_every_default(tmp_path: Path) -> None:
     assert (config.training, config.decoding) == (TrainingConfig(max_epochs=3), DecodingConfig())
 
 
+def test_a_home_folder_that_nobody_knows_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container, for a number that belongs to no user."""
+
+    def unknown(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    assert load(tmp_path, overrides=("run_dir=~/x",)).run_dir == Path("~/x").expanduser()
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    _, line = refusal(write(tmp_path, MINIMAL), ("run_dir=~/x",))
+    assert "run_dir (command line): nobody knows the home folder here; write it out" in line
+
+
 @pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0E-04", ".0003"])
 def test_floats_need_no_point(tmp_path: Path, text: str) -> None:
     assert load(tmp_path, overrides=(f"training.learning_rate={text}",)).training.learning_rate == (

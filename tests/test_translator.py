@@ -584,3 +584,14 @@ def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -
     )
     command = [sys.executable, "-c", program]
     assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"[]"
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_who_spells_prints_no_unknown_piece(tiny_runs: dict[str, Path], beam_size: int) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    assert translator.vocabularies.tgt.spells
+    with torch.no_grad():
+        translator.model.projection.bias[UNK_ID] += 50
+    found = translator.translate(LINES[:9], beam_size)
+    assert not any(UNKNOWN in each.text for each in found)
+    assert any(each.text for each in found)
