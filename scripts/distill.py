@@ -109,14 +109,15 @@ def main(arguments: Sequence[str]) -> int:
             if code != 0:
                 return code
             _write(teachers.source, corpus.tgt if teachers.back else corpus.src)
-        for task in _tasks(lists):
+        tasks = _tasks(lists)
+        for task in tasks:
             if task.is_done():
                 continue
             code = _translate(task, device)
             if code != 0:
                 return code
             _write(task.record, task.made_of())
-        text = _all_pairs(corpus, _tasks(lists))
+        text = _all_pairs(corpus, tasks)
         for path, lines in ((src, text.src), (tgt, text.tgt)):
             if path.exists() and read_lines(path) != list(lines):
                 raise UserError(f"{path}: holds other text than is to be written; move it away")

@@ -8,7 +8,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.pictures.attention_figure import picture
 from seq2seq.pictures.attention_map import AttentionMap, Panel
 from seq2seq.pictures.attention_page import page
-from seq2seq.whole_file import behind_link, is_stream, write_whole
+from seq2seq.whole_file import written_through
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in one HTML page
@@ -58,12 +58,9 @@ def write_attention(maps: Sequence[AttentionMap], sources: Sequence[str], path: 
     else:
         content, font_notes = picture(shown, path.suffix.lower())
         notes += font_notes
-    target = behind_link(path)
     try:
-        if is_stream(target):
+        with written_through(path) as target:
             target.write_bytes(content)
-        else:
-            write_whole(target, content)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
     return notes

@@ -42,20 +42,14 @@ class _Source(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """What a checkpoint translates with."""
+    """A checkpoint, its header, and what it translates with."""
 
+    path: Path
+    header: Header
     model: Seq2Seq
     vocabularies: Vocabularies
     limit: LengthLimit
     config: Config
-
-
-class _First(NamedTuple):
-    """The checkpoint that all others must be like."""
-
-    path: Path
-    header: Header
-    loaded: _Loaded
 
 
 def average(
@@ -77,20 +71,22 @@ def average(
     if len(paths) == 1:
         raise UserError(f"{paths[0]}: one checkpoint is its own average; name at least 2")
     chosen = choose_device(device)
-    averaged, header = _load(paths[0], chosen), read_header(paths[0])[0]
+    loaded: list[_Loaded] = []  # all are kept: a run that still trains removes snapshots
+    sources: list[_Source] = []
+    mean = WeightMean()
+    for path in paths:
+        loaded.append(_load(path, chosen))
+        _check_alike(loaded[-1], loaded[0])
+        sources.append(_source(loaded[-1], sources))
+        mean.add(own_weights(loaded[-1].model))
+    averaged = loaded[0]
     valid, notes = _validation_text(averaged.config)
     notes += _seed_notes(paths)
-    sources: list[_Source] = []
-    models, mean, scores = [], WeightMean(), []
-    for path in paths:
-        models.append(_load(path, chosen))  # and kept: a run that still trains removes snapshots
-        _check_alike(path, models[-1], _First(paths[0], header, averaged))
-        mean.add(own_weights(models[-1].model))
-        sources.append(_source(path, sources))
-    for (path, step, _), loaded in zip(sources, models, strict=True):
-        scores.append(_bleu(loaded, valid))
-        tell(_with_bleu(f"{path}, update {step}", scores[-1]))
-    copy_into(mean.mean(), own_weights(averaged.model), paths[0])
+    scores = []
+    for source, each in zip(sources, loaded, strict=True):
+        scores.append(_bleu(each, valid))
+        tell(_with_bleu(f"{source.path}, update {source.step}", scores[-1]))
+    copy_into(mean.mean(), own_weights(averaged.model), averaged.path)  # no longer its own
     bleu = _bleu(averaged, valid)
     tell(_with_bleu(f"{new}, the average of {len(paths)}", bleu))
     _write(new, averaged, bleu, sources)
@@ -161,9 +157,9 @@ def _check_new(new: Path, paths: Sequence[Path], overwrite: bool) -> None:
         raise UserError(f"{new}: a run lives here already; replace it with --overwrite")
 
 
-def _source(path: Path, others: Sequence[_Source]) -> _Source:
+def _source(loaded: _Loaded, others: Sequence[_Source]) -> _Source:
     """What is told of a checkpoint; UserError where its weights are those of another."""
-    header = read_header(path)[0]
+    path, header = loaded.path, loaded.header
     with reading_header(path):
         source = _Source(path, int(header["step"]), str(header["tensors"]))
     for other in others:
@@ -173,14 +169,16 @@ def _source(path: Path, others: Sequence[_Source]) -> _Source:
 
 
 def _load(path: Path, device: torch.device) -> _Loaded:
-    return _Loaded(*load_best(path.parent, device, path.name))
+    parts = load_best(path.parent, device, path.name)
+    return _Loaded(path, read_header(path)[0], *parts)
 
 
-def _check_alike(path: Path, loaded: _Loaded, first: _First) -> None:
+def _check_alike(loaded: _Loaded, first: _Loaded) -> None:
     """Refuse weights of another model: what they have in common is not their mean."""
-    if checksums_of(loaded.vocabularies) != checksums_of(first.loaded.vocabularies):
+    path = loaded.path
+    if checksums_of(loaded.vocabularies) != checksums_of(first.vocabularies):
         raise UserError(f"{path}: its vocabulary is not that of {first.path}; an average needs one")
-    directions = [each.config.data.direction for each in (loaded, first.loaded)]
+    directions = [each.config.data.direction for each in (loaded, first)]
     if directions[0] != directions[1]:
         raise UserError(f"{path}: translates {directions[0]}, {first.path} {directions[1]}")
     changes = [
@@ -188,7 +186,7 @@ def _check_alike(path: Path, loaded: _Loaded, first: _First) -> None:
         for each in config_changes(first.path, first.header, loaded.config)
         if each.startswith("model.") and not each.startswith("model.dropout:")
     ]
-    shapes = [shapes_of(own_weights(each.model)) for each in (loaded, first.loaded)]
+    shapes = [shapes_of(own_weights(each.model)) for each in (loaded, first)]
     if changes or shapes[0] != shapes[1]:
         difference = ", ".join(changes) or "training.max_length"
         raise UserError(f"{path}: is not the model of {first.path}: {difference}")
@@ -217,7 +215,7 @@ def _bleu(loaded: _Loaded, valid: ParallelText | None) -> float | None:
     """The validation BLEU of greedy search, as training measures it."""
     if valid is None:
         return None
-    model, vocabularies, limit, config = loaded
+    _, _, model, vocabularies, limit, config = loaded
     device = next(model.parameters()).device
     longest = config.training.max_length
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device)

@@ -98,6 +98,6 @@ def update_average(
     (1 + step) / (10 + step), so that the random beginning is soon forgotten. Where `untaken`
     (a number, on the device) is 1 and not 0, nothing moves.
     """
-    rate = 1 - min(decay, (1 + step) / (10 + step))
+    rate = (1 - min(decay, (1 + step) / (10 + step))) * (1 - untaken).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):
-        average.lerp_(weight, rate * (1 - untaken).to(average.dtype))
+        average.lerp_(weight, rate)

@@ -25,13 +25,14 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     check_place(folder)
     if resume:
         _check_resumed(config)
-    elif run_lives(folder) and not overwrite:
+        return
+    if not run_lives(folder):
+        _check_free(folder)
+    elif not overwrite:
         raise UserError(
             f"{folder}: a run lives here already; go on with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
-    else:
-        _check_free(folder)
 
 
 def check_place(folder: Path) -> None:
@@ -45,9 +46,7 @@ def check_place(folder: Path) -> None:
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse a folder where no run lives, but what a run would replace there lies already."""
-    if run_lives(folder):
-        return
+    """Refuse a folder, in which no run lives, with what a run would replace there."""
     for name in _replaced(folder, (CONFIG, VOCABULARY, *_FIGURES)):
         raise UserError(
             f"run_dir: {folder} holds {name}, and no run that wrote it; "
@@ -92,7 +91,9 @@ def _check_resumed(config: Config) -> None:
             )
         return
     if not run_lives(folder):
-        raise UserError(f"{folder}: not a run folder, it has no {CONFIG} of a run; leave --resume")
+        raise UserError(
+            f"{folder}: not a run folder, it has no {CONFIG} of a run; train without --resume"
+        )
     for name in _replaced(folder, (BEST, *_FIGURES)):  # one killed before its first update has none
         raise UserError(
             f"{folder}: nothing to resume, it has {name}, but no {LAST}; "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seq2seq.errors import RunError, UserError
-from seq2seq.whole_file import behind_link, is_stream, written_aside
+from seq2seq.whole_file import behind_link, is_stream, written_through
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -186,12 +186,7 @@ def open_output(path: Path | None) -> Iterator[Output]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Output(sys.stdout, "standard output")
         return
-    path = behind_link(path)
-    if is_stream(path):
-        with _opened(path, "w") as file:
-            yield file
-        return
-    with written_aside(path) as aside, _opened(aside, "w") as file:
+    with written_through(path) as target, _opened(target, "w") as file:
         yield file
 
 

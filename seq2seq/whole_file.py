@@ -60,6 +60,20 @@ def write_whole(path: Path, content: bytes, kept: Path | None = None) -> None:
         file.write(content)
 
 
+@contextmanager
+def written_through(path: Path) -> Iterator[Path]:
+    """A path to write to, as `written_aside` gives it; of a pipe or a device, that itself.
+
+    Of a link the file behind it is written. Raises OSError.
+    """
+    target = behind_link(path)
+    if is_stream(target):
+        yield target
+        return
+    with written_aside(target) as aside:
+        yield aside
+
+
 def behind_link(path: Path) -> Path:
     """Of a link the file behind it, as other programs write it."""
     behind = path.resolve()

@@ -554,7 +554,7 @@ DATA = {
     ),
     "a config that no run wrote, to resume": Row(
         f"{T} run_dir=mine --resume",
-        "mine: not a run folder, it has no config.yaml of a run; leave --resume",
+        "mine: not a run folder, it has no config.yaml of a run; train without --resume",
         write("mine/config.yaml", "# precious\nname: mine\n"),
     ),
     "snapshots that no run wrote": Row(

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -100,13 +100,19 @@ def training_data(given: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
         except UserError:
             for path in cached.built:
                 remove(path)
-            with suppress(OSError):
-                lock.build()
-                if made and [each.name for each in folder.iterdir()] == [_LOCK]:
-                    (folder / _LOCK).unlink()
-                    for each in made:
-                        each.rmdir()
+            if made:
+                _take_back(made, lock)
             raise
+
+
+def _take_back(made: Sequence[Path], lock: Shared) -> None:
+    """Remove the folders made, the deepest first, if nothing came to lie there but the lock."""
+    with suppress(OSError):
+        lock.build()
+        if [each.name for each in made[0].iterdir()] == [_LOCK]:
+            (made[0] / _LOCK).unlink()
+            for each in made:
+                each.rmdir()
 
 
 def cache_of(run_dir: Path) -> Path:
