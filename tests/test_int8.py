@@ -1,6 +1,7 @@
 """Products of whole numbers against the same written out, and a search that uses them."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from seq2seq import cli, translator
 from seq2seq.errors import UserError
+from seq2seq.model import int8
 from seq2seq.model.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.translator import Translator
@@ -40,6 +42,42 @@ def test_the_product_is_that_of_rounded_rows(
     exact = F.linear(inputs, weight, bias)
     assert (found - exact).norm() < 0.02 * exact.norm()
     assert not torch.equal(found, exact)
+
+
+@pytest.mark.parametrize("way", [int8._plain, int8._packed])
+@pytest.mark.parametrize("sizes", [(2, 3, 2), (7, 20, 80), (64, 512, 301)])
+def test_both_ways_give_exact_products_of_whole_numbers(
+    way: Callable[[torch.Tensor, torch.Tensor], int8.Multiply], sizes: tuple[int, int, int]
+) -> None:
+    if way is int8._packed and not int8._packs():
+        pytest.skip("this torch has no packed int8 products")
+    if way is int8._plain and not int8._is_exact(way):
+        pytest.skip("plain int8 products overflow here")
+    generator = torch.Generator().manual_seed(sizes[0])
+    rows, size, out_size = sizes
+    inputs = torch.randint(-STEPS, STEPS + 1, (size, rows), generator=generator).t()
+    weight = torch.randint(-STEPS, STEPS + 1, (out_size, size), generator=generator)
+    scale = torch.rand(out_size, generator=generator)
+    expected = (inputs @ weight.t()).float() * scale
+    multiply = way(weight.to(torch.int8), scale)
+    assert torch.equal(multiply(inputs.to(torch.int8)), expected)
+    assert torch.equal(multiply(inputs.to(torch.int8).contiguous()), expected)
+
+
+def test_what_packing_lacks_the_plain_way_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(*_: object) -> int8.Multiply:
+        raise AttributeError("no such operator")
+
+    weight, inputs = torch.randn(8, 16), torch.randn(4, 16)
+    expected = Int8Weight(weight).product(inputs, None)
+    monkeypatch.setattr(int8, "_packed", lacks)
+    int8._packs.cache_clear()
+    try:
+        if not int8_is_exact():
+            pytest.skip("plain int8 products overflow here")
+        assert torch.equal(Int8Weight(weight).product(inputs, None), expected)
+    finally:
+        int8._packs.cache_clear()
 
 
 def test_a_row_does_not_depend_on_the_others_and_zeros_stay_zeros() -> None:

@@ -1,6 +1,7 @@
 """Weights of eight bits for search on a CPU: whole numbers multiply several times as fast."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from seq2seq.model.lstm import LSTMLayer
 
 STEPS = 127  # from zero to the largest entry
+Multiply = Callable[[Tensor], Tensor]  # int8 [N, in] -> products times the scale, [N, out]
 
 
 class Int8Weight:
@@ -21,13 +23,12 @@ class Int8Weight:
 
     def __init__(self, weight: Tensor) -> None:
         integers, scale = _rounded(weight)
-        self.integers = integers.t()  # [in, out]
-        self.scale = scale.squeeze(1)  # [out]
+        self.multiply = _multiplier(integers, scale.squeeze(1))
 
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
         """Inputs [..., in] times the weight, and the bias [out]: [..., out]."""
         integers, scale = _rounded(inputs.flatten(0, -2))
-        sums = torch._int_mm(integers, self.integers).to(scale.dtype).mul_(self.scale)
+        sums = self.multiply(integers)
         scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale, out=sums)
         return scaled.view(*inputs.shape[:-1], -1)
 
@@ -50,6 +51,49 @@ def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     return (values / scale).round_().to(torch.int8), scale
 
 
+def _multiplier(integers: Tensor, scale: Tensor) -> Multiply:
+    """By a weight int8 [out, in], times a scale [out]: the fastest that this torch has."""
+    return (_packed if _packs() else _plain)(integers, scale)
+
+
+def _plain(integers: Tensor, scale: Tensor) -> Multiply:
+    weight = integers.t()
+    return lambda inputs: torch._int_mm(inputs, weight).to(scale.dtype).mul_(scale)
+
+
+def _packed(integers: Tensor, scale: Tensor) -> Multiply:
+    """A weight that oneDNN has laid out for itself once, and scaled as it is multiplied by."""
+    weight = torch.ops.onednn.qlinear_prepack(integers, None)
+    weight_terms = weight, scale, torch.zeros_like(scale, dtype=torch.int32), None
+    return lambda inputs: torch.ops.onednn.qlinear_pointwise(
+        inputs, 1.0, 0, *weight_terms, 1.0, 0, scale.dtype, "none", [], ""
+    )
+
+
+@cache
+def _packs() -> bool:
+    """Whether oneDNN's way is there and exact."""
+    try:
+        return _is_exact(_packed)
+    except (AttributeError, NotImplementedError, RuntimeError):  # made for others, or otherwise
+        return False
+
+
+def int8_is_exact() -> bool:
+    """Whether this processor multiplies int8 without overflow; some have too narrow sums."""
+    return _packs() or _is_exact(_plain)
+
+
+def _is_exact(multiplier: Callable[[Tensor, Tensor], Multiply]) -> bool:
+    generator = torch.Generator().manual_seed(1)
+    left, right = torch.randint(-STEPS, STEPS + 1, (2, 64, 256), generator=generator)
+    left[0], right[0] = STEPS, STEPS
+    left[1], right[1] = STEPS, -STEPS
+    scale = torch.linspace(1, 2, len(right))
+    products = multiplier(right.to(torch.int8), scale)(left.to(torch.int8))
+    return torch.equal(products, (left @ right.t()).to(scale.dtype) * scale)
+
+
 @torch.no_grad()
 def to_int8(model: nn.Module) -> None:
     """Round the weights of all LSTM layers and linear maps, for inference; embeddings stay."""
@@ -63,13 +107,3 @@ def to_int8(model: nn.Module) -> None:
             weight = getattr(module, name)
             delattr(module, name)
             setattr(module, name, Int8Weight(weight))
-
-
-def int8_is_exact() -> bool:
-    """Whether this processor multiplies int8 without overflow; some have too narrow sums."""
-    generator = torch.Generator().manual_seed(1)
-    left, right = torch.randint(-STEPS, STEPS + 1, (2, 64, 256), generator=generator)
-    left[0], right[0] = STEPS, STEPS
-    left[1], right[1] = STEPS, -STEPS
-    product = torch._int_mm(left.to(torch.int8), right.to(torch.int8).t())
-    return torch.equal(product.long(), left @ right.t())
