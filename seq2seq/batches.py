@@ -37,8 +37,10 @@ class Batch(NamedTuple):
     tgt_positions: Tensor  # [M], where they stand in a flattened [B * T]
 
     def to(self, device: torch.device) -> Self:
-        """The batch on a device."""
-        return type(self)(*(part.to(device, non_blocking=True) for part in self))
+        """The batch, made on the CPU, on a device, which is not waited for."""
+        pinned = device.type == "cuda"  # what is not may be waited for
+        parts = (part.pin_memory() if pinned else part for part in self)
+        return type(self)(*(part.to(device, non_blocking=True) for part in parts))
 
 
 class EncodedPairs(NamedTuple):

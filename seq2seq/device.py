@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -23,12 +24,13 @@ def choose_device(name: str) -> torch.device:
 
     Lets the CPU take oneDNN's float32 kernels (torch's "medium" precision, about twice as fast on
     some processors) where they are as exact as float32, which is measured: on processors with AMX
-    the same switch would round to bfloat16.
+    the same switch would round to bfloat16, on CUDA to TF32.
     """
     device = _named(name)
     if device.type == "cpu":
         _keep_memory()
-        torch.set_float32_matmul_precision("medium" if _medium_is_exact() else "highest")
+    exact = device.type == "cpu" and _medium_is_exact()
+    torch.set_float32_matmul_precision("medium" if exact else "highest")
     return device
 
 
@@ -49,14 +51,18 @@ def repeatable(device: torch.device, wanted: bool = True) -> Iterator[None]:
             )
         os.environ[_WORKSPACE] = _REPEATABLE[0]
     cudnn = torch.backends.cudnn
+    memory: Any = torch.utils.deterministic
+    fills = memory.fill_uninitialized_memory
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     torch.use_deterministic_algorithms(True)
     cudnn.deterministic, cudnn.benchmark = True, False
+    memory.fill_uninitialized_memory = False  # none is read: it is only time
     try:
         yield
     finally:
         everywhere, cudnn.deterministic, cudnn.benchmark = before
         torch.use_deterministic_algorithms(everywhere)
+        memory.fill_uninitialized_memory = fills
 
 
 @contextmanager

@@ -23,8 +23,9 @@ def forced_log_probs(
     found: list[list[float]] = [[] for _ in sources]
     for width, rows in by_width(sources).items():
         rows = sorted(rows, key=lambda i: len(targets[i]))
-        for start in range(0, len(rows), tile_rows(width)):
-            tile = rows[start : start + tile_rows(width)]
+        size = tile_rows(width, device)
+        for start in range(0, len(rows), size):
+            tile = rows[start : start + size]
             pairs = [(sources[i], targets[i]) for i in tile]
             for i, log_probs in zip(tile, _forced(model, pairs, width, device), strict=True):
                 found[i] = log_probs
@@ -36,7 +37,7 @@ def _forced(
     model: Model, pairs: Sequence[tuple[Ids, Ids]], width: int, device: torch.device
 ) -> list[list[float]]:
     """The same of the pairs of one tile, whose empty rows are computed along."""
-    filled = [*pairs, *[([], [])] * (tile_rows(width) - len(pairs))]
+    filled = [*pairs, *[([], [])] * (tile_rows(width, device) - len(pairs))]
     src, src_lengths = pad_sources([src for src, _ in filled], width)
     rows = torch.arange(len(filled), device=device)
     memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))

@@ -14,6 +14,7 @@ from seq2seq.model.seq2seq import Seq2Seq
 
 CHUNK = 512  # rows whose logits exist at one time, an even number
 BLOCK = 4 * CHUNK  # rows whose gradients by the logits do
+CUDA_CHUNK = 8192  # the most rows of both on CUDA, where a call costs as much as hundreds of them
 
 
 def batch_loss(
@@ -90,17 +91,17 @@ class _FusedLoss(torch.autograd.Function):
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
-        filled, pieces, total = _filled(outputs), len(weight), weight.new_zeros(())
-        at_once = BLOCK if wanted else CHUNK
-        logits, probabilities = (outputs.new_empty(rows, pieces) for rows in (CHUNK, at_once))
+        chunk, at_once = _chunk_and_block(len(outputs), outputs.is_cuda, wanted)
+        filled, pieces, total = _filled(outputs, chunk), len(weight), weight.new_zeros(())
+        logits, probabilities = (outputs.new_empty(rows, pieces) for rows in (chunk, at_once))
         share = label_smoothing / pieces
         grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
         grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(pieces, 1)
         grad_bias = weight.new_full((pieces,), -share * len(tgt))
-        for start in range(0, len(filled), CHUNK):
-            rows, end, place = slice(start, start + CHUNK), start + CHUNK, start % at_once
-            real = slice(min(CHUNK, len(tgt) - start))
-            grad_logits = probabilities[place : place + CHUNK]
+        for start in range(0, len(filled), chunk):
+            rows, end, place = slice(start, start + chunk), start + chunk, start % at_once
+            real = slice(min(chunk, len(tgt) - start))
+            grad_logits = probabilities[place : place + chunk]
             torch.addmm(product_bias, filled[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
             total += _smoothed(
@@ -114,8 +115,8 @@ class _FusedLoss(torch.autograd.Function):
             if wanted:
                 grad_outputs[rows] += (grad_logits @ product_weight)[real]
                 grad_bias += grad_logits[real].sum(0)
-            if wanted and (place + CHUNK == at_once or end == len(filled)):
-                grad_weight += probabilities[: place + CHUNK].t() @ filled[start - place : end]
+            if wanted and (place + chunk == at_once or end == len(filled)):
+                grad_weight += probabilities[: place + chunk].t() @ filled[start - place : end]
         ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias)
         return total
 
@@ -126,9 +127,18 @@ class _FusedLoss(torch.autograd.Function):
         return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None, None
 
 
-def _filled(rows: Tensor) -> Tensor:
+def _chunk_and_block(tokens: int, on_cuda: bool, wanted: bool) -> tuple[int, int]:
+    """Rows whose logits exist at one time, and rows whose gradients do where they are wanted."""
+    if not on_cuda:
+        return CHUNK, BLOCK if wanted else CHUNK
+    chunks = -(-tokens // CUDA_CHUNK)  # all of one size
+    rows = -(-tokens // chunks)
+    return rows + rows % 2, rows + rows % 2
+
+
+def _filled(rows: Tensor, chunk: int) -> Tensor:
     """With zero rows to a whole chunk: matrix kernels are made anew for each new size."""
-    missing = -len(rows) % CHUNK
+    missing = -len(rows) % chunk
     return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
 
 

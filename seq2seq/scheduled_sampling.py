@@ -62,7 +62,8 @@ def _chosen(model: Seq2Seq, batch: Batch, true: Tensor) -> Tensor:
         step = model.step(ids, state, memory)
         state = step.state
         logits = model.project(step.outputs)
-        logits[:, [PAD_ID, BOS_ID, EOS_ID]] = -torch.inf
+        for piece in (PAD_ID, BOS_ID, EOS_ID):  # a list would have to be sent to the device
+            logits[:, piece] = -torch.inf
         ids = batch.tgt_in[:, t].where(true[:, t], logits.argmax(dim=-1))
         chosen.append(ids)
     return torch.stack(chosen, dim=1)

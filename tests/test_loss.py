@@ -20,6 +20,16 @@ SMOOTHINGS = [0.0, 0.1, 0.75]
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_module, "CHUNK", CHUNK)
     monkeypatch.setattr(loss_module, "BLOCK", 2 * CHUNK)
+    monkeypatch.setattr(loss_module, "CUDA_CHUNK", CHUNK)
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def _chunks_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes of chunks that are taken there."""
+    sizes, on_cuda = loss_module._chunk_and_block, request.param == "cuda"
+    monkeypatch.setattr(
+        loss_module, "_chunk_and_block", lambda tokens, _, wanted: sizes(tokens, on_cuda, wanted)
+    )
 
 
 def make_inputs(rows: int, device: str = "cpu") -> tuple[Tensor, nn.Linear, Tensor]:
@@ -51,6 +61,16 @@ def same_with_gradients(
         close(left, right)
 
 
+@pytest.mark.parametrize("tokens", [1, 2, 3, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 3 * CHUNK - 1, 97])
+def test_chunks_on_cuda_are_of_one_size_and_even(tokens: int) -> None:
+    chunk, block = loss_module._chunk_and_block(tokens, True, True)
+    assert chunk == block
+    assert chunk % 2 == 0
+    assert chunk <= CHUNK
+    assert -(-tokens // chunk) == -(-tokens // CHUNK)
+
+
+@pytest.mark.usefixtures("_chunks_of")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("rows", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 2])
@@ -100,6 +120,7 @@ def plain_consistent_loss(
     return plain_loss(outputs, projection, tgt, smoothing) + weight / 2 * divergence
 
 
+@pytest.mark.usefixtures("_chunks_of")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("weight", [0.5, 5.0])
 @pytest.mark.parametrize("pairs", [1, CHUNK // 2, CHUNK // 2 + 1, 2 * CHUNK])

@@ -467,7 +467,7 @@ def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.Monke
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, Beam(beam_size), CPU)
     for rows in (1, 3):
-        monkeypatch.setattr("seq2seq.decoding.tiles.tile_rows", lambda _, rows=rows: rows)
+        monkeypatch.setattr("seq2seq.decoding.tiles.tile_rows", lambda *_, rows=rows: rows)
         found = search(model, sources, limits, Beam(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
 
@@ -505,7 +505,8 @@ def test_the_largest_of_many_are_those_of_a_whole_sort(width: int, count: int) -
 
 
 def test_a_tile_holds_fewer_of_the_long_ones() -> None:
-    rows = [tile_rows(width) for width in range(16, 400, 16)]
+    rows = [tile_rows(width, CPU) for width in range(16, 400, 16)]
     assert rows[0] == 64
+    assert tile_rows(16, torch.device("cuda")) > rows[0]
     assert sorted(rows, reverse=True) == rows
     assert rows[-1] < rows[0]

@@ -44,7 +44,7 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     shrunk, shrink = [], Slots.shrink
 
     def sizes(_: Any, __: Sequence[Ids], width: int, *___: Any) -> list[int]:
-        return [size for size in HALVES if size <= tile_rows(width)]
+        return [size for size in HALVES if size <= tile_rows(width, CPU)]
 
     def told(slots: Slots, count: int) -> list[int]:
         shrunk.append((len(slots.limits), count))
@@ -75,7 +75,9 @@ def test_a_tile_that_shrinks_finds_the_same(
     found = search(model, sources, limits, beam, CPU)
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
-    monkeypatch.setattr("seq2seq.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width)])
+    monkeypatch.setattr(
+        "seq2seq.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width, CPU)]
+    )
     whole = search(model, sources, limits, beam, CPU)
     for some, others in zip(found, whole, strict=True):
         assert [each.ids for each in some] == [each.ids for each in others]

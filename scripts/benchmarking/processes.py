@@ -16,8 +16,12 @@ def alone(function: Callable[..., Result], *arguments: Any) -> Result:
         return pool.submit(function, *arguments).result()
 
 
-def peak_mib() -> float:
-    """The most memory that this process ever held."""
+def peak_mib(device: str = "cpu") -> float:
+    """The most memory that this process ever held; on CUDA, of the device's."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.max_memory_reserved(device) / 2**20
     status = Path("/proc/self/status")
     if status.exists():
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines())

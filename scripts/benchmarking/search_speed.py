@@ -26,11 +26,11 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     lines = read_lines(source)
     began = time.perf_counter()
     translator = Translator.load(run, device=device, int8=int8)
-    loaded = time.perf_counter() - began
+    loaded = time.perf_counter() - began  # on CUDA, what starting it takes too
     translator.translate(lines[:ALONE], beam)  # kernels are made at first use
     together, pieces = _rate(translator, [lines], beam)
     alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)
-    return SearchSpeed(loaded, together, pieces, alone, peak_mib())
+    return SearchSpeed(loaded, together, pieces, alone, peak_mib(device))
 
 
 def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[float, float]:

@@ -43,5 +43,4 @@ def length_cost(
         loss.backward()
         taken += 1
         loss.item()  # waits for the device
-    peak = torch.cuda.max_memory_reserved() / 2**20 if chosen.type == "cuda" else peak_mib()
-    return LengthCost(taken * rows * length / (time.perf_counter() - began), peak)
+    return LengthCost(taken * rows * length / (time.perf_counter() - began), peak_mib(str(chosen)))

@@ -53,7 +53,7 @@ def _measured(run: Run, seconds: float) -> TrainingSpeed:
     elapsed = time.perf_counter() - began
     rows = [row for n in range(taken) for row in order[(WARM_UP + n) % len(order)]]
     tokens, flop = _cost(run, rows)
-    return TrainingSpeed(tokens / elapsed, flop / tokens, _peak(run.device))
+    return TrainingSpeed(tokens / elapsed, flop / tokens, peak_mib(str(run.device)))
 
 
 def _update(run: Run, rows: Rows) -> None:
@@ -72,12 +72,6 @@ def _cost(run: Run, rows: Sequence[int]) -> tuple[int, float]:
         for src, tgt in lengths
     )
     return sum(tgt for _, tgt in lengths), flop
-
-
-def _peak(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device) / 2**20
-    return peak_mib()
 
 
 def _wait(device: torch.device) -> None:

@@ -81,7 +81,7 @@ class Rules:
             pieces = [each for _, each in bound]
             columns = torch.cat(pieces).to(self.device)
             counts = torch.tensor([len(each) for each in pieces], device=self.device)
-            places = rows.repeat_interleave(counts), columns
+            places = rows.repeat_interleave(counts, output_size=len(columns)), columns
             kept = log_probs[places]
             log_probs[rows] = -torch.inf
             log_probs[places] = kept

@@ -82,7 +82,8 @@ class Slots(ABC):
         No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
         """
         log_probs = self.model.project(outputs).float().log_softmax(dim=-1)
-        log_probs[:, list(self.beam.never)] = -torch.inf
+        for piece in self.beam.never:  # a tuple would have to be sent to the device
+            log_probs[:, piece] = -torch.inf
         by_sentence = log_probs.view(len(self.ages), -1, log_probs.shape[-1])
         young = [slot for slot, age in enumerate(self.ages) if age == 0]
         old = [slot for slot in self.busy() if 0 < self.ages[slot] >= self.limits[slot] - 1]

@@ -17,7 +17,8 @@ from seq2seq.batches import Ids, pad_sources
 from seq2seq.decoding.hypothesis import Model
 from seq2seq.vocabulary import BOS_ID
 
-MOST_IN_TILE = 16_384  # source positions in a tile
+MOST_IN_TILE = 16_384  # source positions in a tile on a CPU
+ON_CUDA = 4  # times as many sentences: a step of few takes a GPU as long as one of many
 LEAST = 2  # rows: a single one is another kind of product
 STEPS = 2  # of each size that is tried
 ENOUGH = 1000  # numbers of a row that must be equal to the bit
@@ -25,14 +26,15 @@ ENOUGH = 1000  # numbers of a row that must be equal to the bit
 _known: WeakKeyDictionary[Model, dict[tuple[object, ...], list[int]]] = WeakKeyDictionary()
 
 
-def tile_rows(width: int) -> int:
+def tile_rows(width: int, device: torch.device) -> int:
     """Sentences of this padded length in a tile: fewer of the long ones, which are rare.
 
     The fewer the longer, beyond what training knows, lest one line take all the memory.
     """
+    times = ON_CUDA if device.type == "cuda" else 1
     if width <= 32:
-        return 64
-    return 32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))
+        return 64 * times
+    return (32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))) * times
 
 
 def tile_sizes(
@@ -43,7 +45,7 @@ def tile_sizes(
     Found out with the first sources, and kept for each model. A GPU takes little longer for a whole
     tile: there it is the only size.
     """
-    whole = tile_rows(width)
+    whole = tile_rows(width, device)
     if device.type != "cpu":
         return [whole]
     known = _known.setdefault(model, {})
