@@ -38,9 +38,13 @@ class LSTMSteps:
 
     def forward(self, t: int, gates: Tensor) -> Tensor:
         """Gates [B, 4H], or a bias [4H], to which the inputs' are added -> hidden [B, H]."""
-        self.activations[t] = torch.addmm(gates, self.inputs[t], self.weight.t())
+        activations, terms = self.activations[t], (gates, self.inputs[t], self.weight.t())
+        if gates.dtype == activations.dtype:
+            torch.addmm(*terms, out=activations)
+        else:
+            activations.copy_(torch.addmm(*terms))
         before = self.cells[t - 1] if t else self.cell
-        activate(self.activations[t], before, self.hiddens[t], self.cells[t])
+        activate(activations, before, self.hiddens[t], self.cells[t])
         self.befores[t + 1 : t + 2] = self.hiddens[t]  # nothing after the last
         return self.hiddens[t]
 
