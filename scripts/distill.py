@@ -6,11 +6,12 @@
 Sequence-level distillation (Kim & Rush 2016) from ensembles, and data diversification (Nguyen et
 al. 2020) from those that translate back. Each TEACHERS lists variants as `seq2seq compare` reads
 them; all of one list, with all its seeds, translate as one, and those of an only list each alone
-besides. Teachers of the other direction make sources; the other lists translate those too, as one.
-STUDENT is a config, or a list of variants, whose data.train names the two files that are written
-here: the corpus, then every translation with what it translates. The corpus is what the teachers
-learnt from; students as teachers, of which the corpus was the beginning, teach that beginning. What
-was trained or translated before is not done again.
+besides. Teachers that translate into the student's source language, from its target language or
+from a third, make sources; the other lists translate those too, as one. STUDENT is a config, or a
+list of variants, whose data.train names the two files that are written here: the corpus, then every
+translation with what it translates. The corpus is what the teachers learnt from; students as
+teachers, of which the corpus was the beginning, teach that beginning. What was trained or
+translated before is not done again.
 """
 
 import argparse
@@ -47,8 +48,11 @@ class Teachers(NamedTuple):
 
     path: Path
     plan: Plan
-    back: bool  # from the student's target language to its source language
-    text: ParallelText  # what they learn from, in the student's direction
+    back: bool  # into the student's source language, from its target language or a third
+    text: (
+        ParallelText  # what they learn from, the student's source language first if that is `back`
+    )
+    third: bool  # from neither of the student's languages
 
     @property
     def source(self) -> Path:
@@ -89,10 +93,12 @@ class Task(NamedTuple):
         there = self.output.exists() and self.record.exists()
         return there and read_lines(self.record) == self.made_of()
 
-    def pairs(self) -> ParallelText:
-        """What the student learns of it."""
-        read, written = read_lines(self.source), read_lines(self.output)
-        return ParallelText(written, read) if self.back else ParallelText(read, written)
+    def pairs(self, corpus: ParallelText) -> ParallelText:
+        """What the student learns of it: a source that was made has the target of the corpus."""
+        written = read_lines(self.output)
+        if self.back:
+            return ParallelText(written, corpus.tgt)
+        return ParallelText(read_lines(self.source), written)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -108,7 +114,8 @@ def main(arguments: Sequence[str]) -> int:
             code = _run("compare", teachers.path, *device)
             if code != 0:
                 return code
-            _write(teachers.source, corpus.tgt if teachers.back else corpus.src)
+            read = teachers.text.tgt if teachers.back else teachers.text.src
+            _write(teachers.source, read[: len(corpus)])
         tasks = _tasks(lists)
         for task in tasks:
             if task.is_done():
@@ -149,23 +156,32 @@ def _teachers(path: Path, student: Student) -> Teachers:
     plan = read_plan([path])
     data, wanted = plan.variants[0].config.data, student.config.data
     languages = wanted.src_lang, wanted.tgt_lang
-    back = (data.tgt_lang, data.src_lang) == languages
+    back = data.tgt_lang == wanted.src_lang
     if not back and (data.src_lang, data.tgt_lang) != languages:
         raise UserError(
             f"{path}: translates {data.src_lang} to {data.tgt_lang}, and {student.path} "
-            f"{' to '.join(languages)}; teach it by models of its two languages"
+            f"{' to '.join(languages)}; teach it by models of that direction or into {languages[0]}"
         )
     text, _ = usable(read_pairs(data.train.src, data.train.tgt, data.train.tsv))
-    return Teachers(path, plan, back, ParallelText(text.tgt, text.src) if back else text)
+    text = ParallelText(text.tgt, text.src) if back else text
+    return Teachers(path, plan, back, text, third=data.src_lang not in languages)
 
 
 def _corpus(lists: Sequence[Teachers]) -> ParallelText:
-    """The shortest of their texts; raises UserError where another does not begin with it."""
-    shortest = min(lists, key=lambda teachers: len(teachers.text))
+    """The shortest of their texts; raises UserError where another does not begin with it.
+
+    Those that translate from a third language share its sources.
+    """
+    of_both = [teachers for teachers in lists if not teachers.third]
+    if not of_both:
+        raise UserError(f"{lists[0].path}: no list of teachers has text of the student's languages")
+    shortest = min(of_both, key=lambda teachers: len(teachers.text))
     corpus, count = shortest.text, len(shortest.text)
     for teachers in lists:
         text = teachers.text
-        if (text.src[:count], text.tgt[:count]) != (corpus.src[:], corpus.tgt[:]):
+        if text.src[:count] != corpus.src[:] or not (
+            teachers.third or text.tgt[:count] == corpus.tgt[:]
+        ):
             raise UserError(
                 f"{teachers.path}: its training text does not begin with that of {shortest.path}; "
                 "teachers share a corpus"
@@ -223,7 +239,7 @@ def _translate(task: Task, device: Sequence[str]) -> int:
 
 def _all_pairs(corpus: ParallelText, tasks: Sequence[Task]) -> ParallelText:
     """What the student learns from."""
-    texts = [corpus, *(task.pairs() for task in tasks)]
+    texts = [corpus, *(task.pairs(corpus) for task in tasks)]
     return ParallelText(
         [line for text in texts for line in text.src],
         [line for text in texts for line in text.tgt],

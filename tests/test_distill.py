@@ -61,6 +61,21 @@ def teachers_of_the_other_direction() -> None:
     Path("teachers-back.yaml").write_text(BACK, encoding="utf-8")
 
 
+def teachers_from_a_third_language() -> None:
+    teachers_of_the_other_direction()
+    for part in ("train", "valid"):
+        lines = read_lines(Path(f"{part}.src"))
+        turned = "".join(f"{' '.join(reversed(line.split()))}\n" for line in lines)
+        Path(f"{part}.third").write_text(turned, encoding="utf-8")
+    tree = yaml.safe_load(Path("back.yaml").read_text(encoding="utf-8"))
+    tree["data"]["src_lang"] = "third"
+    for part in ("train", "valid"):
+        tree["data"][part] = {"src": f"{part}.third", "tgt": f"{part}.src"}
+    Path("third.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    third = BACK.replace("back.yaml", "third.yaml").replace("out-back", "out-third")
+    Path("teachers-third.yaml").write_text(third, encoding="utf-8")
+
+
 def run(*teachers: str) -> int:
     return distill.main(["student.yaml", *(teachers or ["teachers.yaml"]), "--device", "cpu"])
 
@@ -109,6 +124,40 @@ def test_teachers_of_the_other_direction_make_sources_for_the_others() -> None:
     assert read_lines(Path("new/both.tgt")) == tgt + written[0] + tgt + written[1]
 
 
+def test_a_third_language_makes_sources_too() -> None:
+    """What is made of its lines goes with the targets of the corpus, line by line."""
+    teachers_from_a_third_language()
+    one = TEACHERS.replace("[1, 2]", "[1]").replace("  luong", "  # luong")
+    Path("teachers.yaml").write_text(one, encoding="utf-8")
+    assert run("teachers.yaml", "teachers-back.yaml", "teachers-third.yaml") == 0
+    src, tgt, third = (read_lines(Path(f"train.{side}")) for side in ("src", "tgt", "third"))
+    maker = Translator.load(Path("out-third/none-seed1"), device="cpu")
+    made = [each.text for each in maker.translate(third, distill.BEAM)]
+    sources, back = read_lines(Path("new/both.src")), read_lines(Path("out-back/train.hyp"))
+    assert sources == 2 * src + back + made + back + made
+    teacher = Translator.load(Path("out/none-seed1"), device="cpu")
+    again = [each.text for each in teacher.translate(made, distill.BEAM)]
+    targets, count = read_lines(Path("new/both.tgt")), len(src)
+    assert targets[:count] == targets[2 * count : 3 * count] == targets[3 * count : 4 * count]
+    assert targets[3 * count : 4 * count] == tgt
+    assert targets[5 * count :] == again
+
+
+def test_a_third_language_needs_the_corpus(capsys: pytest.CaptureFixture[str]) -> None:
+    teachers_from_a_third_language()
+    assert run("teachers-third.yaml") == 2
+    told = "teachers-third.yaml: no list of teachers has text of the student's languages"
+    assert told in capsys.readouterr().err
+    src = read_lines(Path("train.src"))
+    src[0], src[1] = src[1], src[0]
+    Path("moved.src").write_text("\n".join(src) + "\n", encoding="utf-8")
+    config = Path("third.yaml").read_text(encoding="utf-8").replace("train.src", "moved.src")
+    Path("third.yaml").write_text(config, encoding="utf-8")
+    assert run("teachers.yaml", "teachers-third.yaml") == 2
+    told = "teachers-third.yaml: its training text does not begin with that of teachers.yaml"
+    assert told in capsys.readouterr().err
+
+
 def test_fewer_teachers_translate_again(monkeypatch: pytest.MonkeyPatch) -> None:
     one = TEACHERS.replace("  luong", "  # luong")
     Path("teachers.yaml").write_text(one, encoding="utf-8")
@@ -137,7 +186,7 @@ def test_teachers_of_other_languages_or_text_are_refused(
     Path("back.yaml").write_text(back.replace("tgt_lang: ", "tgt_lang: x"), encoding="utf-8")
     told = refused(capsys, "teachers-back.yaml")
     assert "teachers-back.yaml: translates " in told
-    assert "teach it by models of its two languages" in told
+    assert "teach it by models of that direction or into " in told
     Path("short.src").write_text("one line\n", encoding="utf-8")
     Path("short.tgt").write_text("eine Zeile\n", encoding="utf-8")
     back = back.replace("train.tgt", "short.tgt").replace("train.src", "short.src")
