@@ -23,7 +23,7 @@ from typing import Any
 from benchmarking import peers
 from benchmarking.ceiling import ceiling
 from benchmarking.processes import alone
-from benchmarking.search_speed import search_speed
+from benchmarking.search_speed import search_speed, takes_int8
 from benchmarking.source_length import LENGTHS, length_cost
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import training_speed
@@ -86,7 +86,7 @@ def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Sentences a second, greedy and with a beam of 5, of models trained for a few minutes."""
     for case in _cases(options):
         run = _model(options, case)
-        modes = (False,) if options.device == "cuda" else (False, True)
+        modes = (False, True) if alone(takes_int8, options.device) else (False,)
         for beam in (1, 5):
             for int8 in modes:
                 found = alone(search_speed, run, _test(options), beam, int8, options.device)
@@ -148,7 +148,7 @@ def _training_beside(options: argparse.Namespace, peer: peers.Peer) -> Iterable[
 def _search_beside(
     options: argparse.Namespace, peer: peers.Peer, run: Path, beam: int
 ) -> Iterable[dict[str, Any]]:
-    for int8 in (False, True):
+    for int8 in (False, True) if alone(takes_int8, "cpu") else (False,):
         theirs = peers.search(peer, options.peers, beam)
         ours = alone(search_speed, run, _test(options), beam, int8, "cpu")
         whole = _seconds(

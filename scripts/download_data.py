@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import io
 import shutil
+import ssl
 import sys
 import unicodedata
 import urllib.error
@@ -51,6 +52,10 @@ ANKI_LICENCE = "Tatoeba sentences by way of manythings.org/anki: CC BY 2.0 (Fran
 ANKI_LANGUAGES = {"anki-eng-mar": "mar", "anki-eng-deu": "deu", "anki-eng-fra": "fra"}
 
 USER_AGENT = "seq2seq-download-data/0.1"  # manythings.org refuses Python's default
+NO_CERTIFICATES = (
+    "; where this Python knows no certificates run the 'Install Certificates.command' that came "
+    "with it, or name a file of them in SSL_CERT_FILE"
+)
 TIMEOUT = 60  # seconds without a byte
 MOST_DOWNLOADED = 64 * 2**20  # bytes a file; the largest today has about 15 MB
 MOST_UNPACKED = 512 * 2**20
@@ -152,7 +157,8 @@ def download(url: str) -> bytes:
     except urllib.error.HTTPError as error:
         raise DownloadError(f"{url}: the server answered {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
-        raise DownloadError(f"{url}: {error.reason}") from error
+        mend = NO_CERTIFICATES if isinstance(error.reason, ssl.SSLCertVerificationError) else ""
+        raise DownloadError(f"{url}: {error.reason}{mend}") from error
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(f"{url}: {error!r}") from error
     if promised is not None and promised != str(len(body)):

@@ -4,7 +4,8 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +16,8 @@ from seq2seq.errors import UserError
 _TOLERANCE = 1e-5  # relative error that a float32 product may have
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # of mallopt(3)
 _GIB = 1 << 30
+_MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc of before 2022 refuses more than the second
+_MUCH_SLOWER = 1.5
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _REPEATABLE = (":4096:8", ":16:8")  # with other work spaces cuBLAS may add up in any order
 
@@ -32,6 +35,31 @@ def choose_device(name: str) -> torch.device:
     exact = device.type == "cpu" and _medium_is_exact()
     torch.set_float32_matmul_precision("medium" if exact else "highest")
     return device
+
+
+def bf16_note(device: torch.device, precision: str) -> str | None:
+    """What to say where a CPU takes longer in bfloat16: many multiply it in a plain loop."""
+    if precision != "bf16" or device.type != "cpu":
+        return None
+    left, right = torch.ones(2, 256, 256)
+    short = left.bfloat16(), right.bfloat16()
+    times = quickest(lambda: short[0] @ short[1]) / quickest(lambda: left @ right)
+    if times < _MUCH_SLOWER:
+        return None
+    return (
+        f"training.precision: this processor takes {times:.1f} times as long for products in bf16 "
+        "as in float32; set float32"
+    )
+
+
+def quickest(work: Callable[[], object]) -> float:
+    """The seconds of the quickest of a few calls."""
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 @contextmanager
@@ -121,12 +149,10 @@ def _keep_memory() -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # read at the first product
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch's; likewise
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own; read at the first large block
-    for option, value in (
-        (_MMAP_THRESHOLD, _GIB),
-        (_TRIM_THRESHOLD, _GIB),
-        (_TOP_PAD, _GIB >> 4),
-    ):
-        _c_library("mallopt", option, value)
+    # Where no threshold is taken the rest would only keep glibc from finding one by itself.
+    if any(_c_library("mallopt", _MMAP_THRESHOLD, most) for most in _MMAP_THRESHOLDS):
+        _c_library("mallopt", _TRIM_THRESHOLD, _GIB)
+        _c_library("mallopt", _TOP_PAD, _GIB >> 4)
 
 
 def return_memory() -> None:
@@ -134,12 +160,10 @@ def return_memory() -> None:
     _c_library("malloc_trim", 0)
 
 
-def _c_library(function: str, *arguments: int) -> None:
-    """Call one of glibc's functions, where that is the C library."""
-    if sys.platform == "linux":
-        known = getattr(ctypes.CDLL(None), function, None)
-        if known is not None:
-            known(*arguments)
+def _c_library(function: str, *arguments: int) -> int:
+    """Call one of glibc's functions, where that is the C library; elsewhere the answer is 0."""
+    known = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
+    return int(known(*arguments)) if known is not None else 0
 
 
 def _medium_is_exact() -> bool:

@@ -12,7 +12,7 @@ from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
 from seq2seq.checking.piece_check import examine_pieces
 from seq2seq.config import Config, ParallelFiles, TrainingConfig
 from seq2seq.corpus import ParallelText, usable
-from seq2seq.device import choose_device, limited_memory, repeatable
+from seq2seq.device import bf16_note, choose_device, limited_memory, repeatable
 from seq2seq.forecast import Forecast, forecast
 from seq2seq.preparation import assemble, read_texts
 from seq2seq.run_folder import check_folder, run_lives
@@ -78,6 +78,7 @@ def _examined(config: Config, device: torch.device) -> Report:
         *data_findings(splits, longest),
         *_comparison_findings({split.name: split for split in splits}, comparisons),
         *cost_findings(config.training, cost),
+        *_precision(device, config.training.precision),
         *_folder_findings(config),
     ]
     findings.sort(key=lambda finding: not finding.warning)
@@ -181,6 +182,12 @@ def _load(busy: Forecast, idle: Forecast) -> Finding:
         f"core; with a whole one an epoch would take about {duration(idle.epoch_seconds)}, not "
         f"{duration(busy.epoch_seconds)}: train when it is idle",
     )
+
+
+def _precision(device: torch.device, precision: str) -> Iterator[Finding]:
+    slow = bf16_note(device, precision)
+    if slow:
+        yield Finding("precision", True, slow)
 
 
 def size(number: int) -> str:

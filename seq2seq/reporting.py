@@ -5,7 +5,6 @@ for byte; what the clock determines goes elsewhere.
 """
 
 import json
-import os
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.errors import RunError
-from seq2seq.whole_file import read_bounded, write_whole
+from seq2seq.whole_file import read_bounded, sync, write_whole
 
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 _MOST_BYTES = 1 << 30  # of a file of metrics: no run writes as many
@@ -38,7 +37,7 @@ class Reporter:
         self._files = {name: self._open(name) for name in (METRICS, TIMING, LOG)}
         self._thread_hook = threading.excepthook
         with self._writing(TENSORBOARD):
-            self._board = _tensorboard(folder)
+            self._board, trouble = _tensorboard(folder)
         threading.excepthook = _tell_later
         self.bar = tqdm(
             total=last_step,
@@ -48,6 +47,8 @@ class Reporter:
             leave=False,
             disable=None,
         )
+        if trouble:
+            self.say(trouble)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +90,7 @@ class Reporter:
     def sync(self) -> None:
         """Let the metrics reach the disk: no checkpoint may count lines that a power cut takes."""
         with self._writing(METRICS):
-            os.fsync(self._files[METRICS].fileno())
+            sync(self._files[METRICS])
 
     def describe(self, step: int, text: str) -> None:
         """How it goes, behind the bar, or as a line where there is no bar."""
@@ -265,10 +266,13 @@ def _tell_later(failure: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failure)
 
 
-def _tensorboard(folder: Path) -> Any:
-    """A writer of TensorBoard events, or None where the package is not installed."""
+def _tensorboard(folder: Path) -> tuple[Any, str]:
+    """A writer of TensorBoard events, or None where the package is not installed; what is wrong."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        return None
-    return SummaryWriter(str(folder / TENSORBOARD))
+        return None, ""
+    except Exception as error:  # it does not go with the protobuf that is installed, say
+        reason = str(error).partition("\n")[0]
+        return None, f"no TensorBoard: its package fails ({reason}); install it anew"
+    return SummaryWriter(str(folder / TENSORBOARD)), ""

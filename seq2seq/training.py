@@ -14,7 +14,7 @@ from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs,
 from seq2seq.checking.diagnosis import Outcome, diagnose
 from seq2seq.checkpoint import BEST
 from seq2seq.config import Config
-from seq2seq.device import choose_device, limited_memory, repeatable
+from seq2seq.device import bf16_note, choose_device, limited_memory, repeatable
 from seq2seq.ending import nothing_left, why_stop
 from seq2seq.optimization import learning_rate
 from seq2seq.parallel import exchange, ranks
@@ -105,6 +105,8 @@ def _prepared(config: Config, device: torch.device, resume: bool) -> tuple[Run, 
     notes: list[str] = []
     if ranks.is_first():
         run, notes = prepare(config, device, resume)
+        slow = bf16_note(device, config.training.precision)
+        notes += [f"warning: {slow}"] if slow else []
     else:
         ranks.wait_for_first()
         run = follow(config, device)

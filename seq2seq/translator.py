@@ -14,11 +14,11 @@ from seq2seq.checkpoint import LengthLimit, load_best
 from seq2seq.config import DecodingConfig
 from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, quickest
 from seq2seq.errors import UserError
 from seq2seq.long_lines import cut_line
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.int8 import int8_is_exact, to_int8
+from seq2seq.model.int8 import Int8Weight, int8_is_exact, to_int8
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.translation import Translation, joined
@@ -26,6 +26,7 @@ from seq2seq.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
 
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
+_MUCH_SLOWER = 4  # than others; a plain loop takes ten times that
 _IN_NO_LINE = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
@@ -65,11 +66,11 @@ class Translator:
         """Read run folders, several as an ensemble; `int8` rounds weights, which is faster.
 
         Of an ensemble the first run says how to search: its config's `decoding`, its lengths.
-        Raises UserError where they do not fit, or where the device has no exact int8 products.
+        Raises UserError where they do not fit, or the device has no int8 products, exact and fast.
         """
         chosen = choose_device(device)
         if int8:
-            _check_int8(chosen)
+            check_int8(chosen)
         loaded = [load_best(Path(run), chosen) for run in runs]
         for each in loaded:
             if int8:
@@ -227,11 +228,20 @@ def is_blank(line: str, ids: Ids) -> bool:
     return not line.replace(SPACE, " ").strip() or not ids
 
 
-def _check_int8(device: torch.device) -> None:
+def check_int8(device: torch.device) -> None:
+    """Raises UserError where weights of eight bits would not be exact, or slower than others."""
     if device.type != "cpu":
         raise UserError(f"--int8: is for the CPU, not {device}; leave it out, or add --device cpu")
     if not int8_is_exact():
         raise UserError("--int8: this processor's int8 products overflow; leave it out")
+    inputs, weight = torch.ones(64, 256), torch.ones(256, 256)
+    rounded = Int8Weight(weight)
+    times = quickest(lambda: rounded.product(inputs, None)) / quickest(lambda: inputs @ weight)
+    if times > _MUCH_SLOWER:
+        raise UserError(
+            f"--int8: products of eight bits take {times:.0f} times as long as others on this "
+            "processor; leave it out"
+        )
 
 
 def _printed(text: str) -> str:

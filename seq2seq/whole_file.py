@@ -2,9 +2,11 @@
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 PART = ".part"  # ends the name of a file that is still being written
 
@@ -23,7 +25,7 @@ def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
         mine = os.fstat(own.fileno())
         try:
             yield aside
-            os.fsync(own.fileno())
+            sync(own)
             if not _is(mine, aside):
                 raise OSError(errno.EBUSY, "another process writes it too; name another", str(path))
             own.close()  # Windows renames no open file, nor removes it
@@ -37,6 +39,20 @@ def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
                 if _is(mine, aside):
                     aside.unlink()
             raise
+
+
+def sync(file: IO[Any]) -> None:
+    """Let what was written reach the disk itself; raises OSError.
+
+    On a Mac fsync leaves it in the drive's memory, which a power cut empties in any order.
+    """
+    if sys.platform == "darwin":
+        import fcntl
+
+        with suppress(OSError):  # some file systems do not know it
+            fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
+            return
+    os.fsync(file.fileno())
 
 
 def _is(file: os.stat_result, path: Path) -> bool:

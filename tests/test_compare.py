@@ -37,7 +37,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 @pytest.fixture(autouse=True)
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     monkeypatch.setattr("seq2seq.commands.compare_figure.write_pictures", lambda _: [])
     monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 40)
 

@@ -1,9 +1,11 @@
 """Which device a name means, what is refused, and that float32 products stay exact."""
 
+import ctypes
 import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 from seq2seq import device as device_module
-from seq2seq.device import choose_device, limited_memory, repeatable
+from seq2seq.device import bf16_note, choose_device, limited_memory, quickest, repeatable
 from seq2seq.errors import UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -154,7 +156,49 @@ print(kept < 20, before - held() > 200)
     assert result.stdout == "True True\n", result.stdout + result.stderr
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc what is in use")
+@pytest.mark.skipif(sys.platform != "linux", reason="asks for glibc's functions")
+@pytest.mark.parametrize(("most", "set_"), [(2**30, 3), (2**25, 3), (0, 0)])
+def test_a_threshold_that_glibc_refuses_is_lowered_or_left(
+    monkeypatch: pytest.MonkeyPatch, most: int, set_: int
+) -> None:
+    """With one of the others set and no threshold, each large block would be mapped anew."""
+    taken = []
+
+    class Library:
+        @staticmethod
+        def mallopt(option: int, value: int) -> int:
+            if option == -3 and value > most:
+                return 0
+            taken.append(option)
+            return 1
+
+    monkeypatch.setattr("ctypes.CDLL", lambda _: Library)
+    choose_device("cpu")
+    assert len(taken) == set_
+
+
+@pytest.mark.parametrize(("bf16", "told"), [(3.0, "3.0 times as long"), (0.5, None)])
+def test_a_processor_slow_in_bf16_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, bf16: float, told: str | None
+) -> None:
+    cpu, seconds = torch.device("cpu"), iter([bf16, 1.0])
+    monkeypatch.setattr("seq2seq.device.quickest", lambda work: (work(), next(seconds))[1])
+    note = bf16_note(cpu, "bf16")
+    assert (note is None) == (told is None)
+    assert told is None or told in str(note)
+    assert bf16_note(cpu, "float32") is None
+    assert bf16_note(torch.device("cuda"), "bf16") is None
+
+
+def test_the_quickest_of_some_calls_counts() -> None:
+    pauses = iter([0.03, 0.02, 0.0, 0.03, 0.02])
+    assert quickest(lambda: time.sleep(next(pauses))) < 0.02
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
+    reason="asks glibc (2.33 or newer) what is in use",
+)
 def test_products_of_many_sizes_keep_few_kernels() -> None:
     program = """
 import ctypes, torch

@@ -203,7 +203,7 @@ def test_losses_that_go_wrong_are_named(metrics: Metrics, words: str, key: str) 
 def test_a_training_that_ends_too_early_says_so_in_its_log(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     config, _ = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
     run = train(config, "cpu")
     lines = (run / LOG).read_text(encoding="utf-8").splitlines()

@@ -32,7 +32,7 @@ RUNS = ("none-seed1", "luong-seed1", "none-seed2", "luong-seed2")
 @pytest.fixture(autouse=True)
 def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has teachers and a student to be."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     monkeypatch.setattr("seq2seq.commands.compare_figure.write_pictures", lambda _: [])
     monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 9)
     monkeypatch.chdir(small_corpus.parent)

@@ -1,17 +1,20 @@
 import gzip
 import hashlib
 import io
+import ssl
 import threading
+import urllib.error
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import download_data
-from download_data import DownloadError, main, read_pairs, split_pairs
+from download_data import DownloadError, download, main, read_pairs, split_pairs
 
 TEXTS = {"train.en.gz": b"A dog.\nTwo cats.\n", "val.en.gz": b"A bird.\n"}
 PAIRS = [
@@ -202,6 +205,17 @@ def test_a_server_that_is_not_there(
         pass
     assert fetch(gone, "multi30k", tmp_path) == 1
     assert gone.url in error_line(capsys)
+
+
+def test_a_python_without_certificates_is_told_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "no local issuer"))
+
+    monkeypatch.setattr("urllib.request.urlopen", fails)
+    with pytest.raises(DownloadError, match="SSL_CERT_FILE"):
+        download("https://example.org")
 
 
 @pytest.mark.parametrize("arguments", [["wmt14"], [], ["multi30k", "--base-url", "file:///etc"]])

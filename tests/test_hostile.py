@@ -42,7 +42,7 @@ resource = pytest.importorskip("resource", reason="limits, links and pipes are t
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     yield
     patch.undo()
 

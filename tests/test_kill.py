@@ -80,7 +80,10 @@ for line in sys.stdin:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here"),
+    pytest.mark.skipif(
+        not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's products do not outlive one
+        reason="processes cannot be forked here",
+    ),
 ]
 
 

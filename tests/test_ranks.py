@@ -169,7 +169,10 @@ SMALL = ("training.max_steps=8", "training.validate_every=4", "training.log_ever
 EXACT = (*SMALL, "model.dropout=0", "training.optimizer=sgd", "training.learning_rate=0.5")
 EVENTFUL = (*SMALL, "vocabulary.sampling=0.2", "training.average=0.9", "training.accumulate=2")
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's products do not outlive a fork
+    reason="processes cannot be forked here",
+)
 
 
 class Ended(NamedTuple):

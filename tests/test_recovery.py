@@ -22,7 +22,7 @@ from seq2seq.training import Interrupted, train
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
@@ -78,7 +78,7 @@ def test_an_interruption_does_not_forget_them(
         train(config, "cpu")
     assert "not taken" not in (config.run_dir / LOG).read_text()
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     run = train(config, "cpu", resume=True)
     assert "update 2 was not taken" in (run / LOG).read_text()
 
@@ -92,7 +92,7 @@ def test_a_shorter_interval_of_reports_does_not_blame_others(
     with pytest.raises(Interrupted):
         train(config, "cpu")
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
     log = (train(often, "cpu", resume=True) / LOG).read_text()
     assert log.count("was not taken") == 1

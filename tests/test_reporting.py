@@ -5,6 +5,8 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -90,6 +92,23 @@ def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
         reporter.metrics(1, {"train_loss": 2.0})
         reporter.timing(1, {"seconds": 2.0})
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([METRICS, TIMING, LOG])
+
+
+def test_a_tensorboard_that_fails_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where it was made for another protobuf."""
+
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> NoReturn:
+            raise TypeError("Descriptors cannot be created directly.\nMore on that.")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", Broken("tensorboard"))
+    with Reporter(tmp_path, step=0, last_step=3) as reporter:
+        reporter.metrics(1, {"train_loss": 2.0})
+    told = "no TensorBoard: its package fails (Descriptors cannot be created directly.)"
+    assert told in capsys.readouterr().err
+    assert told in text_of(tmp_path / LOG)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -131,7 +132,8 @@ def test_a_reader_that_has_enough_ends_it_quietly(
     """More than a pipe holds stays unread."""
     source = tmp_path / "in"
     source.write_bytes(b"buda ki more ta zu.\n\n\n\n" * 3000)
-    command = f"{sys.executable} -m seq2seq translate -m {tiny_runs['none']} -b 1 --n-best 1 {how}"
+    python, run = shlex.quote(sys.executable), shlex.quote(str(tiny_runs["none"]))
+    command = f"{python} -m seq2seq translate -m {run} -b 1 --n-best 1 {how}"
     pipeline = f'cat "{source}" | {command} | head -n 1; echo "${{PIPESTATUS[1]}}" >&2'
     done = subprocess.run(["bash", "-c", pipeline], cwd=ROOT, capture_output=True, check=True)
     assert done.stdout.count(b"\n") == 1

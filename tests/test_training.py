@@ -40,7 +40,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings; test_reporting.py looks at it."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:

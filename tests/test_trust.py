@@ -27,7 +27,7 @@ LINES = ["buda ki.", "zu mo lu."]
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     yield
     patch.undo()
 

@@ -1,11 +1,13 @@
 """Files written whole: the old one stands until the new one is complete, and nothing is left."""
 
+import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from seq2seq.whole_file import PART, read_bounded, write_whole, written_aside
+from seq2seq.whole_file import PART, read_bounded, sync, write_whole, written_aside
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -75,13 +77,13 @@ def test_of_two_writers_the_first_is_told_and_the_second_writes(
 def test_a_writer_that_begins_while_another_syncs_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, sync = tmp_path / "a", os.fsync
+    path, whole = tmp_path / "a", os.fsync
     second = written_aside(path)
 
     def slow(descriptor: int) -> None:
-        monkeypatch.setattr(os, "fsync", sync)
+        monkeypatch.setattr(os, "fsync", whole)
         second.__enter__().write_bytes(b"half")
-        sync(descriptor)
+        whole(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
     with pytest.raises(OSError, match="another process writes it too"):
@@ -89,6 +91,27 @@ def test_a_writer_that_begins_while_another_syncs_loses_nothing(
     assert not path.exists()
     second.__exit__(None, None, None)
     assert path.read_bytes() == b"half"
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="has no fcntl")
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_mac_empties_the_memory_of_its_drive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows: bool
+) -> None:
+    calls, fsync = [], os.fsync
+
+    def control(_: int, command: int) -> None:
+        calls.append(command)
+        if not knows:
+            raise OSError(errno.ENOTSUP, "not here")
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("fcntl.F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr("fcntl.fcntl", control)
+    monkeypatch.setattr(os, "fsync", lambda number: (calls.append(0), fsync(number)))
+    with (tmp_path / "a").open("wb") as file:
+        sync(file)
+    assert calls == ([51] if knows else [51, 0])
 
 
 @pytest.mark.parametrize("planted", ["a", f"a{PART}"])

@@ -33,7 +33,7 @@ TEXTS = (METRICS, TIMING, LOG)
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a run that is not to be changed; the run lies beside it."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.reporting._tensorboard", lambda _: None)
+    patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
     assert train(corpus, corpus.parent / "finished") == 0
     patch.undo()
     return corpus
@@ -208,7 +208,7 @@ def test_tensorboard_that_cannot_be_written_ends_training_in_words(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: FullBoard(9))
+    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (FullBoard(9), ""))
     assert train(finished, tmp_path / "run") == 1
     error = error_of(capsys)
     assert f"{tmp_path / 'run' / TENSORBOARD}: cannot be written (No space left on dev" in error

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from benchmarking.processes import peak_mib
 from seq2seq.corpus import read_lines
-from seq2seq.translator import Translator
+from seq2seq.device import choose_device
+from seq2seq.errors import UserError
+from seq2seq.translator import Translator, check_int8
 
 ALONE = 50  # sentences that are translated one by one
 
@@ -19,6 +21,15 @@ class SearchSpeed(NamedTuple):
     pieces: float  # of output a second, END counted, in the same call
     alone: float  # a line a call
     peak_mib: float
+
+
+def takes_int8(device: str) -> bool:
+    """Whether weights of eight bits are for this machine."""
+    try:
+        check_int8(choose_device(device))
+    except UserError:
+        return False
+    return True
 
 
 def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) -> SearchSpeed:

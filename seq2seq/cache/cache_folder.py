@@ -6,7 +6,6 @@ file. It is built aside, synced and renamed.
 
 import hashlib
 import json
-import os
 import secrets
 import shutil
 import zlib
@@ -15,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.whole_file import PART, read_bounded
+from seq2seq.whole_file import PART, read_bounded, sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -117,13 +116,13 @@ def _seal(folder: Path, key: Mapping[str, Any], facts: Facts) -> None:
     files = {}
     for path in sorted(folder.iterdir()):
         with path.open("rb+") as file:
-            os.fsync(file.fileno())
+            sync(file)
         files[path.name] = [path.stat().st_size, _crc(path)]
     manifest = {"format": FORMAT, "key": key, "facts": facts, "files": files}
     with (folder / MANIFEST).open("xb") as file:
         file.write(json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1).encode())
         file.flush()
-        os.fsync(file.fileno())
+        sync(file)
 
 
 def _rename(aside: Path, folder: Path, key: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.command == "compare" and not any(each.startswith("-") for each in rest):
         return _sorted_words(options, [*options.words, *rest], arguments)
     takes_overrides = options.command in ("train", "check")
-    if rest and takes_overrides and all("=" in each and each[0] != "-" for each in rest):
+    if rest and takes_overrides and not any(each.startswith("-") for each in rest):
         options.overrides = [*options.overrides, *rest]  # those given after an option
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
