@@ -52,8 +52,8 @@ gpu: $(READY)
 	@test -d data/multi30k || $(BIN)/python scripts/download_data.py multi30k
 	@mkdir -p runs
 	@$(BIN)/python scripts/benchmark.py --device cuda --batch-tokens 65536 --json runs/benchmark-cuda.json
-	@$(BIN)/seq2seq train configs/multi30k-en-de.yaml run_dir=runs/multi30k-en-de-cuda --device cuda --overwrite
-	@$(BIN)/seq2seq evaluate -m runs/multi30k-en-de-cuda --lowercase --device cuda
+	@$(BIN)/seq2seq train configs/multi30k-en-de-luong.yaml run_dir=runs/multi30k-cuda --device cuda --overwrite
+	@$(BIN)/seq2seq evaluate -m runs/multi30k-cuda --lowercase --device cuda
 
 clean:
 	@rm -rf $(VENV) build dist seq2seq.egg-info
