@@ -103,7 +103,9 @@ def train(options: argparse.Namespace) -> int:
     from seq2seq.training import train as run_training
 
     try:
-        run = run_training(config, options.device, options.resume, options.overwrite)
+        run = run_training(
+            config, options.device, options.resume, options.overwrite, options.init_from
+        )
     except Interrupted as stop:
         if ranks.is_first() and not stop.done:
             say("Go on with the same command and --resume.")

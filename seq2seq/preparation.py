@@ -1,5 +1,6 @@
 """A config made ready to train: data read and checked, folder, vocabulary, model and state."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,7 @@ from seq2seq.run_folder import clear, remove_parts
 from seq2seq.snapshots import forget_snapshots
 from seq2seq.training_state import load_last, resumable, save_last
 from seq2seq.vocabulary import Vocabularies, checksums_of
+from seq2seq.warm_start import read_warm_start
 
 
 @dataclass
@@ -79,9 +81,15 @@ class Texts(NamedTuple):
     test: ParallelText | None
 
 
-def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
-    """Read and check all data, make or read vocabulary, model and state; returns run and notes."""
+def prepare(
+    config: Config, device: torch.device, resume: bool, init_from: Path | None = None
+) -> tuple[Run, list[str]]:
+    """Read and check all data, make or read vocabulary, model and state; returns run and notes.
+
+    A new run begins with the vocabulary and the weights of the run `init_from`, if that is given.
+    """
     resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
+    start = read_warm_start(init_from, config) if init_from is not None and not resume else None
     with training_data(config.data.train, config.run_dir) as data:
         text = data.text()
         others = other_texts(config.data, text)
@@ -90,10 +98,12 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         if resume:
             check_texts(config.run_dir, checksums)
             vocabularies, repairs = _resumed_vocabularies(config, data)
+        elif start is not None:
+            vocabularies, repairs = start.vocabularies, []
         else:
             vocabularies, repairs = data.vocabularies(config.vocabulary), []
         pairs = data.pairs(vocabularies, config.training.max_length)
-        run = assemble(config, device, vocabularies, pairs, valid)
+        run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
         run.checksums = checksums
     if resume:
         repairs += restore(run)
@@ -110,6 +120,8 @@ def prepare(config: Config, device: torch.device, resume: bool) -> tuple[Run, li
         not_nfc_note(f"{valid.origin}, target", valid.tgt),
     )
     notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
+    if start is not None:
+        notes.append(f"begins with the vocabulary and the best weights of {start.folder}")
     return_memory()
     return run, [*notes, *filter(None, odd)]
 
@@ -198,10 +210,12 @@ def assemble(
     vocabularies: Vocabularies,
     train: EncodedPairs,
     valid: ParallelText,
+    begin_with: Mapping[str, Tensor] | None = None,
 ) -> Run:
     """A run in memory, before its first update; no text has a blank side.
 
-    Raises UserError where no training pair is short enough.
+    Its weights are random, or those that are given. Raises UserError where no training pair is
+    short enough.
     """
     longest = config.training.max_length
     if not len(train):
@@ -212,6 +226,9 @@ def assemble(
     torch.manual_seed(seed_of(config.seed, 0, 0))
     model = empty_model(config, vocabularies).to(device)
     weights = own_weights(model)
+    with torch.no_grad():
+        for name, weight in (begin_with or {}).items():
+            weights[name].copy_(weight)
     averages = {name: weight.clone() for name, weight in weights.items()}
     return Run(
         config,

@@ -36,9 +36,15 @@ class Interrupted(Exception):
 
 
 def train(
-    config: Config, device: str = "auto", resume: bool = False, overwrite: bool = False
+    config: Config,
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    init_from: Path | None = None,
 ) -> Path:
     """Train as the config says, together with what else torchrun started; returns the run folder.
+
+    A new run begins with what the run in the folder `init_from` has learnt, if that is given.
 
     Raises UserError before any work where data, folder or device do not allow it, RunError where
     the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
@@ -53,12 +59,12 @@ def train(
             ranks.settle(chosen)
             lock = locked(config.run_dir) if ranks.is_first() else nullcontext()
             with limited_memory(chosen, config.training.memory_gb), lock:
-                return _train(config, chosen, resume)
+                return _train(config, chosen, resume, init_from)
 
 
-def _train(config: Config, device: torch.device, resume: bool) -> Path:
+def _train(config: Config, device: torch.device, resume: bool, init_from: Path | None) -> Path:
     """`train`, alone in the run folder."""
-    run, notes = _prepared(config, device, resume)
+    run, notes = _prepared(config, device, resume, init_from)
     last_step, began = last_update(run), run.progress.step
     with (
         Reporter(config.run_dir, began, last_step) if ranks.is_first() else Silence() as reporter,
@@ -100,11 +106,13 @@ def missing_figures(run: Run) -> list[str]:
     ]
 
 
-def _prepared(config: Config, device: torch.device, resume: bool) -> tuple[Run, list[str]]:
+def _prepared(
+    config: Config, device: torch.device, resume: bool, init_from: Path | None
+) -> tuple[Run, list[str]]:
     """The run and what to say of it: rank 0 prepares it, then the others read what it wrote."""
     notes: list[str] = []
     if ranks.is_first():
-        run, notes = prepare(config, device, resume)
+        run, notes = prepare(config, device, resume, init_from)
         slow = bf16_note(device, config.training.precision)
         notes += [f"warning: {slow}"] if slow else []
     else:

@@ -185,6 +185,10 @@ CALLS = {
             ("--batch-size", "--batch-size", "0"),
         )
     },
+    "no run to begin with": Row(
+        f"{T} --init-from nowhere",
+        "nowhere: no such run folder; `seq2seq train CONFIG` makes one",
+    ),
     "both ways to begin": Row(
         f"{T} --resume --overwrite",
         "argument --overwrite: not allowed with argument --resume; see seq2seq train --help",

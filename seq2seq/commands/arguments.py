@@ -73,6 +73,12 @@ def _add_train(commands: Any) -> None:
     again = command.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     again.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
+    command.add_argument(
+        "--init-from",
+        type=Path,
+        metavar="RUN",
+        help="begin with the vocabulary and the best weights of another run",
+    )
     _add_device(command)
 
 

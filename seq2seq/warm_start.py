@@ -1,0 +1,47 @@
+"""A training that begins with what another run has learnt: its vocabulary and its best weights."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seq2seq.checkpoint import VOCABULARY, load_best, own_weights
+from seq2seq.config import Config
+from seq2seq.errors import UserError
+from seq2seq.run.config_changes import changed_keys
+from seq2seq.vocabulary import Vocabularies, checksums_of, load_vocabularies
+
+_FREE = ("model.dropout:", "vocabulary.sampling:")  # shape neither weights nor vocabulary
+
+
+class WarmStart(NamedTuple):
+    """What a run begins with instead of pieces of its own and random weights."""
+
+    folder: Path
+    vocabularies: Vocabularies
+    weights: dict[str, Tensor]
+
+
+def read_warm_start(folder: Path, config: Config) -> WarmStart:
+    """The vocabulary and the best weights of a run, for another run with this config.
+
+    Raises UserError where they cannot be read, or belong to another model or vocabulary.
+    """
+    model, vocabularies, _, other = load_best(folder, torch.device("cpu"))
+    shaping = ["model.", "vocabulary."]
+    if config.model.score == "location":
+        shaping.append("training.max_length:")  # it has weights for so many positions
+    changes = [
+        change
+        for change in changed_keys(other, config)
+        if change.startswith(tuple(shaping)) and not change.startswith(_FREE)
+    ]
+    if changes:
+        raise UserError(
+            f"--init-from {folder}: its weights are of another model than the config's; "
+            "set these keys as it has them:\n  " + "\n  ".join(changes)
+        )
+    sampling = config.vocabulary.sampling
+    own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
+    return WarmStart(folder, own, own_weights(model))
