@@ -46,6 +46,8 @@ class Result(NamedTuple):
 
 
 Call = Callable[..., Result]
+Training = tuple[Config, str, bool, bool, Path | None]
+"""The arguments of `train`."""
 
 
 def exit_code(run: Callable[[], object]) -> int:
@@ -806,13 +808,13 @@ def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Pat
 
 
 @pytest.fixture
-def trainings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, str, bool, bool]]:
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     """What `train` was called with, in the place of training."""
-    calls: list[tuple[Config, str, bool, bool]] = []
+    calls: list[Training] = []
 
-    def note(config: Config, device: str, resume: bool, overwrite: bool) -> Path:
-        calls.append((config, device, resume, overwrite))
-        return config.run_dir
+    def note(*arguments: *Training) -> Path:
+        calls.append(arguments)
+        return arguments[0].run_dir
 
     monkeypatch.setattr("seq2seq.training.train", note)
     return calls
@@ -829,21 +831,21 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, str, bool, 
     ],
 )
 def test_overrides_stand_before_and_after_options(
-    call: Call, small_corpus: Path, trainings: list[tuple[Config, str, bool, bool]], words: str
+    call: Call, small_corpus: Path, trainings: list[Training], words: str
 ) -> None:
     arguments = (small_corpus if word == "CONFIG" else word for word in words.split())
     result = call("train", *arguments)
     assert (result.code, result.out) == (0, b"")
     ((config, *how),) = trainings
     assert (config.seed, config.model.dropout) == (7, 0.5)
-    assert how == ["cpu", True, False]
+    assert how == ["cpu", True, False, None]
 
 
 def test_train_says_what_to_do_next_and_what_it_ignored(
-    call: Call, small_corpus: Path, trainings: list[tuple[Config, str, bool, bool]]
+    call: Call, small_corpus: Path, trainings: list[Training]
 ) -> None:
     result = call("train", small_corpus, "model.decoder=none", "--overwrite")
-    assert [call[1:] for call in trainings] == [("auto", False, True)]
+    assert [call[1:] for call in trainings] == [("auto", False, True, None)]
     note, *hints = result.err.splitlines()
     assert note.startswith("note: model.attention_size: 14 is ignored")
     run = small_corpus.parent / "run"
@@ -863,7 +865,7 @@ def test_the_scripts_are_the_subcommands(
     luong: Path,
     src: Path,
     small_corpus: Path,
-    trainings: list[tuple[Config, str, bool, bool]],
+    trainings: list[Training],
     capsysbinary: pytest.CaptureFixture[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
