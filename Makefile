@@ -49,7 +49,7 @@ gpu: $(READY)
 	@$(BIN)/python -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || \
 	  { echo "torch sees no CUDA device: look at nvidia-smi, and which torch .venv has" >&2; exit 1; }
 	@$(BIN)/python -m pytest -q -m gpu -rs
-	@test -d data/multi30k || $(BIN)/python scripts/download_data.py multi30k
+	@$(BIN)/python scripts/download_data.py multi30k
 	@mkdir -p runs
 	@$(BIN)/python scripts/benchmark.py --device cuda --batch-tokens 65536 --json runs/benchmark-cuda.json
 	@$(BIN)/seq2seq train configs/multi30k-en-de-luong.yaml run_dir=runs/multi30k-cuda --device cuda --overwrite

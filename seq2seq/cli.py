@@ -86,7 +86,7 @@ def check(options: argparse.Namespace) -> int:
     from seq2seq.doctor import as_json
     from seq2seq.doctor import check as examine
 
-    report = examine(config, options.device)
+    report = examine(config, options.device, options.init_from)
     if options.json is not None:
         with open_output(options.json) as output:
             output.write(json.dumps(as_json(report), ensure_ascii=False, indent=2) + "\n")

@@ -22,8 +22,9 @@ from seq2seq.device import choose_device, repeatable
 from seq2seq.ending import has_ended, trained_so_far
 from seq2seq.errors import RunError, UserError
 from seq2seq.evaluation import Scores
-from seq2seq.preparation import check_texts, other_texts
+from seq2seq.preparation import other_texts
 from seq2seq.reporting import TIMING, read_metrics
+from seq2seq.resuming import check_texts
 from seq2seq.run.tensor_file import read_header
 from seq2seq.run_folder import check_folder, run_lives
 from seq2seq.streams import say

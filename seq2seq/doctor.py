@@ -1,6 +1,7 @@
 """`seq2seq check`: a config and its data looked at before a long training; writes nothing."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from seq2seq.forecast import Forecast, forecast
 from seq2seq.preparation import assemble, read_texts
 from seq2seq.run_folder import check_folder, run_lives
 from seq2seq.vocabulary import train_vocabularies
+from seq2seq.warm_start import read_warm_start
 
 FEW_UPDATES = 500
 MUCH_MEMORY = 0.6  # of the machine's; a whole training takes up to half more than its beginning
@@ -42,8 +44,10 @@ class Report(NamedTuple):
     findings: list[Finding]
 
 
-def check(config: Config, device: str = "auto") -> Report:
+def check(config: Config, device: str = "auto", init_from: Path | None = None) -> Report:
     """Look at the data, the vocabulary and the cost of a training; makes no file and no folder.
+
+    `init_from` is the run that the training would begin with, if any.
 
     Raises UserError where `train` would (a run in run_dir is only warned of), and RunError where
     an update does not fit into memory.
@@ -51,17 +55,22 @@ def check(config: Config, device: str = "auto") -> Report:
     check_folder(config, resume=False, overwrite=True)
     chosen, training = choose_device(device), config.training
     with repeatable(chosen, training.deterministic), limited_memory(chosen, training.memory_gb):
-        return _examined(config, chosen)
+        return _examined(config, chosen, init_from)
 
 
-def _examined(config: Config, device: torch.device) -> Report:
+def _examined(config: Config, device: torch.device, init_from: Path | None) -> Report:
+    start = None if init_from is None else read_warm_start(init_from, config)
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
     valid, _ = usable(texts.valid)
-    vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
+    vocabularies = (
+        start.vocabularies
+        if start is not None
+        else train_vocabularies(config.vocabulary, train.src, train.tgt)
+    )
     longest = config.training.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
-    run = assemble(config, device, vocabularies, pairs, valid)
+    run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
     splits = [
         Split(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import EncodedPairs, encode_pairs, length_ratio, seed_of
-from seq2seq.cache.token_cache import TrainingData, checksum_of_text, training_data
+from seq2seq.cache.token_cache import checksum_of_text, training_data
 from seq2seq.checkpoint import (
     BEST,
     VOCABULARY,
@@ -20,7 +20,6 @@ from seq2seq.checkpoint import (
     empty_model,
     own_weights,
     update_config,
-    update_vocabularies,
 )
 from seq2seq.config import Config, DataConfig, ParallelFiles
 from seq2seq.corpus import (
@@ -31,16 +30,17 @@ from seq2seq.corpus import (
     usable,
 )
 from seq2seq.device import return_memory
-from seq2seq.errors import DamagedFile, UserError
+from seq2seq.errors import UserError
 from seq2seq.evaluation import not_nfc_note
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.optimization import Optimizer
+from seq2seq.resuming import check_texts, resumed_vocabularies
 from seq2seq.run.origin import origin_of, recorded_vocabularies
 from seq2seq.run.tensor_file import read_header
 from seq2seq.run_folder import clear, remove_parts
 from seq2seq.snapshots import forget_snapshots
 from seq2seq.training_state import load_last, resumable, save_last
-from seq2seq.vocabulary import Vocabularies, checksums_of
+from seq2seq.vocabulary import Vocabularies
 from seq2seq.warm_start import read_warm_start
 
 
@@ -86,7 +86,8 @@ def prepare(
 ) -> tuple[Run, list[str]]:
     """Read and check all data, make or read vocabulary, model and state; returns run and notes.
 
-    A new run begins with the vocabulary and the weights of the run `init_from`, if that is given.
+    A new run begins with the vocabulary and the best weights of the run `init_from`, if that is
+    given.
     """
     resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
     start = read_warm_start(init_from, config) if init_from is not None and not resume else None
@@ -97,7 +98,7 @@ def prepare(
         checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
         if resume:
             check_texts(config.run_dir, checksums)
-            vocabularies, repairs = _resumed_vocabularies(config, data)
+            vocabularies, repairs = resumed_vocabularies(config, data, init_from)
         elif start is not None:
             vocabularies, repairs = start.vocabularies, []
         else:
@@ -121,7 +122,7 @@ def prepare(
     )
     notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
     if start is not None:
-        notes.append(f"begins with the vocabulary and the best weights of {start.folder}")
+        notes.append(start.note(config))
     return_memory()
     return run, [*notes, *filter(None, odd)]
 
@@ -148,42 +149,6 @@ def follow(config: Config, device: torch.device) -> Run:
     run.checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
     restore(run)
     return run
-
-
-def check_texts(folder: Path, checksums: dict[str, str]) -> None:
-    """Refuse to go on where training or validation text is not what the run began with."""
-    last = resumable(folder)
-    recorded = read_header(last)[0].get("data") if last is not None else None
-    for split, checksum in checksums.items():
-        if isinstance(recorded, dict) and recorded.get(split, checksum) != checksum:
-            raise UserError(
-                f"data.{split}: has changed since {folder} was trained on it; "
-                "put the text back, or begin anew (--overwrite, or another run_dir)"
-            )
-
-
-def _resumed_vocabularies(config: Config, data: TrainingData) -> tuple[Vocabularies, list[str]]:
-    """The run's vocabulary, learnt anew where its files are damaged: checksums tell it is the same.
-
-    Returns a note where that was done.
-    """
-    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
-    last = resumable(config.run_dir)
-    assert last is not None, "only a run with a saved state is resumed"
-    header, _ = read_header(last)
-    try:
-        return recorded_vocabularies(last, header, folder, sampling), []
-    except DamagedFile:
-        raise  # the header itself
-    except UserError as error:
-        vocabularies = data.vocabularies(config.vocabulary)
-        if checksums_of(vocabularies) != header["vocabulary"]:
-            raise UserError(
-                f"{error}, but the training text does not give it either; "
-                "put back the text or the vocabulary that the run began with"
-            ) from None
-        update_vocabularies(config.run_dir, vocabularies)
-        return vocabularies, [f"{folder} was damaged; learnt anew, it is the same to the bit"]
 
 
 def read_texts(data: DataConfig) -> Texts:
@@ -262,7 +227,7 @@ def restore(run: Run) -> list[str]:
     run.untaken = torch.zeros(unreported, dtype=torch.bool, device=run.device)
     for step in progress.untaken:
         run.untaken[step % len(run.untaken)] = True
-    if not progress.best_step or best_is_whole(folder, run.config, run.vocabularies):
+    if progress.best_bleu < 0 or best_is_whole(folder, run.config, run.vocabularies):
         return []
     progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
     return [f"{folder / BEST} is damaged or missing; the next validation writes it anew"]

@@ -270,9 +270,12 @@ def _tensorboard(folder: Path) -> tuple[Any, str]:
     """A writer of TensorBoard events, or None where the package is not installed; what is wrong."""
     try:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None, ""
+
+        return SummaryWriter(str(folder / TENSORBOARD)), ""
+    except OSError:
+        raise  # of the folder
     except Exception as error:  # it does not go with the protobuf that is installed, say
+        if isinstance(error, ModuleNotFoundError) and str(error.name).endswith("tensorboard"):
+            return None, ""
         reason = str(error).partition("\n")[0]
         return None, f"no TensorBoard: its package fails ({reason}); install it anew"
-    return SummaryWriter(str(folder / TENSORBOARD)), ""

@@ -73,6 +73,9 @@ def _train(config: Config, device: torch.device, resume: bool, init_from: Path |
         for note in [*notes, *(missing_figures(run) if ranks.is_first() else ())]:
             reporter.say(note)
         clock = Clock(run.seconds)
+        if init_from is not None and began == 0 and run.progress.best_bleu < 0:
+            validate(run, reporter, clock)  # what it begins with may stay the best
+            save(run, reporter, clock)
         accord = exchange.Accord(stops, lambda: clock.seconds)
         while (reason := why_stop(config.training, run.progress, accord.seconds)) is None:
             train_epoch(run, reporter, clock, last_step, accord)
@@ -113,7 +116,7 @@ def _prepared(
     notes: list[str] = []
     if ranks.is_first():
         run, notes = prepare(config, device, resume, init_from)
-        slow = bf16_note(device, config.training.precision)
+        slow = None if run.progress.step else bf16_note(device, config.training.precision)
         notes += [f"warning: {slow}"] if slow else []
     else:
         ranks.wait_for_first()

@@ -21,14 +21,29 @@ class WarmStart(NamedTuple):
     folder: Path
     vocabularies: Vocabularies
     weights: dict[str, Tensor]
+    direction: tuple[str, str]  # the languages that it translates from and to
+
+    def note(self, config: Config) -> str:
+        """What the log says of it."""
+        data = config.data
+        said = f"begins with the vocabulary and the best weights of {self.folder}"
+        if self.direction == (data.src_lang, data.tgt_lang):
+            return said
+        return f"{said}, which translates {' to '.join(self.direction)}"
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
     """The vocabulary and the best weights of a run, for another run with this config.
 
-    Raises UserError where they cannot be read, or belong to another model or vocabulary.
+    Raises UserError where they cannot be read, belong to another model or vocabulary, or would be
+    overwritten.
     """
-    model, vocabularies, _, other = load_best(folder, torch.device("cpu"))
+    if folder.resolve() == config.run_dir.resolve():
+        raise UserError(f"--init-from {folder}: is run_dir itself; set another run_dir")
+    try:
+        model, vocabularies, _, other = load_best(folder, torch.device("cpu"))
+    except UserError as error:
+        raise type(error)(f"--init-from {error}") from None
     shaping = ["model.", "vocabulary."]
     if config.model.score == "location":
         shaping.append("training.max_length:")  # it has weights for so many positions
@@ -44,4 +59,4 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         )
     sampling = config.vocabulary.sampling
     own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
-    return WarmStart(folder, own, own_weights(model))
+    return WarmStart(folder, own, own_weights(model), (other.data.src_lang, other.data.tgt_lang))

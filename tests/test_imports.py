@@ -98,7 +98,7 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.run.origin",),
     ("seq2seq.checkpoint",),
     ("seq2seq.training_state", "seq2seq.snapshots", "seq2seq.warm_start"),
-    ("seq2seq.translator",),
+    ("seq2seq.translator", "seq2seq.resuming"),
     ("seq2seq.pictures.attention_map", "seq2seq.scoring"),
     ("seq2seq.pictures.attention_page", "seq2seq.pictures.attention_figure"),
     ("seq2seq.evaluation", "seq2seq.attention_plot", "seq2seq.reporting"),

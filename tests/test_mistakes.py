@@ -187,7 +187,7 @@ CALLS = {
     },
     "no run to begin with": Row(
         f"{T} --init-from nowhere",
-        "nowhere: no such run folder; `seq2seq train CONFIG` makes one",
+        "--init-from nowhere: no such run folder; `seq2seq train CONFIG` makes one",
     ),
     "both ways to begin": Row(
         f"{T} --resume --overwrite",

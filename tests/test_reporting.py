@@ -94,19 +94,31 @@ def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([METRICS, TIMING, LOG])
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("Descriptors cannot be created directly.\nMore on that."),
+        ImportError("cannot import name 'runtime_version' from 'google.protobuf'"),
+        ModuleNotFoundError("No module named 'absl'", name="absl"),
+    ],
+)
 def test_a_tensorboard_that_fails_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
 ) -> None:
     """As where it was made for another protobuf."""
 
     class Broken(ModuleType):
         def __getattr__(self, name: str) -> NoReturn:
-            raise TypeError("Descriptors cannot be created directly.\nMore on that.")
+            raise error
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", Broken("tensorboard"))
     with Reporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
-    told = "no TensorBoard: its package fails (Descriptors cannot be created directly.)"
+    reason = str(error).partition("\n")[0]
+    told = f"no TensorBoard: its package fails ({reason})"
     assert told in capsys.readouterr().err
     assert told in text_of(tmp_path / LOG)
 

@@ -7,13 +7,16 @@ import torch
 from conftest import toy_pairs
 from torch import Tensor
 
-from seq2seq.checkpoint import LAST, load_best, own_weights
+from seq2seq import validation
+from seq2seq.checkpoint import BEST, LAST, VOCABULARY, load_best, own_weights
 from seq2seq.config import Config, load_config
+from seq2seq.doctor import check
 from seq2seq.errors import UserError
 from seq2seq.preparation import prepare
-from seq2seq.reporting import LOG
+from seq2seq.reporting import LOG, read_metrics
 from seq2seq.run.tensor_file import read_tensors
 from seq2seq.training import train
+from seq2seq.warm_start import read_warm_start
 
 CPU = torch.device("cpu")
 
@@ -91,11 +94,81 @@ def test_a_run_that_goes_on_goes_on_with_its_own(small_corpus: Path, first: Path
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_it_may_take_the_place_of_the_other(small_corpus: Path, first: Path) -> None:
+def test_what_it_begins_with_stays_the_best_where_training_harms(
+    small_corpus: Path, first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights are validated first; a rate far too high cannot lose them."""
+    real = validation.valid_bleu
+    monkeypatch.setattr(validation, "valid_bleu", lambda run: real(run) and 0.0)  # loss decides
+    harm = ("training.max_steps=2", "training.learning_rate=1", "training.warmup_steps=0")
+    second = train(other(small_corpus, *harm, "training.patience=null"), "cpu", init_from=first)
     learnt = weights(first)
-    config = other(small_corpus, f"run_dir={first}", "training.learning_rate=1e-6")
-    train(config, "cpu", overwrite=True, init_from=first)
-    assert all(torch.allclose(each, learnt[n], atol=1e-3) for n, each in weights(first).items())
+    assert all(torch.equal(each, learnt[name]) for name, each in weights(second).items())
+    begun, *after = read_metrics(second)
+    assert begun["step"] == 0
+    assert all(line.get("valid_loss", 1e9) > begun["valid_loss"] for line in after)
+    log = (second / LOG).read_text("utf-8")
+    assert log.count("(best so far)") == 1
+    assert f"at update 0: {second}" in log
+    assert load_best(second, CPU)[3].run_dir == second
+    again = other(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
+    train(again, "cpu", resume=True)
+    assert all(torch.equal(each, learnt[name]) for name, each in weights(second).items())
+
+
+def test_its_own_folder_is_refused(small_corpus: Path, first: Path) -> None:
+    learnt = weights(first)
+    config = other(small_corpus, f"run_dir={first.parent}/x/../{first.name}")
+    first.with_name("x").mkdir()
+    with pytest.raises(UserError, match=r"is run_dir itself; set another run_dir"):
+        train(config, "cpu", overwrite=True, init_from=first)
+    assert all(torch.equal(each, learnt[name]) for name, each in weights(first).items())
+
+
+def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> None:
+    config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
+    start = read_warm_start(first, config)
+    known = load_best(first, CPU)[3].data
+    assert start.note(config).endswith(
+        f"of {first}, which translates {known.src_lang} to {known.tgt_lang}"
+    )
+
+
+def test_a_damaged_vocabulary_is_taken_anew(small_corpus: Path, first: Path) -> None:
+    """The text of the run never gave it; the run that it began with did."""
+    decay = "training.decay=constant"
+    second = train(other(small_corpus, "training.max_steps=1", decay), "cpu", init_from=first)
+    config = other(small_corpus, "training.max_steps=2", decay)
+    (piece_file,) = (second / VOCABULARY).iterdir()
+    whole = piece_file.read_bytes()
+    piece_file.write_bytes(whole[:-9])
+    with pytest.raises(UserError, match=r"tell by --init-from which run it began with"):
+        train(config, "cpu", resume=True)
+    assert piece_file.read_bytes() == whole[:-9]
+    train(config, "cpu", resume=True, init_from=first)
+    assert piece_file.read_bytes() == whole
+    assert "was damaged; taken anew, it is the same to the bit" in (second / LOG).read_text("utf-8")
+
+
+def test_check_begins_with_it_too(small_corpus: Path, first: Path) -> None:
+    """A vocabulary of that size could not be learnt from so little text."""
+    folder = small_corpus.parent
+    for side in ("src", "tgt"):
+        (folder / f"few.{side}").write_text("a b\nb a\n" * 8, "utf-8")
+    files = [f"data.train.{side}={folder}/few.{side}" for side in ("src", "tgt")]
+    config = other(small_corpus, *files)
+    with pytest.raises(UserError, match=r"vocabulary\.size"):
+        check(config, "cpu")
+    report = check(config, "cpu", first)
+    assert report.splits[0].name == "train"
+    assert not config.run_dir.exists()
+
+
+def test_what_cannot_be_read_is_refused_by_its_name(small_corpus: Path, first: Path) -> None:
+    config = other(small_corpus)
+    (first / BEST).unlink()
+    with pytest.raises(UserError, match=rf"^--init-from {first}: has no {BEST} yet"):
+        train(config, "cpu", init_from=first)
 
 
 def test_another_model_or_vocabulary_is_refused(small_corpus: Path, first: Path) -> None:

@@ -63,6 +63,7 @@ def _parser() -> _Parser:
 def _add_check(commands: Any) -> None:
     command = commands.add_parser("check", help="look at a config's data and cost before training")
     _add_config(command)
+    _add_init_from(command)
     command.add_argument("--json", type=Path, metavar="FILE", help="write all of it; - is stdout")
     _add_device(command)
 
@@ -73,12 +74,7 @@ def _add_train(commands: Any) -> None:
     again = command.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     again.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
-    command.add_argument(
-        "--init-from",
-        type=Path,
-        metavar="RUN",
-        help="begin with the vocabulary and the best weights of another run",
-    )
+    _add_init_from(command)
     _add_device(command)
 
 
@@ -288,6 +284,15 @@ def _add_int8(command: Any) -> None:
         "--int8",
         action="store_true",
         help="weights of eight bits: faster on a CPU, nearly the same",
+    )
+
+
+def _add_init_from(command: Any) -> None:
+    command.add_argument(
+        "--init-from",
+        type=Path,
+        metavar="RUN",
+        help="begin with the vocabulary and the best weights of another run",
     )
 
 
