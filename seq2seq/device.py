@@ -53,12 +53,16 @@ def bf16_note(device: torch.device, precision: str) -> str | None:
 
 
 def quickest(work: Callable[[], object]) -> float:
-    """The seconds of the quickest of a few calls."""
-    seconds = []
-    for _ in range(5):
-        began = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - began)
+    """The seconds of the quickest of a few calls, on one thread: several may wait for a core."""
+    seconds, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(5):
+            began = time.perf_counter()
+            work()
+            seconds.append(time.perf_counter() - began)
+    finally:
+        torch.set_num_threads(threads)
     return min(seconds)
 
 

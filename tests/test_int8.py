@@ -10,6 +10,7 @@ from conftest import DECODERS, toy_pairs
 from torch.nn import functional as F
 
 from seq2seq import cli, translator
+from seq2seq.device import quickest
 from seq2seq.errors import UserError
 from seq2seq.model import int8
 from seq2seq.model.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
@@ -70,6 +71,15 @@ def test_both_ways_give_exact_products_of_whole_numbers(
     multiply = way(weight.to(torch.int8), scale)
     assert torch.equal(multiply(inputs.to(torch.int8)), expected)
     assert torch.equal(multiply(inputs.to(torch.int8).contiguous()), expected)
+
+
+@pytest.mark.parametrize("sizes", [(256, 4000), (256, 8000)])
+def test_a_row_takes_no_longer_than_many(sizes: tuple[int, int]) -> None:
+    """oneDNN has a plain loop for few rows: hundreds of times as long for one as for 64."""
+    weight = Int8Weight(torch.ones(sizes[1], sizes[0]))
+    one, many = torch.ones(1, sizes[0]), torch.ones(64, sizes[0])
+    limit = 10 * quickest(lambda: weight.product(many, None)) + 1e-4
+    assert quickest(lambda: weight.product(one, None)) < limit
 
 
 def test_what_packing_lacks_the_plain_way_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from seq2seq.model.lstm import LSTMLayer
 
 STEPS = 127  # from zero to the largest entry
+_FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop
 Multiply = Callable[[Tensor], Tensor]  # int8 [N, in] -> products times the scale, [N, out]
 
 
@@ -62,12 +63,25 @@ def _plain(integers: Tensor, scale: Tensor) -> Multiply:
 
 
 def _packed(integers: Tensor, scale: Tensor) -> Multiply:
-    """A weight that oneDNN has laid out for itself once, and scaled as it is multiplied by."""
-    weight = torch.ops.onednn.qlinear_prepack(integers, None)
+    """A weight that oneDNN has laid out for itself once, and scaled as it is multiplied by.
+
+    What is too small for its fast products is filled up with zeros.
+    """
+    columns = max(0, _FEWEST_COLUMNS - integers.shape[1])
+    weight = torch.ops.onednn.qlinear_prepack(F.pad(integers, (0, columns)), None)
     weight_terms = weight, scale, torch.zeros_like(scale, dtype=torch.int32), None
-    return lambda inputs: torch.ops.onednn.qlinear_pointwise(
-        inputs, 1.0, 0, *weight_terms, 1.0, 0, scale.dtype, "none", [], ""
-    )
+
+    def multiply(inputs: Tensor) -> Tensor:
+        rows = len(inputs)
+        missing = max(0, _FEWEST_ROWS - rows)
+        if missing or columns:
+            inputs = F.pad(inputs, (0, columns, 0, missing))
+        products: Tensor = torch.ops.onednn.qlinear_pointwise(
+            inputs, 1.0, 0, *weight_terms, 1.0, 0, scale.dtype, "none", [], ""
+        )
+        return products[:rows]
+
+    return multiply
 
 
 @cache
