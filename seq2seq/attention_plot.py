@@ -28,7 +28,7 @@ def check_picture_path(path: Path) -> None:
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
     if suffix != ".html" and importlib.util.find_spec("matplotlib") is None:
         raise UserError(
-            f'{path}: {suffix} needs matplotlib: pip install "seq2seq[plot]" (.html does without)'
+            f"{path}: {suffix} needs matplotlib: pip install matplotlib (.html does without)"
         )
 
 

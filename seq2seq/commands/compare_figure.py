@@ -38,7 +38,7 @@ def write_pictures(result: Result) -> list[str]:
     Raises RunError where they cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        return ['note: no pictures without matplotlib: pip install "seq2seq[plot]"']
+        return ["note: no pictures without matplotlib: pip install matplotlib"]
     drawn = [(result.plan.folder / "curves.png", _curves(result))]
     if result.buckets:
         drawn.append((result.plan.folder / "lengths.png", _lengths(result)))
