@@ -71,7 +71,7 @@ def go_back(run: Run, reporter: Reporter) -> None:
             f"{found}, also at {run.progress.rate_factor:g} of the learning rate; {remedy}; "
             f"what {run.config.run_dir} held before is whole"
         )
-    restore(run)
+    notes = restore(run)
     run.untaken.zero_()
     run.progress.untaken_in_a_row = 0
     run.progress.rate_factor = factor
@@ -79,3 +79,5 @@ def go_back(run: Run, reporter: Reporter) -> None:
     reporter.say(
         f"{found}: back to update {run.progress.step}, with {factor:g} of the learning rate"
     )
+    for note in notes:
+        reporter.say(note)

@@ -51,11 +51,11 @@ class Model(Protocol):
 
 
 class Beam(NamedTuple):
-    """How many hypotheses are kept, and how they are scored (Wu et al. 2016, eq. 14)."""
+    """How many hypotheses are kept, and how they are scored."""
 
     size: int  # hypotheses; 1: greedy
     length_penalty: float = 1.0  # their log-probabilities are divided by length to this power
-    coverage_penalty: float = 0.0  # how much words count that were hardly looked at; not greedy's
+    coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; not greedy's
     no_repeat_ngram: int = 0  # so many pieces in a row occur once only; 0: any may
     never: tuple[int, ...] = (PAD_ID, BOS_ID)  # pieces that no hypothesis holds
 

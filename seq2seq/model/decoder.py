@@ -54,9 +54,10 @@ class Decoder(Protocol):
 class BahdanauDecoder(Attending):
     """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
-    `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W . backward state at the first word)`.
-    Where the paper has its gated unit this is an LSTM (its cell starts at zero), and where it has a
-    maxout read-out this is `2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`.
+    `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W . backward state at the first word)`,
+    or of an encoder in one direction its last state. Where the paper has its gated unit this is an
+    LSTM (its cell starts at zero), and where it has a maxout read-out this is
+    `2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`.
     """
 
     def __init__(

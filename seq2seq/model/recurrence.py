@@ -138,7 +138,7 @@ class _AttentionGradient:
             self.slope_energy = 4 * energy  # with s the logistic function tanh' is 4 s (1 - s)
 
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
-        """From the gradient of step t's context [B, C] to its query's [B, Q], in product dtype."""
+        """From the gradient of step t's context [B, C] to its query's [B, Q]."""
         attention = self.attention
         self.contexts[t] = grad_context
         weights = attention.weights[t]

@@ -8,7 +8,7 @@ from torch import Tensor
 class Memory(NamedTuple):
     """What attention may read, one row a sentence."""
 
-    keys: Tensor  # [B, S, A], what is scored; [B, S, 0] without attention
+    keys: Tensor  # [B, S, A], what is scored; [B, S, 0] where nothing is
     values: Tensor  # [B, S, C], what is averaged
     pad_mask: Tensor  # [B, S], True = padding
 
