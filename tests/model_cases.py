@@ -20,6 +20,7 @@ from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder, EncoderOutput
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import DecoderState, Memory, Step
 from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
 
 B, T, S, D, A, E, R, V, H = 3, 4, 5, 6, 7, 8, 9, 11, 12  # D: one direction of the encoder
@@ -170,6 +171,11 @@ def encoder_output(num_layers: int, lengths: tuple[int, ...] = SRC_LENGTHS) -> E
 def embedded_targets(batch: int = B) -> Tensor:
     """Embedded target inputs [B, T, E]."""
     return random_tensor(batch, T, E, seed=5)
+
+
+def one_step(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
+    """A step that reads one embedded target position of each row: [N, E]."""
+    return decoder.step(decoder.inputs(embedded), state, memory)
 
 
 def close(left: Tensor, right: Tensor, tolerance: float = 1e-10) -> None:

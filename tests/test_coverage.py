@@ -16,6 +16,7 @@ from model_cases import (
     embedded_targets,
     encoder_output,
     make_decoder,
+    one_step,
     random_tensor,
 )
 
@@ -34,7 +35,7 @@ def test_scores_hear_of_all_earlier_attention(case: Case) -> None:
     memory, state = decoder.start(encoder_output(1))
     covered = [[0.0] * S for _ in range(B)]
     for t in range(T):
-        step = decoder.step(embedded[:, t], state, memory)
+        step = one_step(decoder, embedded[:, t], state, memory)
         asking = (state if case.kind == "bahdanau" else step.state).hidden[:, 0].tolist()
         for b, length in enumerate(SRC_LENGTHS):
             scores = []
@@ -74,12 +75,13 @@ def test_hypotheses_carry_their_own_coverage(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(1))
     copies = torch.arange(B).repeat_interleave(2)
-    state = decoder.step(random_tensor(2 * B, 8, seed=1), state.select(copies), memory).state
+    state = one_step(decoder, random_tensor(2 * B, 8, seed=1), state.select(copies), memory).state
     rows = torch.tensor([1, 1, 2, 3, 5, 4])
     embedded = random_tensor(2 * B, 8, seed=2)
-    step = decoder.step(embedded, state.select(rows), memory)
+    step = one_step(decoder, embedded, state.select(rows), memory)
     for n, row in enumerate(rows.tolist()):
-        alone = decoder.step(
+        alone = one_step(
+            decoder,
             embedded[n : n + 1],
             state.select(torch.tensor([row])),
             memory.select(torch.tensor([row // 2])),

@@ -20,6 +20,7 @@ from model_cases import (
     embedded_targets,
     encoder_output,
     make_decoder,
+    one_step,
     random_tensor,
 )
 from torch import Tensor, nn
@@ -141,8 +142,8 @@ def test_bahdanau_steps_are_the_papers_equations() -> None:
     decoder = make_decoder(Case("bahdanau", "additive", False, 1))
     own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
     memory, state = decoder.start(encoded)
-    first = decoder.step(embedded[:, 0], state, memory)
-    second = decoder.step(embedded[:, 1], first.state, memory)
+    first = one_step(decoder, embedded[:, 0], state, memory)
+    second = one_step(decoder, embedded[:, 1], first.state, memory)
     for row, length in enumerate(SRC_LENGTHS):
         h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
         backward = encoded.hidden[row, 0, H - D :].tolist()
@@ -157,8 +158,8 @@ def test_luong_steps_are_the_papers_equations(feeding: bool) -> None:
     decoder = make_decoder(Case("luong", "general", feeding, 1))
     own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
     memory, state = decoder.start(encoded)
-    first = decoder.step(embedded[:, 0], state, memory)
-    second = decoder.step(embedded[:, 1], first.state, memory)
+    first = one_step(decoder, embedded[:, 0], state, memory)
+    second = one_step(decoder, embedded[:, 1], first.state, memory)
     for row, length in enumerate(SRC_LENGTHS):
         h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
         start = (encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist())
@@ -174,7 +175,7 @@ def test_plain_steps_are_an_lstm_and_a_read_out() -> None:
     decoder = make_decoder(Case("plain", "", False, 1))
     own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
     memory, state = decoder.start(encoded)
-    step = decoder.step(embedded[:, 0], state, memory)
+    step = one_step(decoder, embedded[:, 0], state, memory)
     assert step.attention_weights is None
     for row in range(B):
         hidden, cell = encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist()
@@ -189,7 +190,7 @@ def test_an_upper_layer_reads_the_hidden_of_the_one_below(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     state = state._replace(cell=random_tensor(B, 2, H, seed=6))
-    after = decoder.step(embedded_targets()[:, 0], state, memory).state
+    after = one_step(decoder, embedded_targets()[:, 0], state, memory).state
     upper = decoder.layers[1]
     hidden, cell = upper.step(upper.gates(after.hidden[:, 0]), state.hidden[:, 1], state.cell[:, 1])
     close(after.hidden[:, 1], hidden)
@@ -200,7 +201,7 @@ def test_an_upper_layer_reads_the_hidden_of_the_one_below(case: Case) -> None:
 def test_attention_asks_with_the_top_layer(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
-    step = decoder.step(embedded_targets()[:, 0], state, memory)
+    step = one_step(decoder, embedded_targets()[:, 0], state, memory)
     asking = state if case.kind == "bahdanau" else step.state
     scores = decoder.score(asking.hidden[:, -1:], memory.keys)
     scores = scores.reshape(B, -1, S)  # [B, heads, S]
@@ -216,7 +217,7 @@ def test_only_luong_lets_the_first_input_choose_where_to_look_first(case: Case) 
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     first, second = (
-        decoder.step(random_tensor(B, E, seed=seed), state, memory) for seed in (11, 12)
+        one_step(decoder, random_tensor(B, E, seed=seed), state, memory) for seed in (11, 12)
     )
     same = torch.equal(first.attention_weights, second.attention_weights)
     assert same == (case.kind == "bahdanau")
@@ -227,7 +228,7 @@ def test_only_luong_lets_the_first_input_choose_where_to_look_first(case: Case) 
 def test_attention_weights_are_a_distribution_over_real_words(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
-    weights = decoder.step(embedded_targets()[:, 0], state, memory).attention_weights
+    weights = one_step(decoder, embedded_targets()[:, 0], state, memory).attention_weights
     assert weights.shape == (B, S)
     assert torch.equal(weights == 0, memory.pad_mask)
     close(weights.sum(1), torch.ones(B, dtype=torch.float64))
@@ -280,7 +281,7 @@ def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
     for feeding in (True, False):
         decoder = make_decoder(Case("luong", "dot", feeding, layers))
         memory, state = decoder.start(encoder_output(layers))
-        step = decoder.step(embedded_targets()[:, 0], state, memory)
+        step = one_step(decoder, embedded_targets()[:, 0], state, memory)
         expected = step.outputs / 2 if feeding else step.outputs[:, :0]
         assert torch.equal(step.state.feed, expected)
     names = {name for name, _ in decoder.named_parameters()}
@@ -296,8 +297,8 @@ def test_k_hypotheses_of_a_sentence_are_k_sentences(case: Case) -> None:
     state = state.select(copies)
     copied_memory, copied_state = decoder.start(encoded._make(part[copies] for part in encoded))
     for embedded in inputs:
-        step = decoder.step(embedded, state, memory)
-        copied = decoder.step(embedded, copied_state, copied_memory)
+        step = one_step(decoder, embedded, state, memory)
+        copied = one_step(decoder, embedded, copied_state, copied_memory)
         close(step.outputs, copied.outputs)
         for left, right in zip(step.state, copied.state, strict=True):
             close(left, right)
@@ -324,10 +325,10 @@ def test_select_takes_the_same_rows_of_every_part() -> None:
 def test_selected_hypotheses_go_on_as_they_would_have(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
-    state = decoder.step(embedded[:, 0], state, memory).state
+    state = one_step(decoder, embedded[:, 0], state, memory).state
     rows = torch.tensor([2, 1])
-    together = decoder.step(embedded[:, 1], state, memory)
-    chosen = decoder.step(embedded[rows, 1], state.select(rows), memory.select(rows))
+    together = one_step(decoder, embedded[:, 1], state, memory)
+    chosen = one_step(decoder, embedded[rows, 1], state.select(rows), memory.select(rows))
     close(chosen.outputs, together.outputs[rows])
     close(chosen.state.hidden, together.state.hidden[rows])
 
@@ -344,7 +345,7 @@ def test_dropout_acts_in_training_alone(case: Case) -> None:
         torch.manual_seed(seed)
         memory, state = decoder.start(encoded)
         if stepwise:
-            return decoder.step(embedded[:, 0], state, memory).outputs
+            return one_step(decoder, embedded[:, 0], state, memory).outputs
         return decoder(embedded, state, memory)
 
     for stepwise in (True, False):
@@ -371,7 +372,7 @@ def test_luong_feeds_back_what_dropout_has_not_touched() -> None:
     decoder = make_decoder(Case("luong", "dot", True, 1), dropout=0.5)
     assert isinstance(decoder, LuongDecoder)
     memory, state = decoder.start(encoder_output(1))
-    step = decoder.step(embedded_targets()[:, 0], state, memory)
+    step = one_step(decoder, embedded_targets()[:, 0], state, memory)
     assert (step.outputs == 0).any()
     assert (step.state.feed != 0).all()
 
@@ -381,7 +382,7 @@ def test_dropout_stands_between_layers(case: Case) -> None:
     decoder = make_decoder(case, dropout=0.5)
     memory, state = decoder.start(encoder_output(2))
     first, second = (
-        decoder.step(embedded_targets()[:, 0], state, memory).state.hidden for _ in range(2)
+        one_step(decoder, embedded_targets()[:, 0], state, memory).state.hidden for _ in range(2)
     )
     assert torch.equal(first[:, 0], second[:, 0])
     assert not torch.allclose(first[:, 1], second[:, 1])

@@ -23,6 +23,7 @@ from model_cases import (
     embedded_targets,
     encoder_output,
     make_decoder,
+    one_step,
     random_tensor,
 )
 from torch import Tensor, nn
@@ -177,7 +178,7 @@ def test_fast_path_is_stacked_steps_at_any_source_lengths(
 def test_one_target_position_is_one_step(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()[:, :1]
     memory, state = decoder.start(encoder_output(1))
-    expected = decoder.step(embedded[:, 0], state, memory).outputs
+    expected = one_step(decoder, embedded[:, 0], state, memory).outputs
     close(decoder(embedded, state, memory), expected[:, None])
 
 

@@ -14,6 +14,7 @@ from model_cases import (
     close,
     embedded_targets,
     encoder_output,
+    one_step,
     random_tensor,
     randomize,
 )
@@ -99,7 +100,7 @@ def test_luong_attends_within_its_window_at_every_step(window: Window, feeding: 
     memory, state = decoder.start(encoder_output(1))
     embedded, outputs = embedded_targets(), []
     for t in range(T):
-        step = decoder.step(embedded[:, t], state, memory)
+        step = one_step(decoder, embedded[:, t], state, memory)
         state = step.state
         outputs.append(step.outputs)
         assert torch.equal(state.position, torch.full((B,), t + 1))

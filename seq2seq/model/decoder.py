@@ -16,7 +16,7 @@ from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.nonlinear import tanh
 from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
-from seq2seq.model.state import DecoderState, Memory, Step
+from seq2seq.model.state import DecoderState, Inputs, Memory, Step
 from seq2seq.model.unrolled_layers import upper_of
 from seq2seq.model.windows import Window
 
@@ -33,17 +33,12 @@ class Decoder(Protocol):
         """What attention may read, and the state before the first target position."""
         ...
 
-    def gates(self, embedded: Tensor) -> Tensor:
-        """What inputs [..., E] add to the gates of the lowest layer: [..., 4H]."""
+    def inputs(self, embedded: Tensor) -> Inputs:
+        """What embedded target positions [..., E] give a step to read."""
         ...
 
-    def step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory, gates: Tensor | None = None
-    ) -> Step:
-        """One target position for N = B * K rows, their inputs embedded: [N, E].
-
-        `gates` [N, 4H] are those of the inputs where they are known already.
-        """
+    def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
+        """One target position for N = B * K rows."""
         ...
 
     def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
@@ -87,17 +82,14 @@ class BahdanauDecoder(Attending):
         state = DecoderState(hidden, cell, _nothing(hidden), *self.first_trace(encoded))
         return self.memory(encoded), state
 
-    def gates(self, embedded: Tensor) -> Tensor:
-        return self.layers.bottom.gates(embedded)
+    def inputs(self, embedded: Tensor) -> Inputs:
+        return Inputs(embedded, self.layers.bottom.gates(embedded))
 
-    def step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory, gates: Tensor | None = None
-    ) -> Step:
+    def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         look = self.look(state.hidden[:, -1], state, memory)
-        gates = self.gates(embedded) if gates is None else gates
-        gates = gates + self.context_gates(look.context)
+        gates = inputs.gates + self.context_gates(look.context)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
-        outputs = self.read_out(hidden[:, -1], look.context, embedded)
+        outputs = self.read_out(hidden[:, -1], look.context, inputs.embedded)
         return Step(outputs, DecoderState(hidden, cell, state.feed, *look.trace), look.weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
@@ -158,13 +150,11 @@ class LuongDecoder(Attending):
         state = DecoderState(encoded.hidden, encoded.cell, feed, *self.first_trace(encoded))
         return self.memory(encoded), state
 
-    def gates(self, embedded: Tensor) -> Tensor:
-        return self.layers.bottom.gates(embedded)
+    def inputs(self, embedded: Tensor) -> Inputs:
+        return Inputs(embedded, self.layers.bottom.gates(embedded))
 
-    def step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory, gates: Tensor | None = None
-    ) -> Step:
-        gates = self.gates(embedded) if gates is None else gates
+    def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
+        gates = inputs.gates
         if self.feed_gates is not None:
             gates = gates + self.feed_gates(state.feed)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
@@ -239,18 +229,11 @@ class PlainDecoder(nn.Module):
         memory = Memory(nothing, nothing, encoded.pad_mask)
         return memory, DecoderState(encoded.hidden, encoded.cell, _nothing(encoded.hidden))
 
-    def gates(self, embedded: Tensor) -> Tensor:
-        return self.layers.bottom.gates(embedded)
+    def inputs(self, embedded: Tensor) -> Inputs:
+        return Inputs(embedded, self.layers.bottom.gates(embedded))
 
-    def step(
-        self,
-        embedded: Tensor,
-        state: DecoderState,
-        memory: Memory,  # noqa: ARG002
-        gates: Tensor | None = None,
-    ) -> Step:
-        gates = self.gates(embedded) if gates is None else gates
-        hidden, cell = _climb(self.layers, gates, state, self.dropout)
+    def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:  # noqa: ARG002
+        hidden, cell = _climb(self.layers, inputs.gates, state, self.dropout)
         return Step(self.read_out(hidden[:, -1]), DecoderState(hidden, cell, state.feed), None)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:  # noqa: ARG002
@@ -307,8 +290,9 @@ def _plain_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor, 
 def stack_steps(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
     """The definition of teacher forcing: step after step, outputs [B, T, R]."""
     outputs = []
-    for inputs in embedded.unbind(1):
-        step = decoder.step(inputs, state, memory)
+    inputs = decoder.inputs(embedded)
+    for embeddings, gates in zip(inputs.embedded.unbind(1), inputs.gates.unbind(1), strict=True):
+        step = decoder.step(Inputs(embeddings, gates), state, memory)
         outputs.append(step.outputs)
         state = step.state
     return torch.stack(outputs, dim=1)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from seq2seq.model.decoder import Decoder
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
-from seq2seq.model.state import DecoderState, Memory, Step
+from seq2seq.model.state import DecoderState, Inputs, Memory, Step
 
 MOST_GATES = 1 << 25  # numbers kept of what pieces add to gates; they take time to compute
 
@@ -41,8 +41,7 @@ class Seq2Seq(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
         """One target position: the last ids [N] of N = B * K hypotheses -> Step."""
-        gates = None if self.input_gates is None else self.input_gates.index_select(0, ids)
-        return self.decoder.step(self.embed(ids), state, memory, gates)
+        return self.decoder.step(self._inputs(ids), state, memory)
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -54,9 +53,9 @@ class Seq2Seq(nn.Module):
         """
         device = self.tgt_embedding.weight.device
         pieces = torch.arange(self.tgt_embedding.num_embeddings, device=device)
-        width = self.decoder.gates(self.embed(pieces[:1])).shape[-1]
+        width = self.decoder.inputs(self.embed(pieces[:1])).gates.shape[-1]
         if len(pieces) * width <= MOST_GATES:
-            self.input_gates = self.decoder.gates(self.embed(pieces))
+            self.input_gates = self.decoder.inputs(self.embed(pieces)).gates
         weight = self.projection.weight
         if isinstance(weight, nn.Parameter):  # not rounded to eight bits
             self.projection.weight = nn.Parameter(weight.t().contiguous().t(), requires_grad=False)
@@ -75,3 +74,9 @@ class Seq2Seq(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         """Target ids [...] -> embeddings [..., E], with dropout in training."""
         return self.dropout(self.tgt_embedding(ids))
+
+    def _inputs(self, ids: Tensor) -> Inputs:
+        embedded = self.embed(ids)
+        if self.input_gates is None:
+            return self.decoder.inputs(embedded)
+        return Inputs(embedded, self.input_gates.index_select(0, ids))

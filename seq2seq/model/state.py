@@ -1,8 +1,15 @@
-"""What search and training pass from step to step: memory, state, and what a step yields."""
+"""What search and training pass to a step: inputs, state, memory; and what it yields."""
 
 from typing import NamedTuple, Self
 
 from torch import Tensor
+
+
+class Inputs(NamedTuple):
+    """What decoders read of target positions: [N, *] of one, [B, T, *] of whole targets."""
+
+    embedded: Tensor  # [..., E]
+    gates: Tensor  # [..., 4H], what that adds to the gates of the lowest layer
 
 
 class Memory(NamedTuple):
