@@ -73,7 +73,11 @@ TABLE: tuple[tuple[str, ...], ...] = (
         "seq2seq.model.lstm",
         "seq2seq.model.windows",
     ),
-    ("seq2seq.model.encoder", "seq2seq.model.unrolled_layers"),
+    (
+        "seq2seq.model.encoder",
+        "seq2seq.model.unrolled_attention",
+        "seq2seq.model.unrolled_layers",
+    ),
     ("seq2seq.model.recurrence", "seq2seq.model.attending"),
     ("seq2seq.model.decoder",),
     ("seq2seq.model.seq2seq",),

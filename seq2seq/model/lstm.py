@@ -127,6 +127,6 @@ class LSTMUnroll(torch.autograd.Function):
         grad_hiddens, grad_cells = grads
         layer = LSTMGradients(Taken(*ctx.saved_tensors))
         for t in reversed(range(len(grad_cells))):
-            layer.cell = layer.cell + grad_cells[t]
+            layer.grad_cell = layer.grad_cell + grad_cells[t]
             layer.backward(t, grad_hiddens[t])
-        return layer.gates, layer.weight(), layer.hidden, layer.cell
+        return layer.grad_gates, layer.grad_weight(), layer.grad_hidden, layer.grad_cell

@@ -60,23 +60,28 @@ class LSTMGradients:
         self.taken = taken
         self.befores = taken.inputs[:, :, taken.inputs.shape[2] - taken.cell.shape[1] :]
         self.slopes = CellSlopes(taken.activations, taken.cells, taken.cell)
-        self.gates = torch.empty_like(taken.activations, dtype=taken.weight.dtype)
+        self.grad_gates = torch.empty_like(taken.activations, dtype=taken.weight.dtype)
         # Of the state after the step that is next, which the caller may add to: [B, H]
-        self.hidden, self.cell = torch.zeros_like(taken.cell), torch.zeros_like(taken.cell)
+        self.grad_hidden, self.grad_cell = (
+            torch.zeros_like(taken.cell),
+            torch.zeros_like(taken.cell),
+        )
 
     def backward(self, t: int, grad_hidden: Tensor) -> Tensor:
         """From the gradient of step t's hidden [B, H] to that of what came in [B, I]."""
-        weight, dtype = self.taken.weight, self.cell.dtype
-        self.cell = self.slopes.backward(t, grad_hidden + self.hidden, self.cell, self.gates[t])
-        grad_inputs = (self.gates[t] @ weight).to(dtype)
-        came_in = weight.shape[1] - self.cell.shape[1]
-        self.hidden = grad_inputs[:, came_in:]
+        weight, dtype = self.taken.weight, self.grad_cell.dtype
+        self.grad_cell = self.slopes.backward(
+            t, grad_hidden + self.grad_hidden, self.grad_cell, self.grad_gates[t]
+        )
+        grad_inputs = (self.grad_gates[t] @ weight).to(dtype)
+        came_in = weight.shape[1] - self.grad_cell.shape[1]
+        self.grad_hidden = grad_inputs[:, came_in:]
         return grad_inputs[:, :came_in]
 
-    def weight(self) -> Tensor:
+    def grad_weight(self) -> Tensor:
         """The gradient of the weight [4H, I + H], once all steps are taken back."""
-        product = self.gates.flatten(0, 1).t() @ self.taken.inputs.flatten(0, 1)
-        return product.to(self.cell.dtype)
+        product = self.grad_gates.flatten(0, 1).t() @ self.taken.inputs.flatten(0, 1)
+        return product.to(self.grad_cell.dtype)
 
 
 def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> None:

@@ -85,10 +85,10 @@ class UnrolledGradients:
             grad_top = upper.descend(t, grad_top)
         return self.lowest.backward(t, grad_top)
 
-    def of_uppers(self) -> Iterator[Tensor | None]:
+    def grad_uppers(self) -> Iterator[Tensor | None]:
         """The gradients of all that autograd was given of the layers above the lowest."""
         for upper in self.uppers:
-            yield from upper.given()
+            yield from upper.grad_given()
 
 
 class _UpperSteps(LSTMSteps):
@@ -112,6 +112,6 @@ class _UpperGradients(LSTMGradients):
         below = self.backward(t, grad_hidden)
         return below if self.mask is None else below * self.mask[t]
 
-    def given(self) -> Upper:
-        bias = self.gates.sum((0, 1), dtype=self.cell.dtype)
-        return Upper(self.weight(), bias, self.hidden, self.cell, None)
+    def grad_given(self) -> Upper:
+        grad_bias = self.grad_gates.sum((0, 1), dtype=self.grad_cell.dtype)
+        return Upper(self.grad_weight(), grad_bias, self.grad_hidden, self.grad_cell, None)
