@@ -5,6 +5,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -34,9 +35,12 @@ class Vocabulary:
         self.sampling = sampling
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
-        self._sampler = Sampler(self._processor, sampling)
         byte = self._processor.piece_to_id("<0x00>")
         self.spells = bool(self._processor.is_byte(byte))  # what it lacks; else that is unknown
+
+    @cached_property
+    def _sampler(self) -> Sampler:
+        return Sampler(self._processor, self.sampling)
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())

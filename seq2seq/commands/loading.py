@@ -1,6 +1,9 @@
 """What every subcommand that translates begins with."""
 
 import argparse
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,10 +12,26 @@ if TYPE_CHECKING:
 
 def load(options: argparse.Namespace) -> "Translator":
     """The models of `-m` as one; raises UserError where the beam is too small for `--n-best`."""
-    from seq2seq.translator import Translator
-
     int8 = getattr(options, "int8", False)
-    translator = Translator.load(*options.model, device=options.device, int8=int8)
+    with _kept_to_the_end():
+        from seq2seq.translator import Translator
+
+        translator = Translator.load(*options.model, device=options.device, int8=int8)
     beam, n_best = getattr(options, "beam", None), getattr(options, "n_best", None)
     translator.beam_size(beam, n_best or 1)  # refuses early
     return translator
+
+
+@contextmanager
+def _kept_to_the_end() -> Iterator[None]:
+    """Let Python look for no garbage among what is made here, now or later.
+
+    It would look through all of torch's modules again and again, last of all as it ends: a quarter
+    of a second of a command that may take two.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()

@@ -42,7 +42,8 @@ def tile_sizes(
 ) -> list[int]:
     """Numbers of sentences that give each the same bits, ascending to `tile_rows`.
 
-    Found out with the first sources, and kept for each model. A GPU takes little longer for a whole
+    Found out with these sources where a model meets a length for the second time, and kept: what
+    it takes is more than the end of a single text would gain. A GPU takes little longer for a whole
     tile: there it is the only size.
     """
     whole = tile_rows(width, device)
@@ -51,19 +52,28 @@ def tile_sizes(
     known = _known.setdefault(model, {})
     key = width, whole, beam_size, torch.get_num_threads(), torch.get_float32_matmul_precision()
     if key not in known:
-        known[key] = [whole]
+        known[key] = []
+        return [whole]
+    if not known[key]:
         rows = [sources[row % len(sources)] for row in range(whole)]
-        expected = _bits(model, rows, width, beam_size)
-        size = whole // 2
-        while size >= LEAST and _alike(_bits(model, rows[:size], width, beam_size), expected):
-            known[key].insert(0, size)
-            size //= 2
+        known[key] = _found_out(model, rows, width, beam_size)
     return known[key]
 
 
 def fitting(sizes: Sequence[int], count: int) -> int:
     """The smallest of these sizes that holds so many sentences, or else the largest."""
     return next((size for size in sizes if size >= count), sizes[-1])
+
+
+def _found_out(model: Model, rows: Sequence[Ids], width: int, beam_size: int) -> list[int]:
+    """The number of these rows, and its halves as long as they give each row the same bits."""
+    sizes = [len(rows)]
+    expected = _bits(model, rows, width, beam_size)
+    while (size := sizes[0] // 2) >= LEAST:
+        if not _alike(_bits(model, rows[:size], width, beam_size), expected):
+            break
+        sizes.insert(0, size)
+    return sizes
 
 
 @torch.inference_mode()
