@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq.build import build_model
 from seq2seq.config import Config, dump_config, load_config
@@ -156,10 +156,12 @@ def load_best(
         limit = typed(LengthLimit, header, "limit", path)
         check_shaping(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
-        compare(path, shapes, shapes_of(own_weights(empty_model(config, vocabularies, "meta"))))
+        model = empty_model(config, vocabularies, "meta")
+        compare(path, shapes, shapes_of(own_weights(model)))
         weights = read_tensors(path)
-    model = empty_model(config, vocabularies).to(device).requires_grad_(False)
-    copy_into(weights, own_weights(model), path)
+    own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
+    copy_into(weights, own, path)
+    _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
 
 
@@ -199,6 +201,15 @@ def empty_model(config: Config, vocabularies: Vocabularies, device: str = "cpu")
             f"model: too large for the memory of this machine ({str(error).splitlines()[0]}); "
             "lower model.hidden_size, embedding_size or num_layers"
         ) from None
+
+
+def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
+    """Give a model that has only shapes its weights, to translate with; what is tied stays tied."""
+    named = model.named_parameters()
+    own = {each: nn.Parameter(weights[name], requires_grad=False) for name, each in named}
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, own[parameter])
 
 
 def own_weights(model: Seq2Seq) -> dict[str, Tensor]:
