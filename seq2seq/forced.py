@@ -6,7 +6,7 @@ import torch
 
 from seq2seq.batches import Ids, pad, pad_sources
 from seq2seq.decoding.hypothesis import Model
-from seq2seq.decoding.tiles import tile_rows
+from seq2seq.decoding.tiles import fitting, tile_sizes
 from seq2seq.search import by_width
 from seq2seq.vocabulary import BOS_ID, EOS_ID
 
@@ -23,12 +23,14 @@ def forced_log_probs(
     found: list[list[float]] = [[] for _ in sources]
     for width, rows in by_width(sources).items():
         rows = sorted(rows, key=lambda i: len(targets[i]))
-        size = tile_rows(width, device)
-        for start in range(0, len(rows), size):
-            tile = rows[start : start + size]
+        sizes = tile_sizes(model, [sources[i] for i in rows], width, 1, device)
+        for start in range(0, len(rows), sizes[-1]):
+            tile = rows[start : start + sizes[-1]]
             pairs = [(sources[i], targets[i]) for i in tile]
-            for i, log_probs in zip(tile, _forced(model, pairs, width, device), strict=True):
-                found[i] = log_probs
+            filled = [*pairs, *[([], [])] * (fitting(sizes, len(tile)) - len(tile))]
+            log_probs = _forced(model, filled, width, device)
+            for i, of_target in zip(tile, log_probs, strict=False):
+                found[i] = of_target
     return found
 
 
@@ -36,14 +38,13 @@ def forced_log_probs(
 def _forced(
     model: Model, pairs: Sequence[tuple[Ids, Ids]], width: int, device: torch.device
 ) -> list[list[float]]:
-    """The same of the pairs of one tile, whose empty rows are computed along."""
-    filled = [*pairs, *[([], [])] * (tile_rows(width, device) - len(pairs))]
-    src, src_lengths = pad_sources([src for src, _ in filled], width)
-    rows = torch.arange(len(filled), device=device)
+    """The same of the pairs of one tile."""
+    src, src_lengths = pad_sources([src for src, _ in pairs], width)
+    rows = torch.arange(len(pairs), device=device)
     memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))
     memory, state = memory.select(rows), state.select(rows)  # as search has them
-    tgt_in = pad([[BOS_ID, *tgt] for _, tgt in filled]).to(device)
-    tgt_out = pad([[*tgt, EOS_ID] for _, tgt in filled]).to(device)
+    tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs]).to(device)
+    tgt_out = pad([[*tgt, EOS_ID] for _, tgt in pairs]).to(device)
     columns = []
     for before, wanted in zip(tgt_in.unbind(1), tgt_out.unbind(1), strict=True):
         step = model.step(before, state, memory)
@@ -51,4 +52,4 @@ def _forced(
         log_probs = model.project(step.outputs).float().log_softmax(dim=-1)  # [N, V]
         columns.append(log_probs.gather(1, wanted[:, None]))
     table = torch.cat(columns, dim=1).tolist()
-    return [row[: len(tgt) + 1] for (_, tgt), row in zip(pairs, table, strict=False)]
+    return [row[: len(tgt) + 1] for (_, tgt), row in zip(pairs, table, strict=True)]

@@ -16,8 +16,7 @@ from seq2seq.decoding.beam import BeamSlots
 from seq2seq.decoding.greedy import GreedySlots
 from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix
-from seq2seq.decoding.rules import Rules
-from seq2seq.decoding.slots import Slots
+from seq2seq.decoding.slots import Sentence, Slots
 from seq2seq.decoding.tiles import fitting, tile_sizes
 
 TILE_LENGTH_STEP = 16  # source positions
@@ -42,14 +41,12 @@ def search(
     prefixes = prefixes or [NO_PREFIX] * len(sources)
     ruled = beam.no_repeat_ngram > 0 or any(prefix.states for prefix in prefixes)
     for width, rows in by_width(sources).items():
-        waiting = [sources[i] for i in rows]
-        sizes = tile_sizes(model, waiting, width, beam.size, device)
+        sizes = tile_sizes(model, [sources[i] for i in rows], width, beam.size, device)
+        waiting = [
+            Sentence(sources[i], _limit(limits[i], prefixes[i]) + 1, prefixes[i]) for i in rows
+        ]
         queue = _Queue(model, waiting, width, sizes, device)
-        steps = [_limit(limits[i], prefixes[i]) + 1 for i in rows]
-        slots = _slots(model, queue, beam)
-        if ruled:
-            slots.rules = Rules(len(queue.rows), beam.size, beam.no_repeat_ngram, device)
-        for n, hypotheses in _searched(slots, queue, steps, [prefixes[i] for i in rows]):
+        for n, hypotheses in _searched(_slots(model, queue, beam, ruled), queue):
             i = rows[n]
             found[i] = [_trim(hypothesis, len(sources[i]) + 1) for hypothesis in hypotheses]
     return found
@@ -77,26 +74,21 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 
 @torch.inference_mode()
-def _slots(model: Model, queue: "_Queue", beam: Beam) -> Slots:
+def _slots(model: Model, queue: "_Queue", beam: Beam, ruled: bool) -> Slots:
     kind = GreedySlots if beam.size == 1 else BeamSlots
-    return kind(model, *queue.tile, queue.rows, beam)
+    return kind(model, *queue.tile, queue.rows, beam, ruled)
 
 
 @torch.inference_mode()
-def _searched(
-    slots: Slots, queue: "_Queue", limits: Sequence[int], prefixes: Sequence[Prefix]
-) -> list[tuple[int, list[Hypothesis]]]:
-    """What is found for each sentence of the queue, by its number; limits count END."""
+def _searched(slots: Slots, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
+    """What is found for each sentence of the queue, by its number."""
     holds: dict[int, int] = {}  # slot -> sentence
     found = []
     while queue.waiting or holds:
         while queue.waiting and len(free := slots.free()) >= max(1, len(queue.rows) // REFILL):
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
-            lengths = [len(queue.sources[n]) + 1 for n in entering]
-            slots.put(filled, [limits[n] for n in entering], lengths, *queue.tile, rows)
-            if slots.rules is not None:
-                slots.rules.begin(filled, [prefixes[n] for n in entering])
+            slots.put(filled, [queue.sentences[n] for n in entering], *queue.tile, rows)
             holds |= zip(filled, entering, strict=True)
         found += [(holds.pop(slot), hypotheses) for slot, hypotheses in slots.step()]
         if not queue.waiting and fitting(queue.sizes, len(holds)) < len(slots.limits):
@@ -106,32 +98,33 @@ def _searched(
 
 
 class _Queue:
-    """Sources of one padded length, encoded a tile at a time."""
+    """Sentences whose sources have one padded length, encoded a tile at a time."""
 
     def __init__(
         self,
         model: Model,
-        sources: Sequence[Ids],
+        sentences: Sequence[Sentence],
         width: int,
         sizes: Sequence[int],
         device: torch.device,
     ) -> None:
-        self.model, self.sources, self.width, self.device = model, sources, width, device
-        self.sizes, self.waiting = sizes, len(sources)
-        self.rows = torch.arange(fitting(sizes, len(sources)), device=device)
+        self.model, self.sentences, self.width, self.device = model, sentences, width, device
+        self.sizes, self.waiting = sizes, len(sentences)
+        self.rows = torch.arange(fitting(sizes, len(sentences)), device=device)
         self.tile = self._encode(0)
 
     @torch.inference_mode()
     def _encode(self, start: int) -> tuple[Any, Any]:
         """Memory and state of the tile that begins with this sentence."""
-        sources = self.sources[start : start + len(self.rows)]
+        entering = self.sentences[start : start + len(self.rows)]
+        sources = [sentence.source for sentence in entering]
         filled = [*sources, *[[]] * (fitting(self.sizes, len(sources)) - len(sources))]
         src, src_lengths = (part.to(self.device) for part in pad_sources(filled, self.width))
         return self.model.start(self.model.encode(src, src_lengths))
 
     def take(self, most: int) -> tuple[range, Tensor]:
         """The next sentences, as many as `self.tile` holds of them, and their rows in it."""
-        start = len(self.sources) - self.waiting
+        start = len(self.sentences) - self.waiting
         row = start % len(self.rows)
         if start and row == 0:
             self.tile = self._encode(start)

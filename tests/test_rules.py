@@ -21,10 +21,10 @@ from test_search import (
     same,
 )
 
-from seq2seq import search as search_module
 from seq2seq.batches import Ids
 from seq2seq.decoding.hypothesis import Beam, Hypothesis
 from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixState
+from seq2seq.decoding.rules import Rules
 from seq2seq.search import search
 from seq2seq.vocabulary import EOS_ID, PAD_ID
 
@@ -155,7 +155,7 @@ def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch)
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, Beam(3), CPU)
-    monkeypatch.setattr(search_module, "Rules", None)
+    monkeypatch.setattr("seq2seq.decoding.slots.Rules", None)
     again = search(model, sources, [9] * 5, Beam(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 
@@ -232,7 +232,7 @@ def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngra
 
 def test_pieces_of_other_sentences_are_no_repetition() -> None:
     """A slot forgets the sentence before it, and what is not there yet is no n-gram."""
-    rules = search_module.Rules(3, 2, 2, CPU)
+    rules = Rules(3, 2, 2, CPU)
     rules.begin([0, 1, 2], [NO_PREFIX] * 3)
     for pieces in ([[4, 5], [6, 4], [5, 5]], [[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
         rules.follow(pieces, [[0, 1]] * 3, 3)

@@ -20,8 +20,10 @@ class BeamSlots(Slots):
     source covered, would beat the worst in the pool.
     """
 
-    def __init__(self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam) -> None:
-        super().__init__(model, memory, state, rows, beam)
+    def __init__(
+        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
+    ) -> None:
+        super().__init__(model, memory, state, rows, beam, ruled)
         shape = (len(self.limits), beam.size)
         self.first = torch.arange(shape[0], device=self.device)[:, None] * beam.size
         self.scores = torch.full(shape, -torch.inf, device=self.device)  # of beginnings
@@ -70,15 +72,13 @@ class BeamSlots(Slots):
         self.state, self.ids = step.state.select(rows), pieces.flatten()
         if self.coverage is not None:
             self.coverage = self.coverage[rows]
+        self.grow(self.trail[-1].pieces, self.trail[-1].parents)
         closed = (self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]).tolist()
         done = []
         for slot in self.busy():
-            self.ages[slot] += 1
             if closed[slot]:
                 done.append((slot, self._hypotheses(slot)))
                 self.empty(slot)
-        if self.rules is not None:
-            self.rules.follow(self.trail[-1].pieces, self.trail[-1].parents, max(self.ages))
         del self.trail[: len(self.trail) - max(self.ages)]
         return done
 

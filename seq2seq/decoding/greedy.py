@@ -15,8 +15,10 @@ from seq2seq.vocabulary import EOS_ID
 class GreedySlots(Slots):
     """One hypothesis a slot, and nothing ever taken back."""
 
-    def __init__(self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam) -> None:
-        super().__init__(model, memory, state, rows, beam)
+    def __init__(
+        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
+    ) -> None:
+        super().__init__(model, memory, state, rows, beam, ruled)
         self.paths: list[Ids] = [[] for _ in self.limits]
         self.totals = [0.0] * len(self.limits)
         self.looks: list[Tensor] = []  # [B, S] of each step, back to the first of the oldest slot
@@ -38,16 +40,14 @@ class GreedySlots(Slots):
         if step.attention_weights is not None:
             self.looks.append(step.attention_weights)
         pieces, values = self.ids.tolist(), best.log_probs[:, 0].tolist()
+        self.grow([[piece] for piece in pieces], [[0] for _ in pieces])
         done = []
         for slot in self.busy():
-            self.ages[slot] += 1
             self.paths[slot].append(pieces[slot])
             self.totals[slot] += values[slot]
             if pieces[slot] == EOS_ID:
                 done.append((slot, [self._hypothesis(slot)]))
                 self.empty(slot)
-        if self.rules is not None:
-            self.rules.follow([[piece] for piece in pieces], [[0] for _ in pieces], max(self.ages))
         del self.looks[: len(self.looks) - max(self.ages)]
         return done
 

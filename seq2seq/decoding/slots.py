@@ -2,14 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from seq2seq.batches import Ids
 from seq2seq.decoding.hypothesis import Beam, Continuations, Hypothesis, Model, largest
+from seq2seq.decoding.prefix import Prefix
 from seq2seq.decoding.rules import Rules
 from seq2seq.vocabulary import BOS_ID, EOS_ID
+
+
+class Sentence(NamedTuple):
+    """What enters a slot: a source, and what its translation must keep to."""
+
+    source: Ids  # END not counted
+    limit: int  # pieces at most, END counted
+    prefix: Prefix
 
 
 class Slots(ABC):
@@ -18,13 +28,19 @@ class Slots(ABC):
     Empty slots are computed along. Row n of the N = B * K rows is hypothesis n % K of slot n // K.
     """
 
-    def __init__(self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam) -> None:
-        """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form."""
+    def __init__(
+        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
+    ) -> None:
+        """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form.
+
+        Prefixes and `no_repeat_ngram` are kept to where they are `ruled`.
+        """
         count, self.device = len(rows), rows.device
         self.model, self.beam = model, beam
-        self.rules: Rules | None = None  # told of sentences and pieces where there are any
         self.memory = memory.select(rows)
         self.state = state.select(rows.repeat_interleave(beam.size))
+        ngram = beam.no_repeat_ngram
+        self.rules = Rules(count, beam.size, ngram, self.device) if ruled else None
         self.ids = torch.full((count * beam.size,), BOS_ID, device=self.device)
         self.ages = [0] * count  # pieces so far
         self.limits = [0] * count  # pieces at most, END counted; 0: empty
@@ -45,21 +61,23 @@ class Slots(ABC):
     def put(
         self,
         slots: Sequence[int],
-        limits: Sequence[int],
-        src_lengths: Sequence[int],
+        sentences: Sequence[Sentence],
         memory: Any,
         state: Any,
         taken: Tensor,
     ) -> None:
-        """Let the sentences `taken` [M] of a memory and state into M empty slots."""
+        """Let sentences, `taken` [M] of a memory and state, into M empty slots."""
         into = torch.tensor(slots, device=self.device)
         rows = self.rows_of(into)
         self.memory.put(into, memory, taken)
         self.state.put(rows, state, taken.repeat_interleave(self.beam.size))
         self.ids[rows] = BOS_ID
+        src_lengths = [len(sentence.source) + 1 for sentence in sentences]
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
-        for slot, limit in zip(slots, limits, strict=True):
-            self.ages[slot], self.limits[slot] = 0, limit
+        for slot, sentence in zip(slots, sentences, strict=True):
+            self.ages[slot], self.limits[slot] = 0, sentence.limit
+        if self.rules is not None:
+            self.rules.begin(slots, [sentence.prefix for sentence in sentences])
         self.begin(slots)
 
     def shrink(self, count: int) -> list[int]:
@@ -96,6 +114,13 @@ class Slots(ABC):
         if self.rules is not None:
             self.rules.restrict(log_probs)
         return Continuations(*largest(log_probs, min(count, log_probs.shape[-1])))
+
+    def grow(self, pieces: list[list[int]], parents: list[list[int]]) -> None:
+        """Every sentence is a step older: its hypotheses [B][K] are these, with a piece more."""
+        for slot in self.busy():
+            self.ages[slot] += 1
+        if self.rules is not None:
+            self.rules.follow(pieces, parents, max(self.ages))
 
     def rows_of(self, slots: Tensor) -> Tensor:
         """The rows of these slots' hypotheses: [M] -> [M * K]."""
