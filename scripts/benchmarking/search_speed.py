@@ -38,7 +38,8 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     began = time.perf_counter()
     translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - began  # on CUDA, what starting it takes too
-    translator.translate(lines[:ALONE], beam)  # kernels are made at first use
+    for _ in range(2):  # kernels are made at first use, tile sizes found out at the second
+        translator.translate(lines[:ALONE], beam)
     together, pieces = _rate(translator, [lines], beam)
     alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)
     return SearchSpeed(loaded, together, pieces, alone, peak_mib(device))

@@ -14,6 +14,8 @@ MOST_GATES = 1 << 25  # numbers kept of what pieces add to gates; they take time
 class Seq2Seq(nn.Module):
     """The calls that training and search know: `encode`, `start`, `step`, `project`, `forward`."""
 
+    input_gates: Tensor | None  # [V, 4H], where it was settled
+
     def __init__(
         self,
         encoder: Encoder,
@@ -28,7 +30,7 @@ class Seq2Seq(nn.Module):
         self.tgt_embedding = tgt_embedding
         self.projection = projection
         self.dropout = Dropout(dropout)
-        self.input_gates: Tensor | None = None  # [V, 4H], where it was settled
+        self.register_buffer("input_gates", None, persistent=False)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Source ids [B, S], their lengths [B] (END counted) -> EncoderOutput."""
