@@ -156,7 +156,7 @@ def load_best(
         limit = typed(LengthLimit, header, "limit", path)
         check_shaping(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
-        model = empty_model(config, vocabularies, "meta")
+        model = new_model(config, vocabularies, "meta")
         compare(path, shapes, shapes_of(own_weights(model)))
         weights = read_tensors(path)
     own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
@@ -186,7 +186,7 @@ def is_whole(path: Path) -> bool:
     return True
 
 
-def empty_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
+def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
     """The model of a config, its weights yet to be learnt or loaded; on "meta" it has only shapes.
 
     Raises UserError where it is too large.

@@ -17,7 +17,7 @@ from seq2seq.checkpoint import (
     Progress,
     best_is_whole,
     create_run,
-    empty_model,
+    new_model,
     own_weights,
     update_config,
 )
@@ -93,38 +93,49 @@ def prepare(
     start = read_warm_start(init_from, config) if init_from is not None and not resume else None
     with training_data(config.data.train, config.run_dir) as data:
         text = data.text()
-        others = other_texts(config.data, text)
-        valid, valid_blank = usable(others[0])
+        valid, valid_blank = usable(other_texts(config.data, text)[0])
         checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
+        repairs: list[str] = []
         if resume:
             check_texts(config.run_dir, checksums)
             vocabularies, repairs = resumed_vocabularies(config, data, init_from)
         elif start is not None:
-            vocabularies, repairs = start.vocabularies, []
+            vocabularies = start.vocabularies
         else:
-            vocabularies, repairs = data.vocabularies(config.vocabulary), []
+            vocabularies = data.vocabularies(config.vocabulary)
         pairs = data.pairs(vocabularies, config.training.max_length)
         run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
         run.checksums = checksums
-    if resume:
-        repairs += restore(run)
-        forget_snapshots(config.run_dir, after=run.progress.step)
-        remove_parts(config.run_dir)
-        update_config(config.run_dir, config)
-    else:
-        clear(config.run_dir)
-        create_run(config.run_dir, config, vocabularies)
-        save_run(run, 0.0)  # whatever happens from here on, --resume finds something
+    repairs += _resume_folder(run) if resume else _begin_folder(run)
+    notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
+    if start is not None:
+        notes.append(start.note(config))
     odd = (
         same_sides(text, data.same),
         same_sides(valid),
         not_nfc_note(f"{valid.origin}, target", valid.tgt),
     )
-    notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
-    if start is not None:
-        notes.append(start.note(config))
     return_memory()
     return run, [*notes, *filter(None, odd)]
+
+
+def _begin_folder(run: Run) -> list[str]:
+    """Clear the run folder and write the run's beginning there; nothing has to be noted."""
+    folder = run.config.run_dir
+    clear(folder)
+    create_run(folder, run.config, run.vocabularies)
+    save_run(run, 0.0)  # whatever happens from here on, --resume finds something
+    return []
+
+
+def _resume_folder(run: Run) -> list[str]:
+    """Put run and folder back to where it was last saved; returns what had to be mended."""
+    folder = run.config.run_dir
+    repairs = restore(run)
+    forget_snapshots(folder, after=run.progress.step)
+    remove_parts(folder)
+    update_config(folder, run.config)
+    return repairs
 
 
 def follow(config: Config, device: torch.device) -> Run:
@@ -189,25 +200,25 @@ def assemble(
         )
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
     torch.manual_seed(seed_of(config.seed, 0, 0))
-    model = empty_model(config, vocabularies).to(device)
+    model = new_model(config, vocabularies).to(device)
     weights = own_weights(model)
     with torch.no_grad():
         for name, weight in (begin_with or {}).items():
             weights[name].copy_(weight)
     averages = {name: weight.clone() for name, weight in weights.items()}
     return Run(
-        config,
-        device,
-        vocabularies,
-        train,
-        valid,
-        valid_pairs,
-        model,
-        averages if config.training.average else {},
-        Optimizer(config.training, model.parameters()),
-        learn_limit(train),
-        torch.zeros(2, dtype=torch.float64, device=device),
-        torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
+        config=config,
+        device=device,
+        vocabularies=vocabularies,
+        train=train,
+        valid=valid,
+        valid_pairs=valid_pairs,
+        model=model,
+        averages=averages if config.training.average else {},
+        optimizer=Optimizer(config.training, model.parameters()),
+        limit=learn_limit(train),
+        loss=torch.zeros(2, dtype=torch.float64, device=device),
+        untaken=torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
     )
 
 

@@ -56,7 +56,7 @@ def train(
             check_folder(config, resume, overwrite)
         chosen = choose_device(ranks.device_of(device))
         with repeatable(chosen, config.training.deterministic):  # before anything starts CUDA
-            ranks.settle(chosen)
+            ranks.use_device(chosen)
             lock = locked(config.run_dir) if ranks.is_first() else nullcontext()
             with limited_memory(chosen, config.training.memory_gb), lock:
                 return _train(config, chosen, resume, init_from)

@@ -66,7 +66,7 @@ def tiny_runs(
         LengthLimit,
         Progress,
         create_run,
-        empty_model,
+        new_model,
         own_weights,
         save_best,
     )
@@ -81,7 +81,7 @@ def tiny_runs(
             torch.manual_seed(seed)
             weights = {
                 name: 3 * weight
-                for name, weight in own_weights(empty_model(config, tiny_vocabularies)).items()
+                for name, weight in own_weights(new_model(config, tiny_vocabularies)).items()
             }
         weights["projection.bias"][EOS_ID] = 3
         origin = origin_of(config, tiny_vocabularies, shaping_only=True)

@@ -26,8 +26,8 @@ from seq2seq.checkpoint import (
     LengthLimit,
     Progress,
     create_run,
-    empty_model,
     load_best,
+    new_model,
     own_weights,
     read_config,
     save_best,
@@ -76,7 +76,7 @@ def edit_file(folder: Path, config: Config, **changes: object) -> Config:
 def random_model(config: Config, vocabularies: Vocabularies, seed: int) -> Seq2Seq:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = empty_model(config, vocabularies)
+        model = new_model(config, vocabularies)
         with torch.no_grad():  # biases too, so that no two weights are alike
             for weight in model.parameters():
                 weight.add_(torch.randn(weight.shape), alpha=0.1)

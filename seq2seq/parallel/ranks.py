@@ -191,7 +191,7 @@ def device_of(name: str) -> str:
     return f"cuda:{local}"
 
 
-def settle(device: "torch.device") -> None:
+def use_device(device: "torch.device") -> None:
     """Let what this rank exchanges of gradients go by its own device; starts CUDA."""
     if count() > 1 and device.type == "cuda":
         import torch
