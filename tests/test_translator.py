@@ -1,5 +1,7 @@
 """Text to text: a line for a line, whatever the line, its company and the run's place."""
 
+import argparse
+import gc
 import itertools
 import random
 import re
@@ -7,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,8 @@ import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
 
 from seq2seq.build import build_model
-from seq2seq.checkpoint import LengthLimit
+from seq2seq.checkpoint import LengthLimit, load_best
+from seq2seq.commands import loading
 from seq2seq.config import DecodingConfig, ModelConfig, VocabularyConfig
 from seq2seq.decoding.hypothesis import Hypothesis
 from seq2seq.errors import UserError
@@ -584,6 +588,25 @@ def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -
     )
     command = [sys.executable, "-c", program]
     assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"[]"
+
+
+def test_a_tied_embedding_is_loaded_once(tiny_runs: dict[str, Path]) -> None:
+    model, *_ = load_best(tiny_runs["luong"], torch.device("cpu"))
+    assert model.projection.weight is model.tgt_embedding.weight
+    assert not model.projection.weight.is_meta
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_garbage_is_looked_for_again_after_loading(
+    tiny_runs: dict[str, Path], tmp_path: Path, loads: bool
+) -> None:
+    options = argparse.Namespace(model=[tiny_runs["luong"]] if loads else [tmp_path], device="cpu")
+    frozen = gc.get_freeze_count()
+    with nullcontext() if loads else pytest.raises(UserError):
+        loading.load(options)
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > frozen
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
