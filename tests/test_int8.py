@@ -73,6 +73,29 @@ def test_both_ways_give_exact_products_of_whole_numbers(
     assert torch.equal(multiply(inputs.to(torch.int8).contiguous()), expected)
 
 
+def test_a_plain_loop_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On processors without some instruction oneDNN's way is there, exact, and a plain loop."""
+    plain = int8._plain
+
+    def loops(integers: torch.Tensor, scale: torch.Tensor) -> int8.Multiply:
+        multiply = plain(integers, scale)
+        return lambda inputs: [multiply(inputs) for _ in range(100)][-1]
+
+    monkeypatch.setattr(int8, "_packed", loops)
+    int8._packs.cache_clear()
+    try:
+        assert not int8._packs()
+    finally:
+        int8._packs.cache_clear()
+
+
+def test_the_way_taken_is_hundreds_of_times_faster_than_a_loop() -> None:
+    weight = Int8Weight(torch.ones(512, 512))
+    inputs, exact = torch.ones(64, 512), torch.ones(512, 512)
+    limit = 20 * quickest(lambda: inputs @ exact) + 1e-4
+    assert quickest(lambda: weight.product(inputs, None)) < limit
+
+
 @pytest.mark.parametrize("sizes", [(256, 4000), (256, 8000)])
 def test_a_row_takes_no_longer_than_many(sizes: tuple[int, int]) -> None:
     """oneDNN has a plain loop for few rows: hundreds of times as long for one as for 64."""

@@ -1,5 +1,6 @@
 """Weights of eight bits for search on a CPU: whole numbers multiply several times as fast."""
 
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,6 +13,8 @@ from seq2seq.model.lstm import LSTMLayer
 
 STEPS = 127  # from zero to the largest entry
 _FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop
+_ZERO = 128  # what stands for zero where numbers have no sign
+_MUCH_SLOWER = 10  # times as long as torch's other way: without fast instructions, hundreds
 Multiply = Callable[[Tensor], Tensor]  # int8 [N, in] -> products times the scale, [N, out]
 
 
@@ -53,7 +56,7 @@ def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _multiplier(integers: Tensor, scale: Tensor) -> Multiply:
-    """By a weight int8 [out, in], times a scale [out]: the fastest that this torch has."""
+    """By a weight int8 [out, in], times a scale [out]: the fastest that this machine has."""
     return (_packed if _packs() else _plain)(integers, scale)
 
 
@@ -65,7 +68,8 @@ def _plain(integers: Tensor, scale: Tensor) -> Multiply:
 def _packed(integers: Tensor, scale: Tensor) -> Multiply:
     """A weight that oneDNN has laid out for itself once, and scaled as it is multiplied by.
 
-    What is too small for its fast products is filled up with zeros.
+    Inputs go in without a sign, moved by _ZERO: only that way do all processors with fast products
+    of eight bits have them. What is too small for those is filled up.
     """
     columns = max(0, _FEWEST_COLUMNS - integers.shape[1])
     weight = torch.ops.onednn.qlinear_prepack(F.pad(integers, (0, columns)), None)
@@ -76,8 +80,9 @@ def _packed(integers: Tensor, scale: Tensor) -> Multiply:
         missing = max(0, _FEWEST_ROWS - rows)
         if missing or columns:
             inputs = F.pad(inputs, (0, columns, 0, missing))
+        unsigned = inputs.contiguous().view(torch.uint8) ^ _ZERO  # the sign's bit: as much more
         products: Tensor = torch.ops.onednn.qlinear_pointwise(
-            inputs, 1.0, 0, *weight_terms, 1.0, 0, scale.dtype, "none", [], ""
+            unsigned, 1.0, _ZERO, *weight_terms, 1.0, 0, scale.dtype, "none", [], ""
         )
         return products[:rows]
 
@@ -86,11 +91,21 @@ def _packed(integers: Tensor, scale: Tensor) -> Multiply:
 
 @cache
 def _packs() -> bool:
-    """Whether oneDNN's way is there and exact."""
+    """Whether oneDNN's way is there, exact, and no loop without fast instructions."""
     try:
-        return _is_exact(_packed)
+        return _is_exact(_packed) and _seconds(_packed) < _MUCH_SLOWER * _seconds(_plain)
     except (AttributeError, NotImplementedError, RuntimeError):  # made for others, or otherwise
         return False
+
+
+def _seconds(way: Callable[[Tensor, Tensor], Multiply]) -> float:
+    multiply = way(torch.ones(256, 256, dtype=torch.int8), torch.ones(256))
+    inputs, seconds = torch.ones(64, 256, dtype=torch.int8), []
+    for _ in range(3):
+        began = time.perf_counter()
+        multiply(inputs)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 def int8_is_exact() -> bool:
