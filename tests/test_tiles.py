@@ -20,7 +20,7 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.search import search
 from seq2seq.vocabulary import EOS_ID
 
-HALVES = [2, 4, 8, 16, 32, 64]
+HALVES = [2, 4, 8, 16, 32, 64, 128]
 
 
 def model_of(decoder: str) -> Seq2Seq:
@@ -43,8 +43,8 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Takes every size for safe, and tells from how many to how many slots tiles shrank."""
     shrunk, shrink = [], Slots.shrink
 
-    def sizes(_: Any, __: Sequence[Ids], width: int, *___: Any) -> list[int]:
-        return [size for size in HALVES if size <= tile_rows(width, CPU)]
+    def sizes(_: Any, __: Sequence[Ids], width: int, beam_size: int, ___: Any) -> list[int]:
+        return [size for size in HALVES if size <= tile_rows(width, beam_size, CPU)]
 
     def told(slots: Slots, count: int) -> list[int]:
         shrunk.append((len(slots.limits), count))
@@ -76,7 +76,7 @@ def test_a_tile_that_shrinks_finds_the_same(
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
     monkeypatch.setattr(
-        "seq2seq.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width, CPU)]
+        "seq2seq.search.tile_sizes", lambda _, __, *form: [tile_rows(*form)]
     )
     whole = search(model, sources, limits, beam, CPU)
     for some, others in zip(found, whole, strict=True):
@@ -125,22 +125,22 @@ def sizes_of(model: Any, sources: Sequence[Ids], beam_size: int = 1) -> list[int
     return tile_sizes(model, sources, 32, beam_size, CPU)
 
 
-@pytest.mark.parametrize(("sound", "least"), [(64, 64), (32, 32), (9, 16)])
+@pytest.mark.parametrize(("sound", "least"), [(128, 128), (32, 32), (9, 16)])
 def test_a_size_that_changes_a_bit_is_not_taken(sound: int, least: int) -> None:
     model = Rounding(model_of("luong"), sound)
-    if len(sizes_of(model.model, random_sources(64, 3))) < 3:
+    if len(sizes_of(model.model, random_sources(128, 3))) < 3:
         pytest.skip("on this machine other sizes change bits anyway")
-    assert sizes_of(model, random_sources(64, 3))[0] == least
+    assert sizes_of(model, random_sources(128, 3))[0] == least
 
 
 def test_tiny_models_prove_nothing() -> None:
     for maker in MAKERS.values():
-        assert sizes_of(maker(), random_sources(64, 3)) == [64]
+        assert sizes_of(maker(), random_sources(128, 3)) == [128]
 
 
 def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
     model, sources = Rounding(model_of("none"), 1), random_sources(9, 3)
-    assert tile_sizes(model, sources, 32, 1, CPU) == [64]
+    assert tile_sizes(model, sources, 32, 1, CPU) == [128]
     assert not model.steps, "a single text is not worth it"
     first = tile_sizes(model, sources, 32, 1, CPU)
     steps = model.steps
@@ -149,7 +149,7 @@ def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
     assert model.steps == steps
     sizes_of(model, sources, beam_size=2)
     assert model.steps > steps
-    assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64]
+    assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [128]
     known = len(tiles._known)
     del model
     assert len(tiles._known) == known - 1

@@ -26,15 +26,16 @@ ENOUGH = 1000  # numbers of a row that must be equal to the bit
 _known: WeakKeyDictionary[Model, dict[tuple[object, ...], list[int]]] = WeakKeyDictionary()
 
 
-def tile_rows(width: int, device: torch.device) -> int:
+def tile_rows(width: int, beam_size: int, device: torch.device) -> int:
     """Sentences of this padded length in a tile: fewer of the long ones, which are rare.
 
-    The fewer the longer, beyond what training knows, lest one line take all the memory.
+    The fewer the longer, beyond what training knows, lest one line take all the memory. Of greedy
+    search's, with one hypothesis each, twice as many fit a processor's cache.
     """
     times = ON_CUDA if device.type == "cuda" else 1
-    if width <= 32:
-        return 64 * times
-    return (32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))) * times
+    if width > 64:
+        return max(1, min(16, MOST_IN_TILE // width)) * times
+    return (64 if width <= 32 else 32) * (2 if beam_size == 1 else 1) * times
 
 
 def tile_sizes(
@@ -46,7 +47,7 @@ def tile_sizes(
     it takes is more than the end of a single text would gain. A GPU takes little longer for a whole
     tile: there it is the only size.
     """
-    whole = tile_rows(width, device)
+    whole = tile_rows(width, beam_size, device)
     if device.type != "cpu":
         return [whole]
     known = _known.setdefault(model, {})
