@@ -75,9 +75,7 @@ def test_a_tile_that_shrinks_finds_the_same(
     found = search(model, sources, limits, beam, CPU)
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
-    monkeypatch.setattr(
-        "seq2seq.search.tile_sizes", lambda _, __, *form: [tile_rows(*form)]
-    )
+    monkeypatch.setattr("seq2seq.search.tile_sizes", lambda _, __, *form: [tile_rows(*form)])
     whole = search(model, sources, limits, beam, CPU)
     for some, others in zip(found, whole, strict=True):
         assert [each.ids for each in some] == [each.ids for each in others]

@@ -39,32 +39,38 @@ class LSTMLayer(nn.Module):
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Input gates [N, 4H], hidden [N, H], cell [N, H] -> the next hidden and cell."""
-        gates = gates + F.linear(hidden, self.hidden_weight)
-        if torch.is_grad_enabled():
-            return lstm_cell(gates, cell)
-        hidden, after = torch.empty_like(cell), torch.empty_like(cell)
-        activate(gates.to(cell.dtype), cell, hidden, after)
-        return hidden, after
+        if not torch.is_grad_enabled():
+            return self._step_into(
+                torch.empty_like(cell), torch.empty_like(cell), gates, hidden, cell
+            )
+        return lstm_cell(gates + F.linear(hidden, self.hidden_weight), cell)
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
-        if not torch.is_grad_enabled():
-            return self._stacked(self.gates(inputs), hidden, cell)
-        gates = self.gates(inputs.transpose(0, 1))  # [T, B, 4H]
-        with torch.autocast(gates.device.type, enabled=False):
-            hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
-                gates, self.hidden_weight, hidden, cell
-            )
+        gates = self.gates(inputs.transpose(0, 1).contiguous())  # [T, B, 4H]
+        if torch.is_grad_enabled():
+            with torch.autocast(gates.device.type, enabled=False):
+                hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
+                    gates, self.hidden_weight, hidden, cell
+                )
+        else:
+            hiddens, cells = self._stepped(gates, hidden, cell)
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
-    def _stacked(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Step after step, with no thought of a backward pass: gates [B, T, 4H]."""
-        hiddens, cells = [], []
-        for inputs in gates.unbind(1):
-            hidden, cell = self.step(inputs, hidden, cell)
-            hiddens.append(hidden)
-            cells.append(cell)
-        return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
+    def _stepped(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Step after step, with no thought of a backward pass: gates [T, B, 4H]."""
+        hiddens, cells = cell.new_empty(2, len(gates), *cell.shape)
+        for t, inputs in enumerate(gates):
+            hidden, cell = self._step_into(hiddens[t], cells[t], inputs, hidden, cell)
+        return hiddens, cells
+
+    def _step_into(
+        self, new_hidden: Tensor, new_cell: Tensor, gates: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """As `step`, without a graph, and written where the first two lie."""
+        sums = gates + F.linear(hidden, self.hidden_weight)
+        activate(sums.to(cell.dtype), cell, new_hidden, new_cell)
+        return new_hidden, new_cell
 
 
 class LSTMStack(nn.ModuleList):
