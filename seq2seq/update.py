@@ -18,7 +18,7 @@ from seq2seq.parallel import exchange, ranks
 from seq2seq.preparation import Run
 from seq2seq.scheduled_sampling import true_share, with_own_inputs
 
-_RETURN_EVERY = 16  # updates; done after every one it would take a tenth of the time
+_RETURN_EVERY = 64  # updates; done after every one it would take a tenth of the time
 
 
 def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
