@@ -159,7 +159,8 @@ def load_best(
         model = new_model(config, vocabularies, "meta")
         compare(path, shapes, shapes_of(own_weights(model)))
         weights = read_tensors(path)
-    own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
+    with _enough_memory():
+        own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
     copy_into(weights, own, path)
     _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
@@ -192,10 +193,16 @@ def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -
     Raises UserError where it is too large.
     """
     sizes = len(vocabularies.src), len(vocabularies.tgt)
+    with _enough_memory(), torch.device(device):
+        longest = config.training.max_length
+        return build_model(config.model, *sizes, vocabularies.joint, longest)
+
+
+@contextmanager
+def _enough_memory() -> Iterator[None]:
+    """Raises UserError where what is made inside does not fit into memory."""
     try:
-        with torch.device(device):
-            longest = config.training.max_length
-            return build_model(config.model, *sizes, vocabularies.joint, longest)
+        yield
     except RuntimeError as error:  # torch has no other for want of memory
         raise UserError(
             f"model: too large for the memory of this machine ({str(error).splitlines()[0]}); "

@@ -106,7 +106,10 @@ def prepare(
         pairs = data.pairs(vocabularies, config.training.max_length)
         run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
         run.checksums = checksums
-    repairs += _resume_folder(run) if resume else _begin_folder(run)
+    if resume:
+        repairs += _resume_folder(run)
+    else:
+        _begin_folder(run)
     notes = [*_notes(run, data.blank, valid_blank), *data.notes, *repairs]
     if start is not None:
         notes.append(start.note(config))
@@ -119,13 +122,12 @@ def prepare(
     return run, [*notes, *filter(None, odd)]
 
 
-def _begin_folder(run: Run) -> list[str]:
-    """Clear the run folder and write the run's beginning there; nothing has to be noted."""
+def _begin_folder(run: Run) -> None:
+    """Clear the run folder and write the run's beginning there."""
     folder = run.config.run_dir
     clear(folder)
     create_run(folder, run.config, run.vocabularies)
     save_run(run, 0.0)  # whatever happens from here on, --resume finds something
-    return []
 
 
 def _resume_folder(run: Run) -> list[str]:

@@ -79,6 +79,8 @@ def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
     while (loss := _accumulated(run, pieces, tokens)) is None:
         if run.device.type == "cuda":
             torch.cuda.empty_cache()
+        else:
+            return_memory()
         divisible = [piece.tgt_in.numel() for piece in pieces if len(piece.src) > 1]
         if not divisible:
             raise RunError(

@@ -513,3 +513,14 @@ def test_a_folder_that_cannot_be_made_is_a_failure_in_words(
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     with pytest.raises(RunError, match="file/run"):
         create_run(tmp_path / "file" / "run", read_config(run), tiny_vocabularies)
+
+
+def test_weights_too_large_to_load_are_one_clear_line(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory\nsecond line")
+
+    monkeypatch.setattr("seq2seq.checkpoint.torch.empty", full)
+    with pytest.raises(UserError, match="model: too large for the memory of this machine"):
+        load_best(tiny_runs["none"], torch.device("cpu"))

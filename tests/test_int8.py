@@ -54,7 +54,7 @@ def test_the_product_is_that_of_rounded_rows(
 
 
 @pytest.mark.parametrize("way", [int8._plain, int8._packed])
-@pytest.mark.parametrize("sizes", [(2, 3, 2), (7, 20, 80), (64, 512, 301)])
+@pytest.mark.parametrize("sizes", [(2, 3, 2), (7, 20, 80), (64, 512, 301), (9, 1, 33), (1, 1, 2)])
 def test_both_ways_give_exact_products_of_whole_numbers(
     way: Callable[[torch.Tensor, torch.Tensor], int8.Multiply], sizes: tuple[int, int, int]
 ) -> None:

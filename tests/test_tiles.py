@@ -146,6 +146,23 @@ def test_greedy_search_of_many_takes_larger_tiles_where_no_bit_changes() -> None
         assert sizes_of(model, many[:9], beam_size)[-1] == 64
 
 
+class Uneven(Rounding):
+    """Computes the last rows of a tile in another way than the first."""
+
+    def project(self, outputs: Tensor) -> Tensor:
+        logits: Tensor = self.model.project(outputs).clone()
+        logits[self.sound :] *= 1 + 1e-6
+        return logits
+
+
+@pytest.mark.parametrize(("sound", "sizes"), [(64, HALVES[:-1]), (63, [64])])
+def test_every_row_of_a_tile_must_have_the_same_bits(sound: int, sizes: list[int]) -> None:
+    model, many = model_of("luong"), random_sources(256, 3)
+    if sizes_of(model, many) != HALVES:
+        pytest.skip("on this machine other sizes change bits anyway")
+    assert sizes_of(Uneven(model, sound), many) == sizes
+
+
 def test_tiny_models_prove_nothing() -> None:
     for maker in MAKERS.values():
         assert sizes_of(maker(), random_sources(64, 3)) == [64]

@@ -38,7 +38,7 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     began = time.perf_counter()
     translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - began  # on CUDA, what starting it takes too
-    for _ in range(2):  # kernels are made at first use, tile sizes found out at the second
+    for _ in range(2):  # kernels are made at first use; what more lines need is counted below
         translator.translate(lines[:ALONE], beam)
     together, pieces = _rate(translator, [lines], beam)
     alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)

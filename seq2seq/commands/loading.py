@@ -24,14 +24,16 @@ def load(options: argparse.Namespace) -> "Translator":
 
 @contextmanager
 def _kept_to_the_end() -> Iterator[None]:
-    """Let Python look for no garbage among what is made here, now or later.
+    """Let Python look for no garbage among what is there once this is done, now or later.
 
     It would look through all of torch's modules again and again, last of all as it ends: a quarter
     of a second of a command that may take two.
     """
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
         gc.freeze()
+        if enabled:
+            gc.enable()

@@ -17,7 +17,7 @@ from seq2seq.batches import Ids, pad_sources
 from seq2seq.decoding.hypothesis import Model
 from seq2seq.vocabulary import BOS_ID
 
-MOST_IN_TILE = 16_384  # source positions in a tile on a CPU
+MOST_IN_TILE = 16_384  # source positions in a tile on a CPU; of many, twice that
 MANY = 4  # tiles' worth of sentences
 ON_CUDA = 4  # times as many sentences: a step of few takes a GPU as long as one of many
 LEAST = 2  # rows: a single one is another kind of product
@@ -41,12 +41,12 @@ def tile_rows(width: int, device: torch.device) -> int:
 def tile_sizes(
     model: Model, sources: Sequence[Ids], width: int, beam_size: int, device: torch.device
 ) -> list[int]:
-    """Numbers of sentences that give each the same bits, ascending to `tile_rows`.
+    """Numbers of sentences that give each the same bits, ascending to `tile_rows`, or twice that.
 
-    Greedy search of many takes twice as many, which is faster by a tenth. All this is found out
-    with these sources where a model meets a length for the second time, and kept: what it takes is
-    more than the end of a single text would gain. A GPU takes little longer for a whole tile: there
-    it is the only size.
+    Twice as many are for greedy search of many, which they make faster by a tenth. What is sound is
+    found out with the first source where a model meets a length for the second time, or more often,
+    and kept: what it takes is more than the end of a single text would gain. A GPU takes little
+    longer for a whole tile: there it is the only size.
     """
     whole = tile_rows(width, device)
     if device.type != "cpu":
@@ -58,11 +58,11 @@ def tile_sizes(
         return [whole]
     sound = known[key]
     if not sound:
-        sound |= _found_out(model, sources, whole, width, beam_size)
+        sound |= _found_out(model, sources[0], whole, width, beam_size)
     most = 2 * whole if beam_size == 1 and len(sources) >= MANY * whole else whole
     if most not in sound:
-        expected = _bits(model, _repeated(sources, whole), width, beam_size)
-        sound[most] = _alike(expected, _bits(model, _repeated(sources, most), width, beam_size))
+        expected = _bits(model, sources[0], whole, width, beam_size)
+        sound[most] = _alike(expected, _bits(model, sources[0], most, width, beam_size))
     return sorted(size for size in sound if size <= most and sound[size])
 
 
@@ -72,26 +72,21 @@ def fitting(sizes: Sequence[int], count: int) -> int:
 
 
 def _found_out(
-    model: Model, sources: Sequence[Ids], whole: int, width: int, beam_size: int
+    model: Model, source: Ids, whole: int, width: int, beam_size: int
 ) -> dict[int, bool]:
-    """The number of a whole tile, and its halves as long as they give each row the same bits."""
-    rows, size = _repeated(sources, whole), whole
-    expected, sound = _bits(model, rows, width, beam_size), {whole: True}
+    """The number of a whole tile, and its halves as long as they give every row the same bits."""
+    size, sound = whole, {whole: True}
+    expected = _bits(model, source, whole, width, beam_size)
     while sound[size] and (size := size // 2) >= LEAST:
-        sound[size] = _alike(_bits(model, rows[:size], width, beam_size), expected)
+        sound[size] = _alike(_bits(model, source, size, width, beam_size), expected)
     return sound
 
 
-def _repeated(sources: Sequence[Ids], count: int) -> list[Ids]:
-    """So many sources, the first of them again where there are too few."""
-    return [sources[row % len(sources)] for row in range(count)]
-
-
 @torch.inference_mode()
-def _bits(model: Model, sources: Sequence[Ids], width: int, beam_size: int) -> list[Tensor]:
-    """What a few steps of search compute for each hypothesis: tensors of N rows."""
-    memory, state = model.start(model.encode(*pad_sources(sources, width)))
-    rows = torch.arange(len(sources))
+def _bits(model: Model, source: Ids, count: int, width: int, beam_size: int) -> list[Tensor]:
+    """What a few steps of search compute for a source in each row of a tile: tensors of N rows."""
+    memory, state = model.start(model.encode(*pad_sources([source] * count, width)))
+    rows = torch.arange(count)
     memory, state = memory.select(rows), state.select(rows.repeat_interleave(beam_size))
     ids, seen = torch.full((len(rows) * beam_size,), BOS_ID), []
     for _ in range(STEPS):
@@ -104,6 +99,10 @@ def _bits(model: Model, sources: Sequence[Ids], width: int, beam_size: int) -> l
 
 
 def _alike(few: Sequence[Tensor], many: Sequence[Tensor]) -> bool:
-    """Whether the rows of the first are the first rows of the others, to the bit."""
-    equal = all(torch.equal(one, other[: len(one)]) for one, other in zip(few, many, strict=True))
+    """Whether all rows of both are one and the same, to the bit, wherever in a tile they stand."""
+    equal = all(
+        torch.equal(rows, one[:1].expand_as(rows))
+        for one, other in zip(few, many, strict=True)
+        for rows in (one, other)
+    )
     return equal and sum(each.shape[1] for each in few) >= ENOUGH

@@ -1,7 +1,7 @@
 """The teacher-forced unroll written for speed: whole loops with backward passes of their own.
 
-A decoder that attends inside its time loop is unrolled here in one autograd node. Nothing constant
-within a sentence is computed in the loop, and every weight's gradient is one product after it.
+A decoder that attends inside its time loop is unrolled here in one autograd node. What is constant
+within a sentence is computed before the loop, and a matrix's gradient is one product after it.
 Products run in the gates' dtype, all else in that of the states. The decoders' `step` stays the
 definition: tests compare values and gradients.
 

@@ -139,11 +139,11 @@ class _Additive(UnrolledAttention):
     ) -> None:
         super().__init__(steps, memory, score, product_dtype)
         assert score.energy is not None
-        self.energy = score.energy
+        self.energy, self.twice_energy = score.energy, 2 * score.energy
         self.keys = 2 * self.keys  # as `logistic` needs them
 
     def scores(self, query: Tensor) -> Tensor:
-        return self.logistic(query) @ (2 * self.energy)
+        return self.logistic(query) @ self.twice_energy
 
     def logistic(self, query: Tensor) -> Tensor:
         """`s(2x)` of the score's x, the projected query [B, A] plus each key: [B, S, A]."""
