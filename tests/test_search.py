@@ -17,7 +17,7 @@ from seq2seq.batches import Ids, pad_sources
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
 from seq2seq.decoding.beam import LEAST_COVERED, BeamSlots
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, largest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, likeliest
 from seq2seq.decoding.tiles import tile_rows
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
@@ -489,18 +489,24 @@ def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
 
 @pytest.mark.parametrize("width", [5, 128, 640, 1283, 4000])
 @pytest.mark.parametrize("count", [1, 3, 10])
-def test_the_largest_of_many_are_those_of_a_whole_sort(width: int, count: int) -> None:
+@pytest.mark.parametrize("beginnings", [1, 3, 5])
+def test_the_likeliest_of_many_are_those_of_a_whole_sort(
+    width: int, count: int, beginnings: int
+) -> None:
     generator = torch.Generator().manual_seed(width)
-    values = torch.randn(6, width, generator=generator)
-    values[0, width // 2 :] = -torch.inf
+    scores = torch.randn(6, beginnings, generator=generator)
+    values = torch.randn(6, beginnings, width, generator=generator)
+    values[0, :, width // 2 :] = -torch.inf
     values[1] = -torch.inf
-    values[1, -1] = 0
-    found, places = largest(values, min(count, width))
-    expected, _ = values.topk(min(count, width), dim=-1)
+    values[1, 0, -1] = 0
+    scores[2, 1:] = -torch.inf
+    found, parents, pieces = likeliest(values.view(-1, width), scores, count)
+    expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, beginnings * width))
     assert torch.equal(found, expected)
-    real = expected.isfinite()
-    assert torch.equal(values.gather(1, places)[real], expected[real])
-    for row in places[2:]:
+    batch = torch.arange(6)[:, None].expand_as(parents)
+    totals = values[batch, parents, pieces] + scores[batch, parents]
+    assert torch.equal(totals[expected.isfinite()], expected[expected.isfinite()])
+    for row in (parents * width + pieces)[3:]:
         assert len(set(row.tolist())) == len(row)
 
 

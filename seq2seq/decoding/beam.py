@@ -52,11 +52,7 @@ class BeamSlots(Slots):
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
-        following = self.likeliest(step.outputs, 2 * self.beam.size)
-        totals = self.scores.view(-1, 1) + following.log_probs
-        best, flat = totals.view(len(self.scores), -1).topk(2 * self.beam.size, dim=-1)
-        parents = flat // totals.shape[-1]
-        pieces = following.pieces.view(len(self.scores), -1).gather(1, flat)
+        best, parents, pieces = self.likeliest(step.outputs, self.scores, 2 * self.beam.size)
         ended = pieces == EOS_ID
         lengths = torch.tensor(self.ages, device=self.device)[:, None] + 1
         norms = lengths.to(best.dtype) ** self.beam.length_penalty
@@ -115,22 +111,28 @@ class BeamSlots(Slots):
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
         """What a slot's pool holds, best first, each followed back to its first piece."""
         steps = self.trail[len(self.trail) - self.ages[slot] :]
-        looks = [step.attention_weights for step in steps if step.attention_weights is not None]
-        rows = slice(slot * self.beam.size, (slot + 1) * self.beam.size)
-        weights = torch.stack([look[rows] for look in looks]).float().cpu() if looks else None
         pool = (self.pool_scores, self.pool_parents, self.pool_lengths)
-        found = []
+        found, asked = [], []  # `asked`: which hypothesis each step of each looked with
         for score, row, length in zip(*(part[slot].tolist() for part in pool), strict=True):
             if score == -torch.inf:
                 continue
-            path, asked = [EOS_ID], [row]  # `asked`: which hypothesis each step looked with
+            path, rows = [EOS_ID], [row]
             for step in reversed(steps[: length - 1]):
                 path.append(step.pieces[slot][row])
                 row = step.parents[slot][row]
-                asked.append(row)
-            look = None if weights is None else weights[torch.arange(length), asked[::-1]]
-            found.append(Hypothesis(path[::-1], score, look))
-        return found
+                rows.append(row)
+            found.append(Hypothesis(path[::-1], score, None))
+            asked.append(rows[::-1] + [0] * (len(steps) - length))
+        looks = [step.attention_weights for step in steps if step.attention_weights is not None]
+        if not looks:
+            return found
+        own = slice(slot * self.beam.size, (slot + 1) * self.beam.size)
+        weights = torch.stack([look[own] for look in looks]).float().cpu()  # [T, K, S]
+        weights = weights[torch.arange(len(steps)), torch.tensor(asked)]  # [M, T, S]
+        return [
+            each._replace(attention_weights=look[: len(each.ids)])
+            for each, look in zip(found, weights, strict=True)
+        ]
 
 
 class _Trail(NamedTuple):

@@ -35,11 +35,11 @@ class GreedySlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        best = self.likeliest(step.outputs, 1)
+        best = self.likeliest(step.outputs, torch.zeros(len(self.ids), 1, device=self.device), 1)
         self.ids = best.pieces[:, 0]
         if step.attention_weights is not None:
             self.looks.append(step.attention_weights)
-        pieces, values = self.ids.tolist(), best.log_probs[:, 0].tolist()
+        pieces, values = self.ids.tolist(), best.scores[:, 0].tolist()
         self.grow([[piece] for piece in pieces], [[0] for _ in pieces])
         done = []
         for slot in self.busy():

@@ -46,7 +46,7 @@ class Model(Protocol):
         ...
 
     def project(self, outputs: Any) -> Tensor:
-        """Outputs of N rows -> logits [N, V]."""
+        """Outputs of N rows -> logits [N, V], which the caller may overwrite."""
         ...
 
 
@@ -69,32 +69,37 @@ class Hypothesis(NamedTuple):
 
 
 class Continuations(NamedTuple):
-    """The likeliest pieces that may follow each of N rows, best first."""
+    """The likeliest beginnings with a piece more of each of B sentences, best first."""
 
-    log_probs: Tensor  # [N, M], nats
-    pieces: Tensor  # [N, M]
+    scores: Tensor  # [B, M], nats
+    parents: Tensor  # [B, M]: which of the K beginnings goes on
+    pieces: Tensor  # [B, M]
 
 
-def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """As `values.topk(count)` of [N, V], and twice as fast or more where V is large.
+def likeliest(log_probs: Tensor, scores: Tensor, count: int) -> Continuations:
+    """The `count` largest `scores + log_probs` of each sentence: scores [B, K], log_probs [B K, V].
 
-    The largest values lie in those chunks of a row whose maxima are largest; only these are sorted.
+    The same as sorting all of them, in less than half the time where V is large: the largest lie in
+    those chunks of a row whose maxima are largest, and only these are sorted.
     """
-    width = values.shape[-1]
-    whole = width // CHUNK
-    if whole < 2 * count:
-        best, places = values.topk(count, dim=-1)
-        return best, places
-    maxima = values[:, : whole * CHUNK].unflatten(1, (whole, CHUNK)).amax(-1)
+    (batch, beginnings), width = scores.shape, log_probs.shape[-1]
+    count, whole = min(count, beginnings * width), width // CHUNK
+    if beginnings * whole < 2 * count:
+        totals = log_probs.view(batch, beginnings, width) + scores[:, :, None]
+        best, places = totals.flatten(1).topk(count, dim=-1)
+        return Continuations(best, places // width, places % width)
+    maxima = log_probs[:, : whole * CHUNK].unflatten(1, (whole, CHUNK)).amax(-1)
     rest = whole * CHUNK
     if rest < width:
-        maxima = torch.cat([maxima, values[:, rest:].amax(-1, keepdim=True)], dim=1)
-    chunks = maxima.topk(count, dim=-1).indices  # [N, M]
-    places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=values.device)).flatten(1)
-    if rest == width:
-        found = values.gather(1, places)
-    else:
-        beyond = places >= width  # where the last chunk is cut short
-        found = values.gather(1, places.clamp_(max=width - 1)).masked_fill_(beyond, -torch.inf)
-    best, where = found.topk(count, dim=-1)
-    return best, places.gather(1, where)
+        maxima = torch.cat([maxima, log_probs[:, rest:].amax(-1, keepdim=True)], dim=1)
+    chunks = (maxima + scores.view(-1, 1)).view(batch, -1).topk(count, dim=-1).indices  # [B, M]
+    parents, chunks = chunks // maxima.shape[1], chunks % maxima.shape[1]
+    pieces = chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=scores.device)  # [B, M, CHUNK]
+    places = parents[:, :, None] * width + pieces.clamp(max=width - 1)
+    found = log_probs.view(batch, -1).gather(1, places.flatten(1)).view_as(places)
+    if rest < width:
+        found.masked_fill_(pieces >= width, -torch.inf)  # where the last chunk is cut short
+    totals = found + scores.gather(1, parents)[:, :, None]
+    best, where = totals.flatten(1).topk(count, dim=-1)
+    places = places.flatten(1).gather(1, where)
+    return Continuations(best, places // width, places % width)

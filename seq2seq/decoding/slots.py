@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Continuations, Hypothesis, Model, largest
+from seq2seq.decoding.hypothesis import Beam, Continuations, Hypothesis, Model, likeliest
 from seq2seq.decoding.prefix import Prefix
 from seq2seq.decoding.rules import Rules
 from seq2seq.vocabulary import BOS_ID, EOS_ID
@@ -94,12 +94,13 @@ class Slots(ABC):
         self.keep(kept)
         return kept
 
-    def likeliest(self, outputs: Any, count: int) -> Continuations:
-        """The `count` likeliest pieces that may follow each row, given the model's outputs.
+    def likeliest(self, outputs: Any, scores: Tensor, count: int) -> Continuations:
+        """The `count` likeliest of what may follow, given the model's outputs and scores [B, K].
 
         No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
         """
-        log_probs = self.model.project(outputs).float().log_softmax(dim=-1)
+        logits = self.model.project(outputs).float()
+        log_probs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: they are large
         for piece in self.beam.never:  # a tuple would have to be sent to the device
             log_probs[:, piece] = -torch.inf
         by_sentence = log_probs.view(len(self.ages), -1, log_probs.shape[-1])
@@ -113,7 +114,7 @@ class Slots(ABC):
             by_sentence[old, :, EOS_ID] = ends
         if self.rules is not None:
             self.rules.restrict(log_probs)
-        return Continuations(*largest(log_probs, min(count, log_probs.shape[-1])))
+        return likeliest(log_probs, scores, count)
 
     def grow(self, pieces: list[list[int]], parents: list[list[int]]) -> None:
         """Every sentence is a step older: its hypotheses [B][K] are these, with a piece more."""
