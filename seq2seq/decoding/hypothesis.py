@@ -84,12 +84,12 @@ def likeliest(log_probs: Tensor, scores: Tensor, count: int) -> Continuations:
     """
     (batch, beginnings), width = scores.shape, log_probs.shape[-1]
     count, whole = min(count, beginnings * width), width // CHUNK
+    rest = whole * CHUNK  # where a chunk begins that is cut short, if any is
     if beginnings * whole < 2 * count:
         totals = log_probs.view(batch, beginnings, width) + scores[:, :, None]
         best, places = totals.flatten(1).topk(count, dim=-1)
         return Continuations(best, places // width, places % width)
-    maxima = log_probs[:, : whole * CHUNK].unflatten(1, (whole, CHUNK)).amax(-1)
-    rest = whole * CHUNK
+    maxima = log_probs[:, :rest].unflatten(1, (whole, CHUNK)).amax(-1)
     if rest < width:
         maxima = torch.cat([maxima, log_probs[:, rest:].amax(-1, keepdim=True)], dim=1)
     chunks = (maxima + scores.view(-1, 1)).view(batch, -1).topk(count, dim=-1).indices  # [B, M]
@@ -98,7 +98,7 @@ def likeliest(log_probs: Tensor, scores: Tensor, count: int) -> Continuations:
     places = parents[:, :, None] * width + pieces.clamp(max=width - 1)
     found = log_probs.view(batch, -1).gather(1, places.flatten(1)).view_as(places)
     if rest < width:
-        found.masked_fill_(pieces >= width, -torch.inf)  # where the last chunk is cut short
+        found.masked_fill_(pieces >= width, -torch.inf)
     totals = found + scores.gather(1, parents)[:, :, None]
     best, where = totals.flatten(1).topk(count, dim=-1)
     places = places.flatten(1).gather(1, where)

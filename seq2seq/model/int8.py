@@ -61,9 +61,7 @@ def _multiplier(integers: Tensor, scale: Tensor) -> Multiply:
 
 
 def _plain(integers: Tensor, scale: Tensor) -> Multiply:
-    missing = int(
-        integers.shape[1] == 1
-    )  # a single column has two layouts, of which one is misread
+    missing = int(integers.shape[1] == 1)  # torch misreads a single column
     weight = F.pad(integers, (0, missing)).t()
 
     def multiply(inputs: Tensor) -> Tensor:
