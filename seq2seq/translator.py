@@ -19,6 +19,7 @@ from seq2seq.errors import UserError
 from seq2seq.long_lines import cut_line
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.int8 import Int8Weight, int8_is_exact, to_int8
+from seq2seq.model.packing import pack
 from seq2seq.search import search
 from seq2seq.segmentation import SPACE
 from seq2seq.translation import Translation, joined
@@ -75,6 +76,8 @@ class Translator:
         for each in loaded:
             if int8:
                 to_int8(each[0])
+            elif chosen.type == "cpu":
+                pack(each[0])
             each[0].settle()
         model, vocabularies, limit, config = loaded[0]
         for run, other in zip(runs, loaded, strict=True):

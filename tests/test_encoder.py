@@ -168,6 +168,33 @@ def test_padding_is_nothing_to_a_reversing_encoder(num_layers: int) -> None:
         close(alone.outputs[0], encoder(SRC, SRC_LENGTHS).outputs[row, :length])
 
 
+@LAYERS
+@pytest.mark.parametrize("way", ["two ways", "one way", "reversed"])
+@pytest.mark.parametrize("padding", [0, 3])
+def test_a_settled_encoder_reads_as_before(num_layers: int, way: str, padding: int) -> None:
+    encoder = make_encoder(num_layers, way == "two ways", 0.5, way == "reversed").eval()
+    src = nn.functional.pad(SRC, (0, padding))
+    expected = encoder(src, SRC_LENGTHS)
+    encoder.settle(10**6)
+    assert encoder.input_gates is not None
+    with torch.inference_mode():
+        encoded = encoder(src, SRC_LENGTHS)
+        for left, right in zip(encoded[:3], expected[:3], strict=True):
+            close(left, right)
+        assert torch.equal(encoded.pad_mask, expected.pad_mask)
+        encoder.embedding.weight.zero_()  # it is no longer looked at
+        assert torch.equal(encoder(src, SRC_LENGTHS).outputs, encoded.outputs)
+    assert "input_gates" not in encoder.state_dict()
+
+
+@WAYS
+def test_a_large_vocabulary_is_not_settled(bidirectional: bool) -> None:
+    for fewer in (0, 1):
+        encoder = make_encoder(2, bidirectional).eval()
+        encoder.settle(V * 4 * H - fewer)
+        assert (encoder.input_gates is None) == bool(fewer)
+
+
 def test_two_directions_are_not_reversed() -> None:
     with pytest.raises(ValueError, match="two directions reads the source reversed already"):
         make_encoder(1, True, reverse=True)

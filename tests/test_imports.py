@@ -81,7 +81,8 @@ TABLE: tuple[tuple[str, ...], ...] = (
     ("seq2seq.model.recurrence", "seq2seq.model.attending"),
     ("seq2seq.model.decoder",),
     ("seq2seq.model.seq2seq",),
-    ("seq2seq.model.ensemble", "seq2seq.model.int8"),
+    ("seq2seq.model.ensemble", "seq2seq.model.stand_in"),
+    ("seq2seq.model.int8", "seq2seq.model.packing"),
     ("seq2seq.build",),
     (
         "seq2seq.loss",

@@ -108,6 +108,17 @@ def test_without_gradients_it_gives_the_same_and_leaves_its_inputs_alone() -> No
         assert torch.equal(left, right)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("steps", [1, T - 1, T])
+def test_without_gradients_it_ends_where_it_is_told(steps: int) -> None:
+    layer, (inputs, hidden, cell) = make_layer(), first_inputs()
+    gates = layer.gates(inputs.transpose(0, 1).contiguous())
+    whole, ended = layer.run(gates, hidden, cell), layer.run(gates, hidden, cell, steps)
+    for left, right in zip(ended, whole, strict=True):
+        assert torch.equal(left[:, :steps], right[:, :steps])
+        assert not left[:, steps:].any()
+
+
 @pytest.mark.parametrize("part", [0, 1], ids=["hiddens", "cells"])
 def test_gradients_are_right_where_only_one_output_is_used(part: int) -> None:
     layer, inputs = make_layer(), first_inputs()

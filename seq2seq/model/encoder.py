@@ -1,10 +1,11 @@
 """The encoder: a uni- or bidirectional LSTM over the source."""
 
-from itertools import zip_longest
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.lstm import LSTMLayer, LSTMStack
@@ -29,6 +30,8 @@ class Encoder(nn.Module):
     all the same.
     """
 
+    input_gates: Tensor | None  # [directions, V, 4D], where they were settled
+
     def __init__(
         self,
         embedding: nn.Embedding,
@@ -46,11 +49,20 @@ class Encoder(nn.Module):
             raise ValueError("an encoder of two directions reads the source reversed already")
         self.embedding = embedding
         self.dropout = Dropout(dropout)
-        self.reverse = reverse
+        self.reads_back = [False, True] if bidirectional else [reverse]  # each direction
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
         self.forward_layers = LSTMStack(sizes, self.direction_size)
         self.backward_layers = LSTMStack(sizes if bidirectional else [], self.direction_size)
+        self.register_buffer("input_gates", None, persistent=False)
+
+    @torch.no_grad()
+    def settle(self, most: int) -> None:
+        """Compute once what every piece adds to the lowest layers' gates, if so many numbers."""
+        pieces, lowest = len(self.embedding.weight), next(self._levels())
+        if len(lowest) * pieces * 4 * self.direction_size <= most:
+            embedded = self.embedding(torch.arange(pieces, device=self.embedding.weight.device))
+            self.input_gates = torch.stack([layer.gates(embedded) for layer in lowest])
 
     def forward(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """`src` [B, S], its true lengths [B] -> EncoderOutput."""
@@ -58,30 +70,42 @@ class Encoder(nn.Module):
         pad_mask = positions >= src_lengths[:, None]
         # Its own inverse.
         reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)
-        outputs = self.dropout(self.embedding(src))  # [B, S, E]
-        if self.reverse:
-            outputs = _reorder(outputs, reversal)
-        states = []
-        for forward_layer, backward_layer in zip_longest(self.forward_layers, self.backward_layers):
-            ends = [_read(forward_layer, outputs, src_lengths)]
-            if backward_layer is not None:
-                reordered = _reorder(outputs, reversal)
-                hiddens, hidden, cell = _read(backward_layer, reordered, src_lengths)
-                ends.append((_reorder(hiddens, reversal), hidden, cell))
+        outputs, states = self._first_inputs(src), []
+        for layers in self._levels():
+            ends = []
+            for direction, (layer, back) in enumerate(zip(layers, self.reads_back, strict=True)):
+                inputs = _reorder(outputs, reversal) if back else outputs
+                gates = self._gates(direction, layer, inputs.transpose(0, 1))
+                hiddens, hidden, cell = _read(layer, gates, src_lengths)
+                ends.append((_reorder(hiddens, reversal) if back else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
             outputs = self.dropout(outputs)
             states.append((hidden, cell))
-        if self.reverse:
-            outputs = _reorder(outputs, reversal)
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         return EncoderOutput(outputs.masked_fill(pad_mask[:, :, None], 0), hidden, cell, pad_mask)
 
+    def _levels(self) -> Iterator[tuple[LSTMLayer, ...]]:
+        """The layers of one level after the other, lowest first: one of each direction."""
+        stacks = (self.forward_layers, self.backward_layers)[: len(self.reads_back)]
+        return zip(*stacks, strict=True)
 
-def _read(layer: LSTMLayer, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One direction: every hidden [B, S, H]; hidden and cell [B, H] at each last real position."""
-    zero = inputs.new_zeros(len(inputs), layer.hidden_size)
-    hiddens, cells = layer(inputs, zero, zero)
-    rows = torch.arange(len(inputs), device=inputs.device)
+    def _first_inputs(self, src: Tensor) -> Tensor:
+        """What the lowest layers read: embeddings [B, S, E], or ids [B, S] where it is settled."""
+        return self.dropout(self.embedding(src)) if self.input_gates is None else src
+
+    def _gates(self, direction: int, layer: LSTMLayer, inputs: Tensor) -> Tensor:
+        """What inputs [S, B, *] or ids [S, B] add to the gates of a layer: [S, B, 4D]."""
+        if self.input_gates is not None and inputs.dim() == 2:
+            return F.embedding(inputs, self.input_gates[direction])
+        return layer.gates(inputs.contiguous())
+
+
+def _read(layer: LSTMLayer, gates: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One direction: every hidden [B, S, D]; hidden and cell [B, D] at each last real position."""
+    zero = layer.bias.new_zeros(len(lengths), layer.hidden_size)
+    longest = None if torch.is_grad_enabled() else int(lengths.max())
+    hiddens, cells = layer.run(gates, zero, zero, longest)
+    rows = torch.arange(len(lengths), device=gates.device)
     return hiddens, hiddens[rows, lengths - 1], cells[rows, lengths - 1]
 
 

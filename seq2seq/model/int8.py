@@ -3,13 +3,12 @@
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.stand_in import StandIn, replace_weights
 
 STEPS = 127  # from zero to the largest entry
 _FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop
@@ -18,11 +17,11 @@ _MUCH_SLOWER = 10  # times as long as torch's other way: without fast instructio
 Multiply = Callable[[Tensor], Tensor]  # int8 [N, in] -> products times the scale, [N, out]
 
 
-class Int8Weight:
-    """A weight [out, in] as whole numbers and a scale a row; stands where the weight stood.
+class Int8Weight(StandIn):
+    """A weight [out, in] as whole numbers and a scale a row.
 
-    `F.linear` of inputs [N, in] rounds each input row to steps of its own largest entry. Products
-    of whole numbers are exact, so that what a row yields does not depend on how many there are.
+    Each row of inputs is rounded to steps of its own largest entry. Products of whole numbers are
+    exact, so that what a row yields does not depend on how many there are.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -30,22 +29,10 @@ class Int8Weight:
         self.multiply = _multiplier(integers, scale.squeeze(1))
 
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
-        """Inputs [..., in] times the weight, and the bias [out]: [..., out]."""
         integers, scale = _rounded(inputs.flatten(0, -2))
         sums = self.multiply(integers)
         scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale, out=sums)
         return scaled.view(*inputs.shape[:-1], -1)
-
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Tensor:
-        """What torch calls in place of a function of its own that is given such a weight."""
-        del types
-        assert function is F.linear, f"a rounded weight cannot be given to {function}"
-        inputs, weight, bias = (*args, *(kwargs or {}).values(), None)[:3]
-        product: Tensor = weight.product(inputs, bias)
-        return product
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,16 +122,6 @@ def _is_exact(multiplier: Callable[[Tensor, Tensor], Multiply]) -> bool:
     return torch.equal(products, (left @ right.t()).to(scale.dtype) * scale)
 
 
-@torch.no_grad()
 def to_int8(model: nn.Module) -> None:
-    """Round the weights of all LSTM layers and linear maps, for inference; embeddings stay."""
-    for module in model.modules():
-        names: tuple[str, ...] = ()
-        if isinstance(module, LSTMLayer):
-            names = ("input_weight", "hidden_weight")
-        elif isinstance(module, nn.Linear) and module.out_features > 1:
-            names = ("weight",)
-        for name in names:
-            weight = getattr(module, name)
-            delattr(module, name)
-            setattr(module, name, Int8Weight(weight))
+    """Round all its weights, for inference."""
+    replace_weights(model, Int8Weight)

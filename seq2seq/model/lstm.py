@@ -47,20 +47,30 @@ class LSTMLayer(nn.Module):
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
-        gates = self.gates(inputs.transpose(0, 1).contiguous())  # [T, B, 4H]
+        return self.run(self.gates(inputs.transpose(0, 1).contiguous()), hidden, cell)
+
+    def run(
+        self, gates: Tensor, hidden: Tensor, cell: Tensor, steps: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """As `forward`, from what the inputs add to the gates, time first: [T, B, 4H].
+
+        Without gradients no more than so many `steps` are made; what would follow is zero.
+        """
         if torch.is_grad_enabled():
             with torch.autocast(gates.device.type, enabled=False):
                 hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
                     gates, self.hidden_weight, hidden, cell
                 )
         else:
-            hiddens, cells = self._stepped(gates, hidden, cell)
+            hiddens, cells = self._stepped(gates, hidden, cell, steps)
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
-    def _stepped(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    def _stepped(
+        self, gates: Tensor, hidden: Tensor, cell: Tensor, steps: int | None
+    ) -> tuple[Tensor, Tensor]:
         """Step after step, with no thought of a backward pass: gates [T, B, 4H]."""
-        hiddens, cells = cell.new_empty(2, len(gates), *cell.shape)
-        for t, inputs in enumerate(gates):
+        hiddens, cells = cell.new_zeros(2, len(gates), *cell.shape)
+        for t, inputs in enumerate(gates[:steps]):
             hidden, cell = self._step_into(hiddens[t], cells[t], inputs, hidden, cell)
         return hiddens, cells
 

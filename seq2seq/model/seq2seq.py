@@ -50,23 +50,24 @@ class Seq2Seq(nn.Module):
     def settle(self) -> None:
         """Arrange what is constant while weights stay as they are, for steps of few rows.
 
-        What every piece adds to the decoder's gates is computed now, once, unless it is too large;
-        and the projection is laid out in memory as products of few rows read it, apart from an
-        embedding it is tied to.
+        What every piece adds to the gates of the lowest layers is computed now, once, unless it is
+        too large; and the projection is laid out in memory as products of few rows read it, apart
+        from an embedding it is tied to.
         """
+        self.encoder.settle(MOST_GATES)
         device = self.tgt_embedding.weight.device
         pieces = torch.arange(self.tgt_embedding.num_embeddings, device=device)
         width = self.decoder.inputs(self.embed(pieces[:1])).gates.shape[-1]
         if len(pieces) * width <= MOST_GATES:
             self.input_gates = self.decoder.inputs(self.embed(pieces)).gates
         weight = self.projection.weight
-        if isinstance(weight, nn.Parameter):  # not rounded to eight bits
+        if isinstance(weight, nn.Parameter):  # no stand-in, laid out already
             self.projection.weight = nn.Parameter(weight.t().contiguous().t(), requires_grad=False)
 
     def project(self, outputs: Tensor) -> Tensor:
         """Outputs [..., R] -> logits [..., V]."""
         weight, bias = self.projection.weight, self.projection.bias
-        if outputs.is_cuda or not isinstance(weight, nn.Parameter):  # the latter: of eight bits
+        if outputs.is_cuda or not isinstance(weight, nn.Parameter):  # the latter: a stand-in
             return F.linear(outputs, weight, bias)
         return F.linear(outputs, weight).add_(bias)  # a CPU takes a tenth less so
 

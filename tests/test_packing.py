@@ -1,0 +1,141 @@
+"""Weights in oneDNN's layout: the products they were, wherever a weight may stand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import DECODERS, toy_pairs
+from torch import nn
+from torch.nn import functional as F
+
+from seq2seq.checkpoint import load_best
+from seq2seq.device import choose_device
+from seq2seq.model import packing
+from seq2seq.model.int8 import Int8Weight
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.packing import PackedWeight, pack
+from seq2seq.model.stand_in import StandIn, replace_weights
+from seq2seq.translator import Translator
+
+CPU = torch.device("cpu")
+LINES, _ = toy_pairs(40, seed=5)
+
+packs = pytest.mark.skipif(not packing._packs(), reason="this torch cannot lay weights out")
+
+
+@pytest.fixture(autouse=True)
+def precision_restored() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@packs
+@pytest.mark.parametrize("rows", [(1,), (2,), (7,), (64,), (300,), (3, 5)])
+@pytest.mark.parametrize("sizes", [(1, 2), (20, 80), (33, 5), (512, 2048)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_product_is_that_of_the_weight(
+    rows: tuple[int, ...], sizes: tuple[int, int], biased: bool
+) -> None:
+    generator = torch.Generator().manual_seed(len(rows))
+    inputs = torch.randn(*rows, sizes[0], generator=generator)
+    weight = torch.randn(sizes[1], sizes[0], generator=generator)
+    bias = torch.randn(sizes[1], generator=generator) if biased else None
+    found = F.linear(inputs, PackedWeight(weight), bias=bias)  # type: ignore[arg-type]
+    exact = F.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
+    assert found.shape == exact.shape
+    assert (found - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
+@packs
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_stay(
+    tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = Translator.load(tiny_runs[decoder], device="cpu")
+    monkeypatch.setattr("seq2seq.translator.pack", lambda _: None)
+    plain = Translator.load(tiny_runs[decoder], device="cpu")
+    expected = plain.translate(LINES, beam_size=beam)
+    found = packed.translate(LINES, beam_size=beam)
+    assert [each.text for each in found] == [each.text for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, rel=1e-4)
+    assert found == [packed.translate([line], beam_size=beam)[0] for line in LINES]
+
+
+def stand_ins(model: nn.Module) -> set[str]:
+    """What kinds stand where weights of its layers and maps stood."""
+    kinds = set()
+    for module in model.modules():
+        if isinstance(module, LSTMLayer):
+            kinds |= {type(module.hidden_weight).__name__, type(module.input_weight).__name__}
+        elif isinstance(module, nn.Linear) and module.out_features > 1:
+            kinds.add(type(module.weight).__name__)
+        elif isinstance(module, nn.Linear | nn.Embedding):
+            assert isinstance(module.weight, nn.Parameter)
+    return kinds
+
+
+@packs
+def test_a_model_is_packed_where_its_products_are_so_in_any_case(
+    tiny_runs: dict[str, Path],
+) -> None:
+    model = load_best(tiny_runs["bahdanau"], CPU)[0]
+    torch.set_float32_matmul_precision("highest")
+    pack(model)
+    assert stand_ins(model) == {"Parameter"}
+    torch.set_float32_matmul_precision("medium")
+    pack(model)
+    assert stand_ins(model) == {"PackedWeight"}
+
+
+def test_without_the_operator_weights_stay(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(*_: object) -> PackedWeight:
+        raise AttributeError("no such operator")
+
+    monkeypatch.setattr(packing, "PackedWeight", lacks)
+    packing._packs.cache_clear()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        model = load_best(tiny_runs["luong"], CPU)[0]
+        pack(model)
+        assert stand_ins(model) == {"Parameter"}
+    finally:
+        packing._packs.cache_clear()
+
+
+def test_what_multiplies_less_exactly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Rounding(StandIn):
+        def __init__(self, weight: torch.Tensor) -> None:
+            self.weight = weight.bfloat16().float()
+
+        def product(self, inputs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+            return F.linear(inputs, self.weight, bias)
+
+    monkeypatch.setattr(packing, "PackedWeight", Rounding)
+    packing._packs.cache_clear()
+    try:
+        assert not packing._packs()
+    finally:
+        packing._packs.cache_clear()
+
+
+def test_a_stand_in_is_for_products_alone() -> None:
+    weight = Int8Weight(torch.ones(2, 3))
+    with pytest.raises(AssertionError, match="Int8Weight cannot be given to"):
+        torch.abs(weight)  # type: ignore[call-overload]
+    single = nn.Linear(3, 1)
+    replace_weights(single, Int8Weight)
+    assert isinstance(single.weight, nn.Parameter)
+
+
+def test_loading_for_the_cpu_packs_unless_int8(tiny_runs: dict[str, Path]) -> None:
+    model = Translator.load(tiny_runs["luong"], device="cpu").model
+    assert isinstance(model, nn.Module)
+    choose_device("cpu")
+    expected = torch.get_float32_matmul_precision() == "medium" and packing._packs()
+    assert stand_ins(model) == {"PackedWeight" if expected else "Parameter"}
