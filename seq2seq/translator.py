@@ -202,11 +202,10 @@ class Translator:
 
     def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
         src, tgt = self.vocabularies
-        src_text = _printed(" ".join(part.words) or src.decode(part.ids))  # where there is no other
         best = hypotheses[0]
         weights = best.attention_weights if part.looks else None
         nbest = [
-            (self._text(part, hypothesis) or src_text, hypothesis.score)
+            (self._text(part, hypothesis) or self._src_text(part), hypothesis.score)
             for hypothesis in hypotheses[:n_best]
         ]
         return Translation(
@@ -217,6 +216,10 @@ class Translator:
             None if weights is None else weights.tolist(),
             nbest,
         )
+
+    def _src_text(self, part: _Part) -> str:
+        """What is printed where a translation is blank."""
+        return _printed(" ".join(part.words) or self.vocabularies.src.decode(part.ids))
 
     def _text(self, part: _Part, hypothesis: Hypothesis) -> str:
         """What is printed of a hypothesis."""

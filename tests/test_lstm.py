@@ -110,10 +110,10 @@ def test_without_gradients_it_gives_the_same_and_leaves_its_inputs_alone() -> No
 
 @torch.no_grad()
 @pytest.mark.parametrize("steps", [1, T - 1, T])
-def test_without_gradients_it_ends_where_it_is_told(steps: int) -> None:
+def test_without_gradients_it_ends_with_the_gates(steps: int) -> None:
     layer, (inputs, hidden, cell) = make_layer(), first_inputs()
     gates = layer.gates(inputs.transpose(0, 1).contiguous())
-    whole, ended = layer.run(gates, hidden, cell), layer.run(gates, hidden, cell, steps)
+    whole, ended = (layer.run(given, T, hidden, cell) for given in (gates, gates[:steps]))
     for left, right in zip(ended, whole, strict=True):
         assert torch.equal(left[:, :steps], right[:, :steps])
         assert not left[:, steps:].any()

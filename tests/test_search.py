@@ -16,8 +16,9 @@ from seq2seq import search as search_module
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.build import build_model
 from seq2seq.config import ModelConfig
+from seq2seq.decoding import greedy
 from seq2seq.decoding.beam import LEAST_COVERED, BeamSlots
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, likeliest, likeliest_piece
 from seq2seq.decoding.tiles import tile_rows
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
@@ -256,9 +257,12 @@ def best_of(scored: Sequence[tuple[Ids, float]], count: int) -> list[tuple[Ids, 
     return sorted(scored, key=lambda each: each[1], reverse=True)[:count]
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_hypothesis_keeps_its_own_parents(beam_size: int) -> None:
+@pytest.mark.parametrize(("beam_size", "room"), [(1, 1), (1, 5), (1, 64), (4, 64)])
+def test_a_hypothesis_keeps_its_own_parents(
+    beam_size: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The oracle answers by the whole history: a wrong parent shows in score and weights."""
+    monkeypatch.setattr(greedy, "ROOM", room)
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)
@@ -405,9 +409,9 @@ def test_a_beam_of_one_is_greedy_that_may_go_on(
     """Its first ended hypothesis is the greedy one, wherever it is not beaten by a longer one."""
     sources = random_sources(60, seed=11)
     limits = [3 + n % 9 for n in range(60)]
-    greedy = search(model, sources, limits, Beam(1, 0.0), CPU)
+    ones = search(model, sources, limits, Beam(1, 0.0), CPU)
     monkeypatch.setattr(search_module, "GreedySlots", BeamSlots)
-    for one, other in zip(greedy, search(model, sources, limits, Beam(1, 0.0), CPU), strict=True):
+    for one, other in zip(ones, search(model, sources, limits, Beam(1, 0.0), CPU), strict=True):
         assert [hypothesis.ids for hypothesis in other] == [hypothesis.ids for hypothesis in one]
         assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
 
@@ -508,6 +512,19 @@ def test_the_likeliest_of_many_are_those_of_a_whole_sort(
     assert torch.equal(totals[expected.isfinite()], expected[expected.isfinite()])
     for row in (parents * width + pieces)[3:]:
         assert len(set(row.tolist())) == len(row)
+
+
+@pytest.mark.parametrize("width", [1, 5, 64, 65, 127, 128, 640, 1283])
+def test_the_likeliest_piece_is_that_of_max(width: int) -> None:
+    values = torch.randn(200, width, generator=torch.Generator().manual_seed(width))
+    values[0, : width // 2] = -torch.inf
+    values[1] = -torch.inf
+    values[1, -1] = 0
+    values[2, width // 2] = 9
+    found, pieces = likeliest_piece(values)
+    expected, places = values.max(dim=-1)
+    assert torch.equal(found, expected)
+    assert torch.equal(pieces, places)
 
 
 def test_a_tile_holds_fewer_of_the_long_ones() -> None:

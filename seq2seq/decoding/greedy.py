@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest_piece
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
+
+ROOM = 64  # steps
 
 
 class GreedySlots(Slots):
@@ -21,12 +23,13 @@ class GreedySlots(Slots):
         super().__init__(model, memory, state, rows, beam, ruled)
         self.paths: list[Ids] = [[] for _ in self.limits]
         self.totals = [0.0] * len(self.limits)
-        self.looks: list[Tensor] = []  # [B, S] of each step, back to the first of the oldest slot
+        self.looks: Tensor | None = None  # [*, B, S], of the oldest slot's steps and of some before
+        self.looked = 0  # of how many steps they are, with room for more
 
     def keep(self, slots: Sequence[int]) -> None:
         self.paths = [self.paths[slot] for slot in slots]
         self.totals = [self.totals[slot] for slot in slots]
-        self.looks = [look[list(slots)] for look in self.looks]
+        self.looks = None if self.looks is None else self.looks[:, list(slots)]
 
     def begin(self, slots: Sequence[int]) -> None:
         for slot in slots:
@@ -35,11 +38,10 @@ class GreedySlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        best = self.likeliest(step.outputs, torch.zeros(len(self.ids), 1, device=self.device), 1)
-        self.ids = best.pieces[:, 0]
+        best, self.ids = likeliest_piece(self.log_probs(step.outputs))
         if step.attention_weights is not None:
-            self.looks.append(step.attention_weights)
-        pieces, values = self.ids.tolist(), best.scores[:, 0].tolist()
+            self._look(step.attention_weights)
+        pieces, values = self.ids.tolist(), best.tolist()
         self.grow([[piece] for piece in pieces], [[0] for _ in pieces])
         done = []
         for slot in self.busy():
@@ -48,12 +50,22 @@ class GreedySlots(Slots):
             if pieces[slot] == EOS_ID:
                 done.append((slot, [self._hypothesis(slot)]))
                 self.empty(slot)
-        del self.looks[: len(self.looks) - max(self.ages)]
         return done
+
+    def _look(self, weights: Tensor) -> None:
+        """Keep where a step looks: [B, S]."""
+        looks = weights.new_empty(0, *weights.shape) if self.looks is None else self.looks
+        if self.looked == len(looks):
+            kept = looks[len(looks) - max(self.ages) :]
+            looks = torch.cat([kept, weights.new_empty(len(kept) + ROOM, *weights.shape)])
+            self.looked = len(kept)
+        looks[self.looked] = weights
+        self.looks, self.looked = looks, self.looked + 1
 
     def _hypothesis(self, slot: int) -> Hypothesis:
         length, weights = self.ages[slot], None
-        if self.looks:
-            weights = torch.stack([look[slot] for look in self.looks[-length:]]).float().cpu()
+        if self.looks is not None:
+            steps = self.looks[self.looked - length : self.looked, slot]
+            weights = steps.float().cpu().clone()  # the room is used again
         score = self.totals[slot] / length**self.beam.length_penalty
         return Hypothesis(self.paths[slot], score, weights)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Continuations, Hypothesis, Model, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
 from seq2seq.decoding.prefix import Prefix
 from seq2seq.decoding.rules import Rules
 from seq2seq.vocabulary import BOS_ID, EOS_ID
@@ -94,8 +94,8 @@ class Slots(ABC):
         self.keep(kept)
         return kept
 
-    def likeliest(self, outputs: Any, scores: Tensor, count: int) -> Continuations:
-        """The `count` likeliest of what may follow, given the model's outputs and scores [B, K].
+    def log_probs(self, outputs: Any) -> Tensor:
+        """Of what may follow, given the model's outputs of N rows: [N, V]; -inf of what may not.
 
         No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
         """
@@ -114,7 +114,7 @@ class Slots(ABC):
             by_sentence[old, :, EOS_ID] = ends
         if self.rules is not None:
             self.rules.restrict(log_probs)
-        return likeliest(log_probs, scores, count)
+        return log_probs
 
     def grow(self, pieces: list[list[int]], parents: list[list[int]]) -> None:
         """Every sentence is a step older: its hypotheses [B][K] are these, with a piece more."""

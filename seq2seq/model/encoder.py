@@ -1,6 +1,6 @@
 """The encoder: a uni- or bidirectional LSTM over the source."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -75,14 +75,15 @@ class Encoder(nn.Module):
             ends = []
             for direction, (layer, back) in enumerate(zip(layers, self.reads_back, strict=True)):
                 inputs = _reorder(outputs, reversal) if back else outputs
-                gates = self._gates(direction, layer, inputs.transpose(0, 1))
-                hiddens, hidden, cell = _read(layer, gates, src_lengths)
+                hiddens, cells = self._read(direction, layer, inputs, src_lengths)
+                hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))
                 ends.append((_reorder(hiddens, reversal) if back else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
             outputs = self.dropout(outputs)
             states.append((hidden, cell))
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
-        return EncoderOutput(outputs.masked_fill(pad_mask[:, :, None], 0), hidden, cell, pad_mask)
+        outputs.masked_fill_(pad_mask[:, :, None], 0)
+        return EncoderOutput(outputs, hidden, cell, pad_mask)
 
     def _levels(self) -> Iterator[tuple[LSTMLayer, ...]]:
         """The layers of one level after the other, lowest first: one of each direction."""
@@ -91,22 +92,28 @@ class Encoder(nn.Module):
 
     def _first_inputs(self, src: Tensor) -> Tensor:
         """What the lowest layers read: embeddings [B, S, E], or ids [B, S] where it is settled."""
-        return self.dropout(self.embedding(src)) if self.input_gates is None else src
+        settled = self.input_gates is not None and not torch.is_grad_enabled()
+        return src if settled else self.dropout(self.embedding(src))
 
-    def _gates(self, direction: int, layer: LSTMLayer, inputs: Tensor) -> Tensor:
-        """What inputs [S, B, *] or ids [S, B] add to the gates of a layer: [S, B, 4D]."""
-        if self.input_gates is not None and inputs.dim() == 2:
-            return F.embedding(inputs, self.input_gates[direction])
-        return layer.gates(inputs.contiguous())
+    def _read(
+        self, direction: int, layer: LSTMLayer, inputs: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One layer over inputs [B, S, *] or ids [B, S]: every hidden and cell [B, S, D]."""
+        zero = layer.bias.new_zeros(len(lengths), layer.hidden_size)
+        if torch.is_grad_enabled():
+            whole: tuple[Tensor, Tensor] = layer(inputs, zero, zero)
+            return whole
+        steps = inputs[:, : int(lengths.max())].transpose(0, 1)
+        if self.input_gates is None or inputs.dim() > 2:
+            gates: Iterable[Tensor] = layer.gates(steps.contiguous())
+        else:
+            gates = (F.embedding(ids, self.input_gates[direction]) for ids in steps)
+        return layer.run(gates, inputs.shape[1], zero, zero)
 
 
-def _read(layer: LSTMLayer, gates: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One direction: every hidden [B, S, D]; hidden and cell [B, D] at each last real position."""
-    zero = layer.bias.new_zeros(len(lengths), layer.hidden_size)
-    longest = None if torch.is_grad_enabled() else int(lengths.max())
-    hiddens, cells = layer.run(gates, zero, zero, longest)
-    rows = torch.arange(len(lengths), device=gates.device)
-    return hiddens, hiddens[rows, lengths - 1], cells[rows, lengths - 1]
+def _last(states: Tensor, lengths: Tensor) -> Tensor:
+    """Of states [B, S, D] each row's at its last real position: [B, D]."""
+    return states[torch.arange(len(states), device=states.device), lengths - 1]
 
 
 def _reorder(inputs: Tensor, order: Tensor) -> Tensor:

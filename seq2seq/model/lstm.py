@@ -47,32 +47,29 @@ class LSTMLayer(nn.Module):
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs [B, T, input_size], first states [B, H] -> every hidden and cell [B, T, H]."""
-        return self.run(self.gates(inputs.transpose(0, 1).contiguous()), hidden, cell)
-
-    def run(
-        self, gates: Tensor, hidden: Tensor, cell: Tensor, steps: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """As `forward`, from what the inputs add to the gates, time first: [T, B, 4H].
-
-        Without gradients no more than so many `steps` are made; what would follow is zero.
-        """
-        if torch.is_grad_enabled():
-            with torch.autocast(gates.device.type, enabled=False):
-                hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
-                    gates, self.hidden_weight, hidden, cell
-                )
-        else:
-            hiddens, cells = self._stepped(gates, hidden, cell, steps)
+        gates = self.gates(inputs.transpose(0, 1).contiguous())  # [T, B, 4H]
+        if not torch.is_grad_enabled():
+            return self.run(gates, len(gates), hidden, cell)
+        with torch.autocast(gates.device.type, enabled=False):
+            hiddens, cells = LSTMUnroll.apply(  # type: ignore[no-untyped-call]
+                gates, self.hidden_weight, hidden, cell
+            )
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
-    def _stepped(
-        self, gates: Tensor, hidden: Tensor, cell: Tensor, steps: int | None
+    def run(
+        self, gates: Iterable[Tensor], length: int, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Step after step, with no thought of a backward pass: gates [T, B, 4H]."""
-        hiddens, cells = cell.new_zeros(2, len(gates), *cell.shape)
-        for t, inputs in enumerate(gates[:steps]):
+        """As `forward`, with no thought of a backward pass, of a sequence of this length T.
+
+        It ends with the gates, which may be fewer: what inputs add to them, [B, 4H] a step. From
+        there on all is zero.
+        """
+        hiddens, cells, t = *cell.new_empty(2, length, *cell.shape), -1
+        for t, inputs in enumerate(gates):
             hidden, cell = self._step_into(hiddens[t], cells[t], inputs, hidden, cell)
-        return hiddens, cells
+        for part in (hiddens, cells):
+            part[t + 1 :].zero_()
+        return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
     def _step_into(
         self, new_hidden: Tensor, new_cell: Tensor, gates: Tensor, hidden: Tensor, cell: Tensor
