@@ -509,6 +509,13 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         assert large[when] < 1.1 * small[when], when
 
 
+@pytest.mark.parametrize("asked", [b"", b'{"text": "nothing yet'])
+def test_a_worker_that_was_asked_by_a_dead_process_ends_quietly(asked: bytes) -> None:
+    worker = [sys.executable, "-m", token_workers.cache_worker.__name__]
+    done = subprocess.run(worker, cwd=ROOT, input=asked, capture_output=True, check=True)
+    assert done.stdout == done.stderr == b""
+
+
 def test_readers_do_not_wait_for_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

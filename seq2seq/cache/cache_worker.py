@@ -82,7 +82,10 @@ def from_text(models: Mapping[str, str]) -> dict[str, bytes]:
 def main() -> None:
     """Do one job."""
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
-    job = json.loads(asked.readline())
+    line = asked.readline()
+    if not line.endswith(b"\n"):
+        return  # who asked is gone
+    job = json.loads(line)
     text = map_text(Path(job["text"]), job["text"])
     if "learn" in job:
         answers.write(json.dumps(_learnt(job["learn"], text)).encode() + b"\n")
