@@ -141,9 +141,8 @@ def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyP
 
     def blank_translations(_: object, ids: list[int], words: Iterable[str] = ()) -> str:
         calls.append(ids)
-        return (
-            decode(vocabulary, ids, words) if len(calls) % 2 else "\n \u2028"
-        )  # the source comes first
+        # The source is looked at where there is nothing else.
+        return "\n \u2028" if len(calls) % 2 else decode(vocabulary, ids, words)
 
     monkeypatch.setattr(type(vocabulary), "decode", blank_translations)
     assert translate(b"buda ki.\n\nzu\n").out == ["buda ki.", "", "zu"]

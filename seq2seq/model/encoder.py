@@ -103,7 +103,8 @@ class Encoder(nn.Module):
         if torch.is_grad_enabled():
             whole: tuple[Tensor, Tensor] = layer(inputs, zero, zero)
             return whole
-        steps = inputs[:, : int(lengths.max())].transpose(0, 1)
+        longest = inputs.shape[1] if lengths.is_cuda else int(lengths.max())  # a GPU is not asked
+        steps = inputs[:, :longest].transpose(0, 1)
         if self.input_gates is None or inputs.dim() > 2:
             gates: Iterable[Tensor] = layer.gates(steps.contiguous())
         else:
