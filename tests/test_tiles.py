@@ -146,6 +146,15 @@ def test_greedy_search_of_many_takes_larger_tiles_where_no_bit_changes() -> None
         assert sizes_of(model, many[:9], beam_size)[-1] == 64
 
 
+def test_larger_tiles_are_tried_once_they_pay() -> None:
+    model, sources = model_of("luong"), random_sources(600, 3)
+    if not {128, 256} <= set(sizes_of(model_of("luong"), sources[:256])):
+        pytest.skip("on this machine other sizes change bits anyway")
+    assert sizes_of(model, sources[:100])[-1] == 64
+    assert tile_sizes(model, sources[100:400], 32, 1, CPU)[-1] == 64
+    assert tile_sizes(model, sources[300:600], 32, 1, CPU)[-1] == 256
+
+
 class Uneven(Rounding):
     """Computes the last rows of a tile in another way than the first."""
 
@@ -182,9 +191,9 @@ def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
     sizes_of(model, sources, beam_size=2)
     assert model.steps > steps
     assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64]
-    known = len(tiles._known)
+    known = len(tiles._tried)
     del model
-    assert len(tiles._known) == known - 1
+    assert len(tiles._tried) == known - 1
 
 
 def test_the_smallest_size_that_holds_all_is_taken() -> None:

@@ -15,16 +15,28 @@ from torch import Tensor
 
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.decoding.hypothesis import Model
-from seq2seq.vocabulary import BOS_ID
+from seq2seq.vocabulary import BOS_ID, EOS_ID
 
 MOST_IN_TILE = 16_384  # source positions in a tile on a CPU; of many, four times that
 MANY = 4  # tiles' worth of sentences, which greedy search takes together
+WORTH = 8  # tiles' worth of sentences, of one call or more, for which that is found out
 ON_CUDA = 4  # times as many sentences: a step of few takes a GPU as long as one of many
 LEAST = 2  # rows: a single one is another kind of product
 STEPS = 2  # of each size that is tried
 ENOUGH = 1000  # numbers of a row that must be equal to the bit
 
-_known: WeakKeyDictionary[Model, dict[tuple[object, ...], dict[int, bool]]] = WeakKeyDictionary()
+
+class _Tried:
+    """Sizes that were tried for sentences of one form, and what those that are sound compute."""
+
+    def __init__(self, whole: int, source: Ids) -> None:
+        self.sentences = 0  # of this form so far
+        self.sound = {whole: True}
+        self.source = source or [EOS_ID]  # they are tried with repetitions of it
+        self.row: list[Tensor] | None = None  # what a whole tile computes for it
+
+
+_tried: WeakKeyDictionary[Model, dict[tuple[object, ...], _Tried]] = WeakKeyDictionary()
 
 
 def tile_rows(width: int, device: torch.device) -> int:
@@ -44,26 +56,32 @@ def tile_sizes(
     """Numbers of sentences that give each the same bits, ascending to `tile_rows`, or four times.
 
     Four times as many are for greedy search of many, which they make faster by a sixth. What is
-    sound is found out with the first source where a model meets a length for the second time, or
-    more often, and kept: what it takes is more than the end of a single text would gain. A GPU
-    takes little longer for a whole tile: there it is the only size.
+    sound is found out with a source where a model meets a length for the second time, or
+    more often, and kept; of larger tiles only once enough sentences were met, for it takes more
+    than few would gain. A GPU takes little longer for a whole tile: there it is the only size.
     """
     whole = tile_rows(width, device)
     if device.type != "cpu":
         return [whole]
-    known = _known.setdefault(model, {})
     key = width, whole, beam_size, torch.get_num_threads(), torch.get_float32_matmul_precision()
-    if key not in known:
-        known[key] = {}
+    tried = _tried.setdefault(model, {}).setdefault(key, _Tried(whole, sources[0]))
+    first, tried.sentences = not tried.sentences, tried.sentences + len(sources)
+    if first:
         return [whole]
-    sound = known[key]
-    if not sound:
-        sound |= _found_out(model, sources[0], whole, width, beam_size)
-    most = MANY * whole if beam_size == 1 and len(sources) >= MANY * whole else whole
-    while (size := max(sound)) < most:
-        expected = _bits(model, sources[0], whole, width, beam_size)
-        sound[2 * size] = _alike(expected, _bits(model, sources[0], 2 * size, width, beam_size))
-    return sorted(size for size in sound if size <= most and sound[size])
+    most = whole
+    if beam_size == 1 and len(sources) >= MANY * whole and tried.sentences >= WORTH * whole:
+        most = MANY * whole
+
+    def row(count: int) -> list[Tensor]:
+        return _row(model, tried.source, count, width, beam_size)
+
+    if tried.row is None:
+        tried.row = row(whole)
+        while tried.sound[size := min(tried.sound)] and size // 2 >= LEAST:
+            tried.sound[size // 2] = _alike(row(size // 2), tried.row)
+    while (size := max(tried.sound)) < most:
+        tried.sound[2 * size] = _alike(row(2 * size), tried.row)
+    return sorted(size for size, sound in tried.sound.items() if size <= most and sound)
 
 
 def fitting(sizes: Sequence[int], count: int) -> int:
@@ -71,38 +89,32 @@ def fitting(sizes: Sequence[int], count: int) -> int:
     return next((size for size in sizes if size >= count), sizes[-1])
 
 
-def _found_out(
-    model: Model, source: Ids, whole: int, width: int, beam_size: int
-) -> dict[int, bool]:
-    """The number of a whole tile, and its halves as long as they give every row the same bits."""
-    size, sound = whole, {whole: True}
-    expected = _bits(model, source, whole, width, beam_size)
-    while sound[size] and (size := size // 2) >= LEAST:
-        sound[size] = _alike(_bits(model, source, size, width, beam_size), expected)
-    return sound
-
-
 @torch.inference_mode()
-def _bits(model: Model, source: Ids, count: int, width: int, beam_size: int) -> list[Tensor]:
-    """What a few steps of search compute for a source in each row of a tile: tensors of N rows."""
-    memory, state = model.start(model.encode(*pad_sources([source] * count, width)))
+def _row(model: Model, source: Ids, count: int, width: int, beam_size: int) -> list[Tensor]:
+    """What a few steps of search compute for a source in any row of a tile: some [1, D] numbers.
+
+    Nothing where it is not the same in all of its rows, to the bit, wherever in a tile they stand.
+    The source is repeated until no position is empty: sums of zeros would tell nothing.
+    """
+    full = (list(source) * width)[: width - 1]
+    memory, state = model.start(model.encode(*pad_sources([full] * count, width)))
     rows = torch.arange(count)
     memory, state = memory.select(rows), state.select(rows.repeat_interleave(beam_size))
     ids, seen = torch.full((len(rows) * beam_size,), BOS_ID), []
     for _ in range(STEPS):
         step = model.step(ids, state, memory)
-        seen.append(model.project(step.outputs).float().log_softmax(dim=-1))
+        logits = model.project(step.outputs).float()
+        computed = [torch.log_softmax(logits, dim=-1, out=logits)]
         if step.attention_weights is not None:
-            seen.append(step.attention_weights)
-        state, ids = step.state, seen[0].argmax(dim=-1)
+            computed.append(step.attention_weights)
+        if not all(torch.equal(each, each[:1].expand_as(each)) for each in computed):
+            return []
+        seen += [each[:1].clone() for each in computed]
+        state, ids = step.state, ids.fill_(int(seen[0].argmax()))
     return seen
 
 
-def _alike(few: Sequence[Tensor], many: Sequence[Tensor]) -> bool:
-    """Whether all rows of both are one and the same, to the bit, wherever in a tile they stand."""
-    equal = all(
-        torch.equal(rows, one[:1].expand_as(rows))
-        for one, other in zip(few, many, strict=True)
-        for rows in (one, other)
-    )
-    return equal and sum(each.shape[1] for each in few) >= ENOUGH
+def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether both are known, the same to the bit, and enough to tell."""
+    equal = bool(one) and len(one) == len(other) and all(map(torch.equal, one, other))
+    return equal and sum(each.shape[1] for each in one) >= ENOUGH

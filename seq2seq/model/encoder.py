@@ -106,7 +106,8 @@ class Encoder(nn.Module):
         longest = inputs.shape[1] if lengths.is_cuda else int(lengths.max())  # a GPU is not asked
         steps = inputs[:, :longest].transpose(0, 1)
         if self.input_gates is None or inputs.dim() > 2:
-            gates: Iterable[Tensor] = layer.gates(steps.contiguous())
+            # A step at a time: no product's shape, and no bit, hangs on the longest source.
+            gates: Iterable[Tensor] = (layer.gates(each) for each in steps)
         else:
             gates = (F.embedding(ids, self.input_gates[direction]) for ids in steps)
         return layer.run(gates, inputs.shape[1], zero, zero)
