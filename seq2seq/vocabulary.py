@@ -42,6 +42,10 @@ class Vocabulary:
     def _sampler(self) -> Sampler:
         return Sampler(self._processor, self.sampling)
 
+    @cached_property
+    def _pieces(self) -> list[str]:
+        return [self._processor.id_to_piece(i) for i in range(len(self))]
+
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
@@ -89,7 +93,7 @@ class Vocabulary:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece that stands for each id; END is `</s>`."""
-        return [self._processor.id_to_piece(i) for i in ids]
+        return [self._pieces[i] for i in ids]
 
 
 class Vocabularies(NamedTuple):
