@@ -28,6 +28,7 @@ from seq2seq.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
 _MUCH_SLOWER = 1.5  # than others; a plain loop takes tens of times that
+_MUCH_QUICKER = 0.6
 _IN_NO_LINE = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
@@ -73,7 +74,10 @@ class Translator:
         if int8:
             check_int8(chosen)
         loaded = [load_best(Path(run), chosen) for run in runs]
+        rough = len(runs) == 1 and chosen.type == "cpu" and not int8 and _gains_by_int8()
         for each in loaded:
+            if rough:
+                each[0].roughen()
             if int8:
                 to_int8(each[0])
             elif chosen.type == "cpu":
@@ -120,8 +124,11 @@ class Translator:
         beam_size: int | None = None,
         n_best: int = 1,
         prefixes: Sequence[str] | None = None,
+        scored: bool = True,
     ) -> list[Translation]:
         """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
+
+        Greedy translations that need not be `scored` are the same, sooner; their score is nan.
 
         A line of more pieces than training.max_length is cut into parts as `cut_line` says, and the
         parts' translations are joined. With prefixes, one a line and blank for none, a line's
@@ -136,7 +143,8 @@ class Translator:
             self._parts(*each)
             for each in zip(lines, self.vocabularies.src.encode(lines), made, strict=True)
         ]
-        found = self._searched([part for parts, _ in cut for part in parts], size, n_best)
+        beam = self._beam(size, scored)
+        found = self._searched([part for parts, _ in cut for part in parts], beam, n_best)
         return [
             replace(joined([next(found) for _ in parts], n_best), left_out=left_out)
             for parts, left_out in cut
@@ -158,23 +166,24 @@ class Translator:
     def _maker(self) -> PrefixMaker:
         return PrefixMaker(self.vocabularies.tgt)
 
-    def _searched(
-        self, parts: Sequence[_Part], beam_size: int, n_best: int
-    ) -> Iterator[Translation]:
-        """The translation of each part."""
+    def _beam(self, size: int, scored: bool) -> Beam:
         decoding = self.decoding
-        beam = Beam(
-            beam_size,
+        return Beam(
+            size,
             decoding.length_penalty,
             decoding.coverage_penalty,
             decoding.no_repeat_ngram,
             (PAD_ID, BOS_ID, UNK_ID) if self.vocabularies.tgt.spells else (PAD_ID, BOS_ID),
+            scored,
         )
+
+    def _searched(self, parts: Sequence[_Part], beam: Beam, n_best: int) -> Iterator[Translation]:
+        """The translation of each part."""
         for rows in _runs(parts):
             found = search(
                 self.model,
                 [part.ids for part in parts[rows]],
-                [decoding.max_length or self.limit(len(part.ids)) for part in parts[rows]],
+                [self.decoding.max_length or self.limit(len(part.ids)) for part in parts[rows]],
                 beam,
                 self.device,
                 [part.prefix for part in parts[rows]],
@@ -240,14 +249,24 @@ def check_int8(device: torch.device) -> None:
         raise UserError(f"--int8: is for the CPU, not {device}; leave it out, or add --device cpu")
     if not int8_is_exact():
         raise UserError("--int8: this processor's int8 products overflow; leave it out")
-    inputs, weight = torch.ones(64, 512), torch.ones(2048, 512)  # as those that take search's time
-    rounded = Int8Weight(weight)
-    times = quickest(lambda: rounded.product(inputs, None)) / quickest(lambda: inputs @ weight.t())
+    times = _int8_time()
     if times > _MUCH_SLOWER:
         raise UserError(
             f"--int8: products of eight bits take {times:.1f} times as long as others on this "
             "processor; leave it out"
         )
+
+
+def _gains_by_int8() -> bool:
+    """Whether it pays to look for the likeliest piece in products of eight bits first."""
+    return int8_is_exact() and _int8_time() < _MUCH_QUICKER
+
+
+def _int8_time() -> float:
+    """How many times as long as in float32 a product takes, of sizes as in search."""
+    inputs, weight = torch.ones(64, 512), torch.ones(2048, 512)  # as those that take most time
+    rounded = Int8Weight(weight)
+    return quickest(lambda: rounded.product(inputs, None)) / quickest(lambda: inputs @ weight.t())
 
 
 def _printed(text: str) -> str:

@@ -14,7 +14,10 @@ ALONE = 50  # sentences that are translated one by one
 
 
 class SearchSpeed(NamedTuple):
-    """Seconds and sentences a second; vocabulary work counted, start-up not."""
+    """Seconds and sentences a second of what `seq2seq translate` prints without options.
+
+    Vocabulary work is counted, start-up is not.
+    """
 
     load_seconds: float
     together: float  # all lines in one call
@@ -39,7 +42,7 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - began  # on CUDA, what starting it takes too
     for _ in range(2):  # kernels are made at first use; what more lines need is counted below
-        translator.translate(lines[:ALONE], beam)
+        translator.translate(lines[:ALONE], beam, scored=False)
     together, pieces = _rate(translator, [lines], beam)
     alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)
     return SearchSpeed(loaded, together, pieces, alone, peak_mib(device))
@@ -48,6 +51,6 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
 def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[float, float]:
     """Sentences and pieces a second."""
     began = time.perf_counter()
-    found = [each for lines in calls for each in translator.translate(lines, beam)]
+    found = [each for lines in calls for each in translator.translate(lines, beam, scored=False)]
     elapsed = time.perf_counter() - began
     return len(found) / elapsed, sum(len(each.tgt_pieces) for each in found) / elapsed

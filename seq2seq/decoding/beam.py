@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
+from seq2seq.decoding.likeliest import likeliest
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -52,7 +53,10 @@ class BeamSlots(Slots):
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
-        log_probs = self.log_probs(step.outputs)
+        logits = self.model.project(step.outputs).float()
+        log_probs = self.restrict(
+            torch.log_softmax(logits, -1, out=logits)
+        )  # in place: it is large
         best, parents, pieces = likeliest(log_probs, self.scores, 2 * self.beam.size)
         ended = pieces == EOS_ID
         lengths = torch.tensor(self.ages, device=self.device)[:, None] + 1

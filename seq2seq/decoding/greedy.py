@@ -1,5 +1,6 @@
 """Greedy search: from START take the likeliest piece until END."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model, likeliest_piece
+from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
+from seq2seq.decoding.likeliest import likeliest_of_rough, likeliest_piece
 from seq2seq.decoding.slots import Slots
 from seq2seq.vocabulary import EOS_ID
 
@@ -38,10 +40,11 @@ class GreedySlots(Slots):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        best, self.ids = likeliest_piece(self.log_probs(step.outputs))
+        self.ids, log_probs = self._likeliest(step.outputs)
         if step.attention_weights is not None:
             self._look(step.attention_weights)
-        pieces, values = self.ids.tolist(), best.tolist()
+        pieces = self.ids.tolist()
+        values = [math.nan] * len(pieces) if log_probs is None else log_probs.tolist()
         self.grow([[piece] for piece in pieces], [[0] for _ in pieces])
         done = []
         for slot in self.busy():
@@ -51,6 +54,19 @@ class GreedySlots(Slots):
                 done.append((slot, [self._hypothesis(slot)]))
                 self.empty(slot)
         return done
+
+    def _likeliest(self, outputs: Any) -> tuple[Tensor, Tensor | None]:
+        """The piece that follows each row: [N]; and its log-probability [N], if it is scored."""
+        rough, log_probs = self.model.project_roughly(outputs), None
+        if rough is None or self.beam.scored:
+            logits = self.model.project(outputs).float()
+            log_probs = logits.log_softmax(dim=-1) if self.beam.scored else None
+        if rough is None:
+            pieces = likeliest_piece(self.restrict(logits))
+        else:
+            self.restrict(rough.logits)
+            pieces = likeliest_of_rough(rough)
+        return pieces, None if log_probs is None else log_probs.gather(1, pieces[:, None])[:, 0]
 
     def _look(self, weights: Tensor) -> None:
         """Keep where a step looks: [B, S]."""

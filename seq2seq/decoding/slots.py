@@ -94,16 +94,14 @@ class Slots(ABC):
         self.keep(kept)
         return kept
 
-    def log_probs(self, outputs: Any) -> Tensor:
-        """Of what may follow, given the model's outputs of N rows: [N, V]; -inf of what may not.
+    def restrict(self, values: Tensor) -> Tensor:
+        """Make -inf of those logits or log-probabilities [N, V] whose piece may not follow.
 
         No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
         """
-        logits = self.model.project(outputs).float()
-        log_probs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: they are large
         for piece in self.beam.never:  # a tuple would have to be sent to the device
-            log_probs[:, piece] = -torch.inf
-        by_sentence = log_probs.view(len(self.ages), -1, log_probs.shape[-1])
+            values[:, piece] = -torch.inf
+        by_sentence = values.view(len(self.ages), -1, values.shape[-1])
         young = [slot for slot, age in enumerate(self.ages) if age == 0]
         old = [slot for slot in self.busy() if 0 < self.ages[slot] >= self.limits[slot] - 1]
         if young:
@@ -113,8 +111,8 @@ class Slots(ABC):
             by_sentence[old] = -torch.inf
             by_sentence[old, :, EOS_ID] = ends
         if self.rules is not None:
-            self.rules.restrict(log_probs)
-        return log_probs
+            self.rules.restrict(values)
+        return values
 
     def grow(self, pieces: list[list[int]], parents: list[list[int]]) -> None:
         """Every sentence is a step older: its hypotheses [B][K] are these, with a piece more."""

@@ -25,24 +25,24 @@ class Int8Weight(StandIn):
     """
 
     def __init__(self, weight: Tensor) -> None:
-        integers, scale = _rounded(weight)
-        self.multiply = _multiplier(integers, scale.squeeze(1))
+        integers, scale = rounded(weight)
+        self.multiply = multiplier(integers, scale.squeeze(1))
 
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
-        integers, scale = _rounded(inputs.flatten(0, -2))
+        integers, scale = rounded(inputs.flatten(0, -2))
         sums = self.multiply(integers)
         scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale, out=sums)
         return scaled.view(*inputs.shape[:-1], -1)
 
 
-def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:
+def rounded(values: Tensor) -> tuple[Tensor, Tensor]:
     """Rows [N, M] -> whole numbers of at most STEPS, int8 [N, M], and the size of a step [N, 1]."""
     largest = values.abs().amax(1, keepdim=True)
     scale = largest.clamp_(min=torch.finfo(values.dtype).tiny * STEPS).div_(STEPS)
     return (values / scale).round_().to(torch.int8), scale
 
 
-def _multiplier(integers: Tensor, scale: Tensor) -> Multiply:
+def multiplier(integers: Tensor, scale: Tensor) -> Multiply:
     """By a weight int8 [out, in], times a scale [out]: oneDNN's way unless it is much slower."""
     return (_packed if _packs() else _plain)(integers, scale)
 

@@ -1,0 +1,216 @@
+"""Rough logits: never farther off than they say, and the likeliest piece found by them."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import DECODERS, toy_pairs
+from test_rules import prefix_of
+from test_search import MAKERS, random_sources
+from torch import Tensor
+
+from seq2seq import translator as translator_module
+from seq2seq.decoding.hypothesis import Beam
+from seq2seq.decoding.likeliest import likeliest_of_rough
+from seq2seq.decoding.prefix import NO_PREFIX
+from seq2seq.model import seq2seq
+from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.int8 import int8_is_exact
+from seq2seq.model.rough import RoughLogits, RoughProjection
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.search import search
+from seq2seq.translator import Translator
+
+CPU = torch.device("cpu")
+LINES, _ = toy_pairs(40, seed=5)
+exact_int8 = pytest.mark.skipif(
+    not int8_is_exact(), reason="this processor's int8 products overflow"
+)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+WEIGHTS = {
+    "normal": random(300, 96),
+    "few large entries": random(300, 96) ** 5,
+    "rows of all sizes": random(300, 96) * torch.logspace(-6, 3, 300)[:, None],
+    "equal rows": random(1, 96).expand(300, -1),
+    "small": 1e-12 * random(300, 96),
+    "zero": torch.zeros(300, 96),
+    "one column": random(300, 1),
+    "wide": random(70, 2000),
+}
+OUTPUTS = {
+    "read-outs": lambda size: 2 * torch.tanh(3 * random(50, size, seed=1)),
+    "few large entries": lambda size: random(50, size, seed=1) ** 7,
+    "rows of all sizes": lambda size: random(50, size, seed=1) * torch.logspace(-9, 4, 50)[:, None],
+    "half a step off": lambda size: (torch.arange(50 * size).view(50, size) % 127 + 0.5).float(),
+    "zero": lambda size: torch.zeros(50, size),
+}
+
+
+@exact_int8
+@pytest.mark.parametrize("weight", WEIGHTS.values(), ids=WEIGHTS)
+@pytest.mark.parametrize("outputs", OUTPUTS.values(), ids=OUTPUTS)
+@pytest.mark.parametrize("bias_size", [0, 1, 1e4])
+def test_no_logit_is_farther_off_than_it_says(
+    weight: Tensor, outputs: Any, bias_size: float
+) -> None:
+    given, bias = outputs(weight.shape[1]), bias_size * random(len(weight), seed=2)
+    rough = RoughProjection(weight, bias)(given)
+    true = given.double() @ weight.double().t() + bias.double()
+    assert ((rough.logits - true).abs() <= rough.off[:, None]).all()
+    rows = torch.arange(len(given)).repeat_interleave(len(weight))
+    pieces = torch.arange(len(weight)).repeat(len(given))
+    exact = rough.exact(rows, pieces).view_as(true)
+    assert ((rough.logits - exact).abs() <= rough.off[:, None]).all()
+    tight = given.norm(dim=1) * weight.norm(dim=1).max() + bias.abs().max()
+    assert (exact - true).abs().max() <= 1e-4 * tight.max()
+    if weight is WEIGHTS["normal"] and outputs is OUTPUTS["read-outs"]:
+        assert (rough.off < 0.03 * tight + 1).all()  # or else it would tell nothing
+
+
+@exact_int8
+@pytest.mark.parametrize("width", [5, 512])
+def test_exact_logits_are_the_same_in_any_company(width: int) -> None:
+    rough = RoughProjection(random(900, width), random(900))(random(64, width, seed=1))
+    rows = torch.arange(64).repeat(900)
+    pieces = torch.arange(900).repeat_interleave(64)
+    together = rough.exact(rows, pieces)
+    for part in (slice(7, 8), slice(100, 103), slice(5000, 6000)):
+        assert torch.equal(rough.exact(rows[part], pieces[part]), together[part])
+
+
+def spoilt(exact: Tensor, off: Tensor, seed: int) -> tuple[RoughLogits, list[int]]:
+    """Rough logits off by up to `off` either way, and how many exact ones are asked for."""
+    signs = torch.randint(-1, 2, exact.shape, generator=torch.Generator().manual_seed(seed))
+    asked: list[int] = []
+
+    class Known(RoughLogits):
+        def exact(self, rows: Tensor, pieces: Tensor) -> Tensor:
+            asked.append(len(rows))
+            return exact[rows, pieces]
+
+    nothing = exact[:, :0]
+    return Known(exact + 0.99 * signs * off[:, None], off, nothing, nothing, nothing), asked
+
+
+@pytest.mark.parametrize("width", [1, 5, 63, 64, 65, 127, 128, 640, 1283, 8000])
+@pytest.mark.parametrize("largest", [0.0, 0.01, 0.5, 3.0])
+def test_the_likeliest_of_rough_logits_is_that_of_exact_ones(width: int, largest: float) -> None:
+    exact = random(300, width, seed=width)
+    off = largest * torch.rand(300, generator=torch.Generator().manual_seed(1))
+    exact[1], exact[2, width // 2], exact[3] = 0.0, 9.0, exact[3].round()
+    exact[4, width // 2 + 1 :] = exact[4].max() + 1e-6
+    rough, asked = spoilt(exact, off, seed=3)
+    assert torch.equal(likeliest_of_rough(rough), exact.argmax(-1))
+    if largest == 0.01:
+        assert sum(asked) < 2 * (3 * width + 400)  # of three rows many, and one of each
+
+
+def test_what_may_not_follow_is_not_taken_for_all_that_its_exact_logit_says() -> None:
+    exact = random(20, 200)
+    rough, _ = spoilt(exact, torch.full((20,), 0.5), seed=1)
+    for row in range(20):
+        rough.logits[row, exact[row].argmax()] = -torch.inf
+    rough.logits[7] = -torch.inf
+    rough.logits[7, 199] = exact[7, 199]
+    expected = exact.topk(2, dim=-1).indices[:, 1]
+    expected[7] = 199
+    assert torch.equal(likeliest_of_rough(rough), expected)
+
+
+LEADING = prefix_of({5: 1, 6: 1}, {9: None, 4: None})
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rough logits even of the smallest models, however long products of eight bits take here."""
+    monkeypatch.setattr(seq2seq, "LEAST_ROUGH", 0)
+    monkeypatch.setattr(translator_module, "_gains_by_int8", lambda: True)
+
+
+@exact_int8
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("ngram", [0, 1, 2])
+@pytest.mark.parametrize("led", [False, True])
+def test_greedy_search_finds_the_same_by_rough_logits(decoder: str, ngram: int, led: bool) -> None:
+    sources, limits = random_sources(90, seed=4), [1 + n % 17 for n in range(90)]
+    prefixes = [LEADING if led and n % 3 == 0 else NO_PREFIX for n in range(90)]
+    plain, rough = MAKERS[decoder](), MAKERS[decoder]()
+    rough.roughen()
+    beam = Beam(1, 0.7, no_repeat_ngram=ngram)
+    expected = search(plain, sources, limits, beam, CPU, prefixes)
+    scored = search(rough, sources, limits, beam, CPU, prefixes)
+    sooner = search(rough, sources, limits, beam._replace(scored=False), CPU, prefixes)
+    unscored = search(plain, sources, limits, beam._replace(scored=False), CPU, prefixes)
+    assert len({tuple(best.ids) for (best,) in expected}) > 30
+    for (one,), (other,), (third,), (fourth,) in zip(
+        expected, scored, sooner, unscored, strict=True
+    ):
+        assert one.ids == other.ids == third.ids == fourth.ids
+        assert one.score == other.score
+        assert math.isnan(third.score)
+        assert math.isnan(fourth.score)
+        if one.attention_weights is not None:
+            assert third.attention_weights is not None
+            assert torch.equal(one.attention_weights, third.attention_weights)
+
+
+@exact_int8
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_translations_are_those_of_exact_logits(
+    tiny_runs: dict[str, Path], decoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rough = Translator.load(tiny_runs[decoder], device="cpu")
+    monkeypatch.setattr(translator_module, "_gains_by_int8", lambda: False)
+    plain = Translator.load(tiny_runs[decoder], device="cpu")
+    assert isinstance(rough.model, Seq2Seq)
+    assert isinstance(plain.model, Seq2Seq)
+    assert (rough.model.rough is None, plain.model.rough is None) == (False, True)
+    expected = plain.translate(LINES, 1)
+    assert rough.translate(LINES, 1) == expected
+    for translator in (rough, plain):
+        found = translator.translate(LINES, 1, scored=False)
+        assert all(math.isnan(each.score) for each in found)
+        assert [replace(each, score=0.0, nbest=[]) for each in found] == [
+            replace(each, score=0.0, nbest=[]) for each in expected
+        ]
+    assert rough.translate(LINES, 3, scored=False) == plain.translate(LINES, 3)
+
+
+@pytest.mark.usefixtures("always")
+def test_what_has_no_use_for_rough_logits_has_none(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny_runs["luong"]
+    both = Translator.load(run, run, device="cpu").model
+    assert isinstance(both, Ensemble)
+    assert [each.rough for each in both.models] == [None, None]
+    assert both.project_roughly(()) is None
+    if int8_is_exact():
+        monkeypatch.setattr(translator_module, "check_int8", lambda _: None)
+        assert (
+            Translator.load(run, device="cpu", int8=True).model.project_roughly(random(1)) is None
+        )
+    monkeypatch.setattr(seq2seq, "LEAST_ROUGH", 10**6)
+    assert Translator.load(run, device="cpu").model.project_roughly(random(1)) is None
+
+
+@pytest.mark.parametrize(("seconds", "gains"), [((1.0, 10.0), True), ((9.0, 10.0), False)])
+def test_it_pays_where_products_of_eight_bits_are_quick(
+    seconds: tuple[float, float], gains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(seconds)
+    monkeypatch.setattr(translator_module, "quickest", lambda _: next(times))
+    monkeypatch.setattr(translator_module, "int8_is_exact", lambda: True)
+    assert translator_module._gains_by_int8() == gains
+    monkeypatch.setattr(translator_module, "int8_is_exact", lambda: False)
+    assert not translator_module._gains_by_int8()
