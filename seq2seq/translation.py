@@ -10,7 +10,7 @@ class Translation:
     """One line's translation; a blank line's is blank."""
 
     text: str = ""
-    # log-probability, nats, divided by length ** length_penalty; of parts a mean
+    # log-probability, nats, by length ** length_penalty; of parts a mean; nan: not asked for
     score: float = 0.0
     src_pieces: list[str] = field(default_factory=list)  # END included
     tgt_pieces: list[str] = field(default_factory=list)

@@ -88,7 +88,8 @@ def valid_bleu(run: Run) -> float:
         run.config.training.max_length,
         run.device,
     )
-    translations = translator.translate(ranks.share(run.valid.src), beam_size=1)
+    own = ranks.share(run.valid.src)
+    translations = translator.translate(own, beam_size=1, scored=False)
     run.hypotheses = exchange.interleaved([translation.text for translation in translations])
     return bleu_score(run.hypotheses, run.valid.tgt, tokenizer_of(run.config.data.tgt_lang))
 

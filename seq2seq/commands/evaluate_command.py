@@ -43,7 +43,8 @@ def evaluate(options: argparse.Namespace) -> int:
     hypotheses = [lines for _, lines in systems]
     if options.model:
         translator = load(options)
-        hypotheses = [[each.text for each in translator.translate(hypotheses[0], options.beam)]]
+        found = translator.translate(hypotheses[0], options.beam, scored=False)
+        hypotheses = [[each.text for each in found]]
         if options.output is not None:
             with open_output(options.output) as output:
                 output.write("".join(f"{line}\n" for line in hypotheses[0]))

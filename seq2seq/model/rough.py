@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seq2seq.model.int8 import multiplier, rounded
 
-_ULP = 2.0**-24  # half a unit in the last place of a float32, relative
+_HALF_ULP = 2.0**-24  # of a float32, relative: half a unit in the last place
 _MORE = 1.001  # for the sums of the bound itself
 
 
@@ -41,7 +41,7 @@ class RoughProjection:
         values = integers * scale
         self.largest = _longest(values)
         self.error = _longest(self.weight - values)
-        self.bias_error = 4 * _ULP * float(self.bias.abs().max())
+        self.bias_error = 4 * _HALF_ULP * float(self.bias.abs().max())
 
     def __call__(self, outputs: Tensor) -> RoughLogits:
         """Outputs [N, R] -> logits [N, V]."""
@@ -49,7 +49,9 @@ class RoughProjection:
         sums = self.multiply(integers)
         logits = torch.addcmul(self.bias, sums, step, out=sums)
         width = outputs.shape[1]
-        in_float32 = (width + 8) * _ULP * (self.largest + self.error)  # of sums, ours and exact
+        in_float32 = (
+            (width + 8) * _HALF_ULP * (self.largest + self.error)
+        )  # of sums, ours and exact
         off = step.squeeze(1) * (0.5 * math.sqrt(width) * self.largest)
         off += torch.linalg.vector_norm(outputs, dim=1) * (self.error + in_float32)
         off = off.mul_(_MORE).add_(self.bias_error)
