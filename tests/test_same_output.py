@@ -15,6 +15,7 @@ import torch
 import yaml
 
 from seq2seq.config import load_config
+from seq2seq.model import seq2seq
 from seq2seq.training import train
 from seq2seq.translator import Translator
 
@@ -66,7 +67,9 @@ def translator(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     run = train(load_config(folder / "config.yaml")[0], "cpu")
-    yield Translator.load(run, device="cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seq2seq, "LEAST_ROUGH", 0)
+        yield Translator.load(run, device="cpu")
     torch.set_num_threads(threads)
 
 
@@ -93,6 +96,11 @@ def test_company_order_and_padding_change_nothing(translator: Translator, beam: 
         generator.shuffle(order)
         found = translated(translator, [lines[i] for i in order[:count]], beam, size)
         assert found == [wanted[i] for i in order[:count]]
+    for size, count in ((1, LINES // 25), (100, LINES), (2048, LINES)):  # without scores
+        for start in range(0, count, size):
+            part = order[:count][start : start + size]
+            texts = translator.translate([lines[i] for i in part], beam, scored=False)
+            assert [each.text for each in texts] == [wanted[i][0] for i in part]
     padded = [part for i in order for part in (lines[i], f"{lines[i]} {lines[-i]}", "")]
     assert translated(translator, padded, beam, 500)[::3] == [wanted[i] for i in order]
 
