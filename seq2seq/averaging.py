@@ -219,7 +219,7 @@ def _bleu(loaded: _Loaded, valid: ParallelText | None) -> float | None:
     device = next(model.parameters()).device
     longest = config.training.max_length
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
-    translations = translator.translate(valid.src, beam_size=1, scored=False)
+    translations = translator.translate(valid.src, beam_size=1, text_only=True)
     tokenize = tokenizer_of(config.data.tgt_lang)
     return bleu_score([each.text for each in translations], valid.tgt, tokenize)
 

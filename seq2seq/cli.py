@@ -123,7 +123,7 @@ def translate(options: argparse.Namespace) -> int:
     check_output(options.output, options.input, options.prefix_file, at_once=options.stream)
     cut = arrivals if options.stream else batches
     given = GivenPrefixes(options.prefix, options.prefix_file, options.stream)
-    scored = options.json or options.n_best is not None
+    text_only = not options.json and options.n_best is None
     with open_input(options.input) as opened:
         lines = given.check(opened, str(options.input or "standard input"))
         translator = load(options)
@@ -133,7 +133,7 @@ def translate(options: argparse.Namespace) -> int:
                 texts = report.decode(number, batch)
                 prefixes = given.of(number, len(texts))
                 translations = translator.translate(
-                    texts, options.beam, options.n_best or 1, prefixes, scored
+                    texts, options.beam, options.n_best or 1, prefixes, text_only
                 )
                 report.note_parts(number, translations)
                 report.note_blanks(number, translations, prefixes)

@@ -231,7 +231,7 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     """Translate as the variant's section `decoding` says, and keep the translations."""
     translator = Translator.load(*folders, device=task.device)
     translator.decoding = variant.config.decoding
-    translations = translator.translate(task.text.src, task.beam, scored=False)
+    translations = translator.translate(task.text.src, task.beam, text_only=True)
     hypotheses = [each.text for each in translations]
     file = plan.folder / f"{name}.{task.split}.hyp"
     write_whole(file, "".join(f"{line}\n" for line in hypotheses).encode())

@@ -40,9 +40,7 @@ def _forced(
 ) -> list[list[float]]:
     """The same of the pairs of one tile."""
     src, src_lengths = pad_sources([src for src, _ in pairs], width)
-    rows = torch.arange(len(pairs), device=device)
     memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))
-    memory, state = memory.select(rows), state.select(rows)  # as search has them
     tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs]).to(device)
     tgt_out = pad([[*tgt, EOS_ID] for _, tgt in pairs]).to(device)
     columns = []

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from seq2seq.batches import Ids, pad_sources
 from seq2seq.decoding.beam import BeamSlots
@@ -82,7 +81,9 @@ def _slots(model: Model, queue: "_Queue", beam: Beam, ruled: bool) -> Slots:
 @torch.inference_mode()
 def _searched(slots: Slots, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
     """What is found for each sentence of the queue, by its number."""
-    holds: dict[int, int] = {}  # slot -> sentence
+    entering, _ = queue.take(len(queue.rows))  # of the first tile, which the slots are made of
+    slots.enter(range(len(entering)), [queue.sentences[n] for n in entering])
+    holds = dict(enumerate(entering))  # slot -> sentence
     found = []
     while queue.waiting or holds:
         while queue.waiting and len(free := slots.free()) >= max(1, len(queue.rows) // REFILL):
@@ -122,7 +123,7 @@ class _Queue:
         src, src_lengths = (part.to(self.device) for part in pad_sources(filled, self.width))
         return self.model.start(self.model.encode(src, src_lengths))
 
-    def take(self, most: int) -> tuple[range, Tensor]:
+    def take(self, most: int) -> tuple[range, slice]:
         """The next sentences, as many as `self.tile` holds of them, and their rows in it."""
         start = len(self.sentences) - self.waiting
         row = start % len(self.rows)
@@ -130,4 +131,4 @@ class _Queue:
             self.tile = self._encode(start)
         count = min(most, self.waiting, len(self.rows) - row)
         self.waiting -= count
-        return range(start, start + count), self.rows[row : row + count]
+        return range(start, start + count), slice(row, row + count)

@@ -124,11 +124,12 @@ class Translator:
         beam_size: int | None = None,
         n_best: int = 1,
         prefixes: Sequence[str] | None = None,
-        scored: bool = True,
+        text_only: bool = False,
     ) -> list[Translation]:
         """One Translation a line, in order; beam_size None takes the config's, 1 is greedy.
 
-        Greedy translations that need not be `scored` are the same, sooner; their score is nan.
+        Text and pieces alone come sooner and are the same: there are no attention weights then, and
+        greedy translations have nan for a score.
 
         A line of more pieces than training.max_length is cut into parts as `cut_line` says, and the
         parts' translations are joined. With prefixes, one a line and blank for none, a line's
@@ -143,7 +144,7 @@ class Translator:
             self._parts(*each)
             for each in zip(lines, self.vocabularies.src.encode(lines), made, strict=True)
         ]
-        beam = self._beam(size, scored)
+        beam = self._beam(size, text_only)
         found = self._searched([part for parts, _ in cut for part in parts], beam, n_best)
         return [
             replace(joined([next(found) for _ in parts], n_best), left_out=left_out)
@@ -166,7 +167,7 @@ class Translator:
     def _maker(self) -> PrefixMaker:
         return PrefixMaker(self.vocabularies.tgt)
 
-    def _beam(self, size: int, scored: bool) -> Beam:
+    def _beam(self, size: int, text_only: bool) -> Beam:
         decoding = self.decoding
         return Beam(
             size,
@@ -174,7 +175,8 @@ class Translator:
             decoding.coverage_penalty,
             decoding.no_repeat_ngram,
             (PAD_ID, BOS_ID, UNK_ID) if self.vocabularies.tgt.spells else (PAD_ID, BOS_ID),
-            scored,
+            scored=not text_only,
+            looks=not text_only or decoding.replace_unknown,
         )
 
     def _searched(self, parts: Sequence[_Part], beam: Beam, n_best: int) -> Iterator[Translation]:

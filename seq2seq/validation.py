@@ -89,7 +89,7 @@ def valid_bleu(run: Run) -> float:
         run.device,
     )
     own = ranks.share(run.valid.src)
-    translations = translator.translate(own, beam_size=1, scored=False)
+    translations = translator.translate(own, beam_size=1, text_only=True)
     run.hypotheses = exchange.interleaved([translation.text for translation in translations])
     return bleu_score(run.hypotheses, run.valid.tgt, tokenizer_of(run.config.data.tgt_lang))
 

@@ -96,10 +96,10 @@ def test_company_order_and_padding_change_nothing(translator: Translator, beam: 
         generator.shuffle(order)
         found = translated(translator, [lines[i] for i in order[:count]], beam, size)
         assert found == [wanted[i] for i in order[:count]]
-    for size, count in ((1, LINES // 25), (100, LINES), (2048, LINES)):  # without scores
+    for size, count in ((1, LINES // 25), (100, LINES), (2048, LINES)):  # text alone
         for start in range(0, count, size):
             part = order[:count][start : start + size]
-            texts = translator.translate([lines[i] for i in part], beam, scored=False)
+            texts = translator.translate([lines[i] for i in part], beam, text_only=True)
             assert [each.text for each in texts] == [wanted[i][0] for i in part]
     padded = [part for i in order for part in (lines[i], f"{lines[i]} {lines[-i]}", "")]
     assert translated(translator, padded, beam, 500)[::3] == [wanted[i] for i in order]

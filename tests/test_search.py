@@ -276,6 +276,19 @@ def test_a_hypothesis_keeps_its_own_parents(
             check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_where_nobody_asks_where_it_looked_all_else_is_the_same(beam_size: int) -> None:
+    generator = random.Random(3)
+    sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
+    limits, beam = [3 + n % 9 for n in range(40)], Beam(beam_size, 0.7, coverage_penalty=0.3)
+    model: Any = Oracle(5)
+    expected = search(model, sources, limits, beam, CPU)
+    found = search(model, sources, limits, beam._replace(looks=False), CPU)
+    for hypotheses, others in zip(expected, found, strict=True):
+        assert all(each.attention_weights is not None for each in hypotheses)
+        assert [each._replace(attention_weights=None) for each in hypotheses] == others
+
+
 def check_against(answer: Answer, hypothesis: Hypothesis, length_penalty: float) -> None:
     """Score and attention weights are those of the hypothesis asked about alone."""
     score = answer.log_prob / len(hypothesis.ids) ** length_penalty

@@ -140,7 +140,7 @@ def test_greedy_search_of_many_takes_larger_tiles_where_no_bit_changes() -> None
         model = Rounding(model_of("luong"), sound)
         few = sizes_of(model.model, many[:255], beam_size)
         assert few[-1] == 64
-        if not {128, 256} <= set(sizes_of(model.model, many)):
+        if 256 not in sizes_of(model.model, many):
             pytest.skip("on this machine other sizes change bits anyway")
         assert sizes_of(model, many, beam_size)[-1] == largest
         assert sizes_of(model, many[:9], beam_size)[-1] == 64
@@ -148,7 +148,7 @@ def test_greedy_search_of_many_takes_larger_tiles_where_no_bit_changes() -> None
 
 def test_larger_tiles_are_tried_once_they_pay() -> None:
     model, sources = model_of("luong"), random_sources(600, 3)
-    if not {128, 256} <= set(sizes_of(model_of("luong"), sources[:256])):
+    if 256 not in sizes_of(model_of("luong"), sources[:256]):
         pytest.skip("on this machine other sizes change bits anyway")
     assert sizes_of(model, sources[:100])[-1] == 64
     assert tile_sizes(model, sources[100:400], 32, 1, CPU)[-1] == 64
@@ -168,7 +168,7 @@ class Uneven(Rounding):
 def test_every_row_of_a_tile_must_have_the_same_bits(sound: int) -> None:
     model, many = model_of("luong"), random_sources(256, 3)
     sizes = sizes_of(model, many)
-    if not {32, 128, 256} <= set(sizes):
+    if not {32, 256} <= set(sizes):
         pytest.skip("on this machine other sizes change bits anyway")
     expected = [size for size in sizes if size <= sound] if sound >= 64 else [64]
     assert sizes_of(Uneven(model, sound), many) == expected

@@ -473,6 +473,8 @@ def test_unknown_words_are_the_source_words_looked_at_most(
         assert each.nbest[0][0] == each.text
         seen.update(each.tgt_pieces)
     assert "<unk>" in seen
+    alone = of_words.translate(WORDY, beam_size, text_only=True)
+    assert [each.text for each in alone] == [each.text for each in found]
     assert len(seen) > 4
 
 

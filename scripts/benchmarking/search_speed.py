@@ -42,7 +42,7 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - began  # on CUDA, what starting it takes too
     for _ in range(2):  # kernels are made at first use; what more lines need is counted below
-        translator.translate(lines[:ALONE], beam, scored=False)
+        translator.translate(lines[:ALONE], beam, text_only=True)
     together, pieces = _rate(translator, [lines], beam)
     alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)
     return SearchSpeed(loaded, together, pieces, alone, peak_mib(device))
@@ -51,6 +51,6 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
 def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[float, float]:
     """Sentences and pieces a second."""
     began = time.perf_counter()
-    found = [each for lines in calls for each in translator.translate(lines, beam, scored=False)]
+    found = [each for lines in calls for each in translator.translate(lines, beam, text_only=True)]
     elapsed = time.perf_counter() - began
     return len(found) / elapsed, sum(len(each.tgt_pieces) for each in found) / elapsed

@@ -43,7 +43,7 @@ def evaluate(options: argparse.Namespace) -> int:
     hypotheses = [lines for _, lines in systems]
     if options.model:
         translator = load(options)
-        found = translator.translate(hypotheses[0], options.beam, scored=False)
+        found = translator.translate(hypotheses[0], options.beam, text_only=True)
         hypotheses = [[each.text for each in found]]
         if options.output is not None:
             with open_output(options.output) as output:

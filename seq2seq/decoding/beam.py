@@ -68,7 +68,8 @@ class BeamSlots(Slots):
         self._pool(scores, parents, lengths)
         self.scores, kept = best.masked_fill(ended, -torch.inf).topk(self.beam.size, dim=-1)
         parents, pieces = parents.gather(1, kept), pieces.gather(1, kept)
-        self.trail.append(_Trail(pieces.tolist(), parents.tolist(), step.attention_weights))
+        looks = step.attention_weights if self.beam.looks else None
+        self.trail.append(_Trail(pieces.tolist(), parents.tolist(), looks))
         rows = (self.first + parents).flatten()
         self.state, self.ids = step.state.select(rows), pieces.flatten()
         if self.coverage is not None:
@@ -145,7 +146,7 @@ class _Trail(NamedTuple):
 
     pieces: list[list[int]]  # [B][K]
     parents: list[list[int]]  # [B][K]
-    attention_weights: Tensor | None  # [B * K, S], of the hypotheses before the step
+    attention_weights: Tensor | None  # [B * K, S], of the hypotheses before the step, if kept
 
     def of(self, slots: Sequence[int], rows: Tensor) -> "_Trail":
         """These slots of it, whose hypotheses are these rows."""

@@ -41,7 +41,7 @@ class GreedySlots(Slots):
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
         self.ids, log_probs = self._likeliest(step.outputs)
-        if step.attention_weights is not None:
+        if step.attention_weights is not None and self.beam.looks:
             self._look(step.attention_weights)
         pieces = self.ids.tolist()
         values = [math.nan] * len(pieces) if log_probs is None else log_probs.tolist()

@@ -78,6 +78,7 @@ class Beam(NamedTuple):
     no_repeat_ngram: int = 0  # so many pieces in a row occur once only; 0: any may
     never: tuple[int, ...] = (PAD_ID, BOS_ID)  # pieces that no hypothesis holds
     scored: bool = True  # whether those of greedy search get a score, which takes time: or nan
+    looks: bool = True  # whether they keep where they looked, which takes time, too
 
 
 class Hypothesis(NamedTuple):
@@ -85,4 +86,4 @@ class Hypothesis(NamedTuple):
 
     ids: Ids
     score: float  # log-probability, nats, by length ** length_penalty, and the coverage penalty
-    attention_weights: Tensor | None  # [T, S] on the CPU, END included on both sides
+    attention_weights: Tensor | None  # [T, S] on the CPU, END included on both sides, if kept

@@ -31,14 +31,15 @@ class Slots(ABC):
     def __init__(
         self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
     ) -> None:
-        """Empty slots, as many as `rows` (0, 1 ... on the device), for sentences of this form.
+        """Empty slots, as many as `rows` (0, 1 ... on the device), each with a row of these.
 
-        Prefixes and `no_repeat_ngram` are kept to where they are `ruled`.
+        Memory and state are the slots' own from here on. Prefixes and `no_repeat_ngram` are kept to
+        where they are `ruled`.
         """
         count, self.device = len(rows), rows.device
-        self.model, self.beam = model, beam
-        self.memory = memory.select(rows)
-        self.state = state.select(rows.repeat_interleave(beam.size))
+        self.model, self.beam, self.memory = model, beam, memory
+        one = beam.size == 1
+        self.state = state if one else state.select(rows.repeat_interleave(beam.size))
         ngram = beam.no_repeat_ngram
         self.rules = Rules(count, beam.size, ngram, self.device) if ruled else None
         self.ids = torch.full((count * beam.size,), BOS_ID, device=self.device)
@@ -64,14 +65,20 @@ class Slots(ABC):
         sentences: Sequence[Sentence],
         memory: Any,
         state: Any,
-        taken: Tensor,
+        taken: slice,
     ) -> None:
-        """Let sentences, `taken` [M] of a memory and state, into M empty slots."""
+        """Let sentences, the rows `taken` of a memory and state, into as many empty slots."""
         into = torch.tensor(slots, device=self.device)
-        rows = self.rows_of(into)
         self.memory.put(into, memory, taken)
-        self.state.put(rows, state, taken.repeat_interleave(self.beam.size))
-        self.ids[rows] = BOS_ID
+        own = torch.arange(taken.start, taken.stop, device=self.device)
+        repeated = own.repeat_interleave(self.beam.size)
+        self.state.put(self.rows_of(into), state, taken if self.beam.size == 1 else repeated)
+        self.enter(slots, sentences)
+
+    def enter(self, slots: Sequence[int], sentences: Sequence[Sentence]) -> None:
+        """Let sentences whose memory and state are there already into empty slots."""
+        into = torch.tensor(slots, device=self.device)
+        self.ids[self.rows_of(into)] = BOS_ID
         src_lengths = [len(sentence.source) + 1 for sentence in sentences]
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
         for slot, sentence in zip(slots, sentences, strict=True):

@@ -79,8 +79,8 @@ def tile_sizes(
         tried.row = row(whole)
         while tried.sound[size := min(tried.sound)] and size // 2 >= LEAST:
             tried.sound[size // 2] = _alike(row(size // 2), tried.row)
-    while (size := max(tried.sound)) < most:
-        tried.sound[2 * size] = _alike(row(2 * size), tried.row)
+    if max(tried.sound) < most:
+        tried.sound[most] = _alike(row(most), tried.row)
     return sorted(size for size, sound in tried.sound.items() if size <= most and sound)
 
 
@@ -99,7 +99,7 @@ def _row(model: Model, source: Ids, count: int, width: int, beam_size: int) -> l
     full = (list(source) * width)[: width - 1]
     memory, state = model.start(model.encode(*pad_sources([full] * count, width)))
     rows = torch.arange(count)
-    memory, state = memory.select(rows), state.select(rows.repeat_interleave(beam_size))
+    state = state.select(rows.repeat_interleave(beam_size))
     ids, seen = torch.full((len(rows) * beam_size,), BOS_ID), []
     for _ in range(STEPS):
         step = model.step(ids, state, memory)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import Score, ScoreWeights, attend, positions_last
+from seq2seq.model.attention import Score, ScoreWeights, attend
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.state import DecoderState, Memory
@@ -42,7 +42,7 @@ class Attending(nn.Module):
     def memory(self, encoded: EncoderOutput) -> Memory:
         """What attention may read of these sentences."""
         keys, values = self.score.project(encoded.outputs)
-        return Memory(keys, positions_last(values), encoded.pad_mask)
+        return Memory(keys, values, encoded.pad_mask)
 
     def first_trace(self, encoded: EncoderOutput) -> Trace:
         """Of hypotheses that have not looked yet: nothing covered, position 0."""

@@ -15,7 +15,7 @@ from seq2seq.model.state import DecoderState, Memory
 class _Rows(Protocol):
     def select(self, rows: Tensor) -> Self: ...
 
-    def put(self, rows: Tensor, other: Self, taken: Tensor) -> None: ...
+    def put(self, rows: Tensor, other: Self, taken: Tensor | slice) -> None: ...
 
 
 _Part = TypeVar("_Part", bound=_Rows)
@@ -28,7 +28,7 @@ class Parts(tuple[_Part, ...], Generic[_Part]):
         """The rows of every model's part."""
         return Parts(part.select(rows) for part in self)
 
-    def put(self, rows: Tensor, other: "Parts[_Part]", taken: Tensor) -> None:
+    def put(self, rows: Tensor, other: "Parts[_Part]", taken: Tensor | slice) -> None:
         """Write the rows `taken` of another over the rows `rows`, in every model's part."""
         for part, its_other in zip(self, other, strict=True):
             part.put(rows, its_other, taken)

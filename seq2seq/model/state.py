@@ -21,9 +21,9 @@ class Memory(NamedTuple):
 
     def select(self, sentences: Tensor) -> Self:
         """The rows `sentences` alone."""
-        return type(self)(*(part[sentences] for part in self))
+        return type(self)(*(_selected(part, sentences) for part in self))
 
-    def put(self, sentences: Tensor, other: Self, taken: Tensor) -> None:
+    def put(self, sentences: Tensor, other: Self, taken: Tensor | slice) -> None:
         """Write the rows `taken` of another memory over the rows `sentences`."""
         _put(self, sentences, other, taken)
 
@@ -43,16 +43,25 @@ class DecoderState(NamedTuple):
         position = None if self.position is None else self.position[rows]
         return type(self)(self.hidden[rows], self.cell[rows], self.feed[rows], coverage, position)
 
-    def put(self, rows: Tensor, other: Self, taken: Tensor) -> None:
+    def put(self, rows: Tensor, other: Self, taken: Tensor | slice) -> None:
         """Write the rows `taken` of another state, which may repeat, over the rows `rows`."""
         _put(self, rows, other, taken)
+
+
+def _selected(part: Tensor, rows: Tensor) -> Tensor:
+    """`part[rows]`, with the same dimension last in memory, which products hang on.
+
+    Where that is not the last one, torch's own way takes seven times as long.
+    """
+    turned = part.dim() == 3 and part.stride(1) < part.stride(2)
+    return part.mT.index_select(0, rows).mT if turned else part.index_select(0, rows)
 
 
 def _put(
     parts: tuple[Tensor | None, ...],
     rows: Tensor,
     others: tuple[Tensor | None, ...],
-    taken: Tensor,
+    taken: Tensor | slice,
 ) -> None:
     for part, other in zip(parts, others, strict=True):
         if part is not None and other is not None:

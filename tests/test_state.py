@@ -1,0 +1,54 @@
+"""Rows of memory and state: chosen, and written over, without a change of layout."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq.model.state import DecoderState, Memory
+
+B, S, A, C = 5, 7, 6, 4
+
+
+def memory(seed: int, turned: bool) -> Memory:
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.randn(B, A, S, generator=generator).mT
+    keys = keys if turned else keys.contiguous()
+    return Memory(keys, torch.randn(B, S, C, generator=generator), torch.rand(B, S) < 0.5)
+
+
+def layout(part: Tensor) -> list[int]:
+    """Dimensions by how far apart their entries lie in memory."""
+    return sorted(range(part.dim()), key=lambda n: -part.stride(n))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_chosen_sentences_lie_as_all_did(turned: bool) -> None:
+    whole, rows = memory(1, turned), torch.tensor([3, 0, 4])
+    assert layout(whole.keys) == ([0, 2, 1] if turned else [0, 1, 2])
+    chosen = whole.select(rows)
+    for part, all_of_it in zip(chosen, whole, strict=True):
+        assert torch.equal(part, all_of_it[rows])
+        assert layout(part) == layout(all_of_it)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("taken", [slice(1, 4), torch.tensor([1, 2, 3])])
+def test_sentences_are_written_over_others(turned: bool, taken: slice | Tensor) -> None:
+    whole, other = memory(1, turned), memory(2, turned)
+    expected = [part.clone() for part in whole]
+    for part, its_other in zip(expected, other, strict=True):
+        for n, row in enumerate([4, 0, 2]):
+            part[row] = its_other[n + 1]
+    whole.put(torch.tensor([4, 0, 2]), other, taken)
+    assert all(map(torch.equal, whole, expected))
+
+
+def test_one_state_may_begin_several_hypotheses() -> None:
+    state, other = (DecoderState(*torch.randn(3, 4, 1, 2).unbind()) for _ in range(2))
+    state.put(torch.tensor([2, 3]), other, torch.tensor([1, 1]))
+    for part, its_other in zip(state[:3], other[:3], strict=True):
+        assert part is not None
+        assert its_other is not None
+        assert torch.equal(part[2], its_other[1])
+        assert torch.equal(part[3], its_other[1])
+        assert not torch.equal(part[1], its_other[1])
