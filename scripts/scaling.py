@@ -8,7 +8,7 @@ to both sides, so that all lines are distinct. Each size is measured in processe
 first of which builds the cache. A small model is trained, so that what the corpus takes shows.
 Memory is what a process holds for itself alone (RssAnon in /proc): mapped files, which the system
 can drop at any time, are not counted. Freed memory is given back at once; training keeps it for up
-to sixteen updates (update.py), and how much hangs on the order in which shapes of batches come.
+to 64 updates (update.py), and how much hangs on the order in which shapes of batches come.
 """
 
 import argparse

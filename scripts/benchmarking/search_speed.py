@@ -21,7 +21,7 @@ class SearchSpeed(NamedTuple):
 
     load_seconds: float
     together: float  # all lines in one call
-    pieces: float  # of output a second, END counted, in the same call
+    pieces: float  # of output a second, END not counted, in the same call
     alone: float  # a line a call
     peak_mib: float
 
@@ -53,4 +53,5 @@ def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[fl
     began = time.perf_counter()
     found = [each for lines in calls for each in translator.translate(lines, beam, text_only=True)]
     elapsed = time.perf_counter() - began
-    return len(found) / elapsed, sum(len(each.tgt_pieces) for each in found) / elapsed
+    pieces = sum(len(each.tgt_pieces) - each.parts for each in found)  # each part has its END
+    return len(found) / elapsed, pieces / elapsed
