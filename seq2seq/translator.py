@@ -145,7 +145,8 @@ class Translator:
             for each in zip(lines, self.vocabularies.src.encode(lines), made, strict=True)
         ]
         beam = self._beam(size, text_only)
-        found = self._searched([part for parts, _ in cut for part in parts], beam, n_best)
+        parts = [part for parts, _ in cut for part in parts]
+        found = self._searched(parts, beam, n_best, text_only)
         return [
             replace(joined([next(found) for _ in parts], n_best), left_out=left_out)
             for parts, left_out in cut
@@ -179,7 +180,9 @@ class Translator:
             looks=not text_only or decoding.replace_unknown,
         )
 
-    def _searched(self, parts: Sequence[_Part], beam: Beam, n_best: int) -> Iterator[Translation]:
+    def _searched(
+        self, parts: Sequence[_Part], beam: Beam, n_best: int, text_only: bool
+    ) -> Iterator[Translation]:
         """The translation of each part."""
         for rows in _runs(parts):
             found = search(
@@ -191,7 +194,7 @@ class Translator:
                 [part.prefix for part in parts[rows]],
             )
             for part, hypotheses in zip(parts[rows], found, strict=True):
-                yield self._translation(part, hypotheses, n_best)
+                yield self._translation(part, hypotheses, n_best, text_only)
 
     def _parts(self, line: str, ids: Ids, prefix: Prefix) -> tuple[list[_Part], bool]:
         """A line as it is; nothing if it is blank; its parts if it is too long.
@@ -211,10 +214,12 @@ class Translator:
         parts = zip(encoded, words, prefixes, strict=True)
         return [_Part(*part, looks) for part in parts], left_out
 
-    def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
+    def _translation(
+        self, part: _Part, hypotheses: list[Hypothesis], n_best: int, text_only: bool
+    ) -> Translation:
         src, tgt = self.vocabularies
         best = hypotheses[0]
-        weights = best.attention_weights if part.looks else None
+        weights = best.attention_weights if part.looks and not text_only else None
         nbest = [
             (self._text(part, hypothesis) or self._src_text(part), hypothesis.score)
             for hypothesis in hypotheses[:n_best]

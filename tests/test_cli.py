@@ -347,14 +347,14 @@ def test_a_failure_leaves_no_half_file(
             beam_size: int | None = None,
             n_best: int = 1,
             prefixes: Sequence[str] | None = None,
-            scored: bool = True,
+            text_only: bool = False,
             error: BaseException = error,
             calls: list[int] = calls,
         ) -> object:
             calls.append(len(lines))
             if len(calls) == 2:
                 raise error
-            return translate(self, lines, beam_size, n_best, prefixes, scored)
+            return translate(self, lines, beam_size, n_best, prefixes, text_only)
 
         monkeypatch.setattr(Translator, "translate", fail_later)
         command = ("translate", "-m", luong, "-i", src, "-b", 1, "--batch-size", 4)

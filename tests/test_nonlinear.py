@@ -1,9 +1,13 @@
 """tanh by way of the logistic function against torch's own."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
 import torch
+from torch import Tensor
 
-from seq2seq.model.nonlinear import tanh, tanh_into
+from seq2seq.model.lstm_steps import activate
+from seq2seq.model.nonlinear import sigmoid_, tanh, tanh_into
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -24,3 +28,52 @@ def test_its_gradient_is_that_of_tanh() -> None:
     torch.testing.assert_close(tanh(values), values.tanh())
     assert torch.equal(tanh(values), tanh(values.detach()))
     assert torch.autograd.gradcheck(tanh, [values])
+
+
+# ------------------------------------------------------------------------------------------ company
+
+
+@pytest.fixture(params=[1, 2, 3, 6, 7])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def cell_of(gates: Tensor) -> Tensor:
+    size = gates.shape[1] // 4
+    hidden, cell = torch.empty(2, len(gates), size)
+    activate(gates, gates[:, :size].sin(), hidden, cell)
+    return torch.cat([hidden, cell], dim=1)
+
+
+WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": sigmoid_,
+    "part of rows": lambda rows: sigmoid_(rows[:, : rows.shape[1] // 4 * 3]),
+    "more dimensions": lambda rows: sigmoid_(rows.view(4, -1, rows.shape[1])).view_as(rows),
+    "tanh": tanh,
+    "tanh over out": lambda rows: tanh_into(rows, torch.empty_like(rows)),
+    "cell": cell_of,
+}
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("rows", [64, 256, 320])
+@pytest.mark.parametrize("width", [128, 256, 512, 640, 2048])
+def test_a_row_has_the_same_bits_wherever_it_stands(name: str, rows: int, width: int) -> None:
+    """Where torch's threads part within a vector, numbers beside have other bits."""
+    row = 3 * torch.randn(width, generator=torch.Generator().manual_seed(1))
+    found = WAYS[name](row.repeat(rows, 1))
+    assert torch.equal(found, found[:1].expand_as(found))
+    alone = WAYS[name](row.repeat(4, 1))
+    assert torch.equal(found[:4], alone)
+
+
+def test_the_logistic_function_is_torch_s() -> None:
+    for shape in ((0, 64), (7, 5), (400, 96), (33, 2048), (3, 40_000)):
+        values = torch.randn(shape)
+        expected = values.sigmoid()
+        assert sigmoid_(values) is values
+        torch.testing.assert_close(values, expected)

@@ -40,7 +40,7 @@ class Memory(NamedTuple):
     def select(self, rows: Tensor) -> "Memory":
         return Memory(self.pad_mask[rows])
 
-    def put(self, rows: Tensor, other: "Memory", taken: Tensor) -> None:
+    def put(self, rows: Tensor, other: "Memory", taken: Tensor | slice) -> None:
         self.pad_mask[rows] = other.pad_mask[taken]
 
 
@@ -50,7 +50,7 @@ class State(NamedTuple):
     def select(self, rows: Tensor) -> "State":
         return State(self.history[rows])
 
-    def put(self, rows: Tensor, other: "State", taken: Tensor) -> None:
+    def put(self, rows: Tensor, other: "State", taken: Tensor | slice) -> None:
         self.history[rows] = other.history[taken]
 
 
@@ -484,7 +484,7 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, sources = random_model("luong", 2), random_sources(7, seed=9)
+    model, sources = random_model("luong", 2), random_sources(40, seed=9, longest=15)
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, Beam(beam_size), CPU)
     for rows in (1, 3):

@@ -1,5 +1,6 @@
 """Tiles that shrink as sentences run out: the same translations, to the bit where that is asked."""
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from seq2seq.decoding.hypothesis import Beam
 from seq2seq.decoding.slots import Slots
 from seq2seq.decoding.tiles import fitting, tile_rows, tile_sizes
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.packing import pack
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.search import search
 from seq2seq.vocabulary import EOS_ID
@@ -23,9 +25,10 @@ from seq2seq.vocabulary import EOS_ID
 HALVES = [2, 4, 8, 16, 32, 64, 128, 256]
 
 
-def model_of(decoder: str) -> Seq2Seq:
+def model_of(decoder: str, **more: object) -> Seq2Seq:
     """Large enough that another order of sums shows."""
     keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
+    keys |= more
     if decoder == "bahdanau":
         keys["attention_size"] = 32
     with torch.random.fork_rng(devices=[]):
@@ -100,6 +103,22 @@ def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
         some = search(model, sources[part], limits[part], Beam(beam_size), CPU)
         for one, other in zip(some, everything[part], strict=True):
             assert same(one, other)
+
+
+@pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])
+def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
+    """Its centre is one number a row, and little is left to tell sizes by."""
+    model, sources = model_of("luong", window="local_p", window_width=3), random_sources(count, 8)
+    pack(model)
+    model.settle()
+    limits, beam = [12] * count, Beam(beam_size)
+    everything = search(model, sources, limits, beam, CPU)
+    order = list(range(count))
+    random.Random(1).shuffle(order)
+    for start, size in ((0, count), (1, 40), (5, 1), (50, 17)):
+        part = order[start : start + size]
+        some = search(model, [sources[i] for i in part], [12] * len(part), beam, CPU)
+        assert all(same(one, everything[i]) for i, one in zip(part, some, strict=True))
 
 
 class Rounding:

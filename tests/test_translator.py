@@ -475,6 +475,7 @@ def test_unknown_words_are_the_source_words_looked_at_most(
     assert "<unk>" in seen
     alone = of_words.translate(WORDY, beam_size, text_only=True)
     assert [each.text for each in alone] == [each.text for each in found]
+    assert all(each.attention_weights is None for each in alone)
     assert len(seen) > 4
 
 

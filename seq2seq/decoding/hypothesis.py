@@ -53,7 +53,10 @@ class Model(Protocol):
         ...
 
     def start(self, encoded: Any) -> tuple[Any, Any]:
-        """The memory of the sentences, and the state before the first target position."""
+        """The memory of the sentences, and the state before the first target position.
+
+        Both are the caller's, who may write over their rows.
+        """
         ...
 
     def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:

@@ -70,9 +70,11 @@ class Slots(ABC):
         """Let sentences, the rows `taken` of a memory and state, into as many empty slots."""
         into = torch.tensor(slots, device=self.device)
         self.memory.put(into, memory, taken)
-        own = torch.arange(taken.start, taken.stop, device=self.device)
-        repeated = own.repeat_interleave(self.beam.size)
-        self.state.put(self.rows_of(into), state, taken if self.beam.size == 1 else repeated)
+        own: Tensor | slice = taken
+        if self.beam.size > 1:
+            own = torch.arange(taken.start, taken.stop, device=self.device)
+            own = own.repeat_interleave(self.beam.size)
+        self.state.put(self.rows_of(into), state, own)
         self.enter(slots, sentences)
 
     def enter(self, slots: Sequence[int], sentences: Sequence[Sentence]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.model.nonlinear import tanh, tanh_into
+from seq2seq.model.nonlinear import sigmoid_, tanh, tanh_into
 
 
 class Taken(NamedTuple):
@@ -87,7 +87,7 @@ class LSTMGradients:
 def activate(gates: Tensor, before: Tensor, hidden: Tensor, cell: Tensor) -> None:
     """The cell without a graph: gates [B, 4H] become activations; writes hidden and cell [B, H]."""
     size = cell.shape[-1]
-    gates[:, : 3 * size].sigmoid_()
+    sigmoid_(gates[:, : 3 * size])
     tanh_into(gates[:, 3 * size :], gates[:, 3 * size :])
     o, i, f, g = gates.chunk(4, dim=-1)
     torch.mul(f, before, out=cell).addcmul_(i, g)

@@ -49,8 +49,11 @@ class PredictiveWindow(nn.Module):
 
     def forward(self, query: Tensor, position: Tensor, pad_mask: Tensor) -> Tensor:  # noqa: ARG002
         dtype = torch.promote_types(query.dtype, torch.float32)
-        energy = self.energy(torch.tanh(self.query_projection(query))).squeeze(-1)  # [B, K]
-        centre = _lengths(pad_mask) * torch.sigmoid(energy.to(dtype))
+        # A sum and tanh in place of a product with one column and the logistic function: the bits
+        # of those hang on how many queries there are.
+        hidden = torch.tanh(self.query_projection(query))
+        energy = (hidden * self.energy.weight[0]).sum(-1).to(dtype)  # [B, K]
+        centre = _lengths(pad_mask) * (1 + torch.tanh(energy / 2)) / 2
         distances = _distances(centre, pad_mask)  # [B, K, S]
         gaussian = torch.exp(-(distances**2) / (2 * (self.half_width / 2) ** 2))
         return gaussian.masked_fill(distances > self.half_width, 0)
