@@ -38,7 +38,7 @@ class _Part(NamedTuple):
     ids: Ids
     words: list[str]  # the same as text where each piece is a word, else empty
     prefix: Prefix  # of the line's first part
-    looks: bool  # whether its attention weights are kept: not those of a very long line
+    looks: bool  # whether its attention weights are told: never those of a very long line
 
 
 class Translator:
@@ -141,12 +141,11 @@ class Translator:
         size = self.beam_size(beam_size, n_best)
         made = self._prefixes(lines, prefixes)
         cut = [
-            self._parts(*each)
+            self._parts(*each, looks=not text_only)
             for each in zip(lines, self.vocabularies.src.encode(lines), made, strict=True)
         ]
         beam = self._beam(size, text_only)
-        parts = [part for parts, _ in cut for part in parts]
-        found = self._searched(parts, beam, n_best, text_only)
+        found = self._searched([part for parts, _ in cut for part in parts], beam, n_best)
         return [
             replace(joined([next(found) for _ in parts], n_best), left_out=left_out)
             for parts, left_out in cut
@@ -180,9 +179,7 @@ class Translator:
             looks=not text_only or decoding.replace_unknown,
         )
 
-    def _searched(
-        self, parts: Sequence[_Part], beam: Beam, n_best: int, text_only: bool
-    ) -> Iterator[Translation]:
+    def _searched(self, parts: Sequence[_Part], beam: Beam, n_best: int) -> Iterator[Translation]:
         """The translation of each part."""
         for rows in _runs(parts):
             found = search(
@@ -194,9 +191,9 @@ class Translator:
                 [part.prefix for part in parts[rows]],
             )
             for part, hypotheses in zip(parts[rows], found, strict=True):
-                yield self._translation(part, hypotheses, n_best, text_only)
+                yield self._translation(part, hypotheses, n_best)
 
-    def _parts(self, line: str, ids: Ids, prefix: Prefix) -> tuple[list[_Part], bool]:
+    def _parts(self, line: str, ids: Ids, prefix: Prefix, looks: bool) -> tuple[list[_Part], bool]:
         """A line as it is; nothing if it is blank; its parts if it is too long.
 
         And whether some of it was left out.
@@ -209,17 +206,15 @@ class Translator:
             texts, left_out = cut_line(line, src, self.longest)
             encoded = src.encode(texts)
         words = [[] if src.spells else words_of(text) for text in texts]
-        looks = sum(map(len, encoded)) <= MOST_PIECES
+        looks = looks and sum(map(len, encoded)) <= MOST_PIECES
         prefixes = [prefix, *[NO_PREFIX] * (len(texts) - 1)]
         parts = zip(encoded, words, prefixes, strict=True)
         return [_Part(*part, looks) for part in parts], left_out
 
-    def _translation(
-        self, part: _Part, hypotheses: list[Hypothesis], n_best: int, text_only: bool
-    ) -> Translation:
+    def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
         src, tgt = self.vocabularies
         best = hypotheses[0]
-        weights = best.attention_weights if part.looks and not text_only else None
+        weights = best.attention_weights if part.looks else None
         nbest = [
             (self._text(part, hypothesis) or self._src_text(part), hypothesis.score)
             for hypothesis in hypotheses[:n_best]

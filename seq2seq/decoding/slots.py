@@ -68,17 +68,16 @@ class Slots(ABC):
         taken: slice,
     ) -> None:
         """Let sentences, the rows `taken` of a memory and state, into as many empty slots."""
-        into = torch.tensor(slots, device=self.device)
+        into = self.enter(slots, sentences)
         self.memory.put(into, memory, taken)
         own: Tensor | slice = taken
         if self.beam.size > 1:
             own = torch.arange(taken.start, taken.stop, device=self.device)
             own = own.repeat_interleave(self.beam.size)
         self.state.put(self.rows_of(into), state, own)
-        self.enter(slots, sentences)
 
-    def enter(self, slots: Sequence[int], sentences: Sequence[Sentence]) -> None:
-        """Let sentences whose memory and state are there already into empty slots."""
+    def enter(self, slots: Sequence[int], sentences: Sequence[Sentence]) -> Tensor:
+        """Let sentences into empty slots, whose memory and state are theirs; returns the slots."""
         into = torch.tensor(slots, device=self.device)
         self.ids[self.rows_of(into)] = BOS_ID
         src_lengths = [len(sentence.source) + 1 for sentence in sentences]
@@ -88,6 +87,7 @@ class Slots(ABC):
         if self.rules is not None:
             self.rules.begin(slots, [sentence.prefix for sentence in sentences])
         self.begin(slots)
+        return into
 
     def shrink(self, count: int) -> list[int]:
         """Keep so many slots, those that hold a sentence among them; returns which, in order."""

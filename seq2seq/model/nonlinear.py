@@ -17,9 +17,11 @@ def sigmoid_(values: Tensor) -> Tensor:
     how many numbers there are. Rows of a multiple of LANES numbers are cut such that threads part
     between vectors.
     """
-    if values.device.type != "cpu" or values.numel() <= GRAIN or values.shape[-1] % LANES:
+    width = values.shape[-1]
+    whole = values.device.type != "cpu" or values.numel() <= GRAIN or width % LANES > 0
+    if whole or not (values.dim() == 2 or values.is_contiguous()):
         return values.sigmoid_()
-    rows = values if values.dim() == 2 else values.view(-1, values.shape[-1])
+    rows = values.view(-1, width)
     sizes = _even_parts(*rows.shape, torch.get_num_threads())
     for part in rows.split(sizes) if len(sizes) > 1 else (rows,):
         part.sigmoid_()
@@ -59,8 +61,7 @@ def tanh(values: Tensor) -> Tensor:
 class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        doubled = torch.mul(values, 2)
-        result = _shifted(sigmoid_(doubled) if doubled.is_contiguous() else doubled.sigmoid_())
+        result = _shifted(sigmoid_(torch.mul(values, 2)))
         ctx.save_for_backward(result)
         return result
 
