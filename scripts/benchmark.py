@@ -27,11 +27,11 @@ from benchmarking.search_speed import search_speed, takes_int8
 from benchmarking.source_length import LENGTHS, length_cost
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import training_speed
-from seq2seq.config import Config
-from seq2seq.ending import has_ended
-from seq2seq.errors import UserError
-from seq2seq.run_folder import run_lives
-from seq2seq.streams import check_output
+from seq2seq.cli.streams import check_output
+from seq2seq.config.schema import Config
+from seq2seq.runs.run_folder import run_lives
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.stopping import has_ended
 
 PARTS = ("training", "search", "length", "start")
 PRECISIONS = ("float32", "bf16")
@@ -185,7 +185,7 @@ def _model(options: argparse.Namespace, case: Case) -> Path:
 
 
 def _train(config: Config, device: str) -> None:
-    from seq2seq.training import train
+    from seq2seq.training.loop import train
 
     train(config, device, resume=run_lives(config.run_dir))
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seq2seq.cli import main
+from seq2seq.cli.main import main
 
 # A model this small gains little from a second thread, and where other programs keep a core busy
 # the threads would mostly wait for one another. Read when torch is loaded, which is later.

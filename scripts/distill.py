@@ -22,15 +22,15 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.cache.cache_folder import checksum_of_file
-from seq2seq.cli import main as seq2seq
-from seq2seq.comparing.variants import Plan, read_plan
-from seq2seq.config import VARIANTS, Config, load_config
-from seq2seq.corpus import ParallelText, read_lines, read_pairs, usable
-from seq2seq.errors import UserError
-from seq2seq.run_folder import run_lives
-from seq2seq.settings.config_file import read_document
-from seq2seq.whole_file import write_whole
+from seq2seq.analysis.compare.variants import Plan, read_plan
+from seq2seq.cli.main import main as seq2seq
+from seq2seq.config.document import read_document
+from seq2seq.config.schema import VARIANTS, Config, load_config
+from seq2seq.data.cache.entries import checksum_of_file
+from seq2seq.data.corpus import ParallelText, read_lines, read_pairs, usable
+from seq2seq.runs.run_folder import run_lives
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import write_whole
 
 BEAM = 3  # an ensemble needs no more on text that it has seen
 

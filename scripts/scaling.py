@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 SETTINGS = """\
 name: scaling
@@ -76,7 +76,7 @@ def main() -> None:
 
 def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
     """Write a corpus of so many pairs and its config; returns the config."""
-    from seq2seq.corpus import read_parallel
+    from seq2seq.data.corpus import read_parallel
 
     text = read_parallel(src, tgt)
     folder.mkdir()
@@ -95,8 +95,8 @@ def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
 
 def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
     """Build the cache; returns seconds and megabytes."""
-    from seq2seq.cache.token_cache import cache_of, training_data
-    from seq2seq.config import load_config
+    from seq2seq.config.schema import load_config
+    from seq2seq.data.training_data import cache_of, training_data
 
     settings, _ = load_config(config, overrides)
     marks = [time.perf_counter()]
@@ -121,11 +121,11 @@ def train(
     """Begin with a warm cache, take updates, make batches alone; returns what they cost."""
     import torch
 
-    from seq2seq.batches import epoch_order, seed_of
-    from seq2seq.config import load_config
-    from seq2seq.preparation import prepare
-    from seq2seq.training import batch_of, last_update
-    from seq2seq.update import train_step
+    from seq2seq.config.schema import load_config
+    from seq2seq.data.batching import epoch_order, seed_of
+    from seq2seq.training.loop import batch_of, last_update
+    from seq2seq.training.session import prepare
+    from seq2seq.training.step import train_step
 
     settings, _ = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"), resume=False)
@@ -174,7 +174,7 @@ def private_mb() -> float:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each figure, a column for each size."""
-    from seq2seq.commands.columns import aligned
+    from seq2seq.cli.tables import aligned
 
     cells = [
         [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in COLUMNS.items()

@@ -2,7 +2,7 @@
 
 import sys
 
-from seq2seq.cli import main
+from seq2seq.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["train", *sys.argv[1:]]))

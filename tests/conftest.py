@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from seq2seq.config import Config
-from seq2seq.vocabulary import EOS_ID, Vocabularies, train_vocabularies
+from seq2seq.config.schema import Config
+from seq2seq.data.vocabulary import EOS_ID, Vocabularies, train_vocabularies
 
 DECODERS = ("bahdanau", "luong", "none")
 ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
@@ -62,7 +62,7 @@ def tiny_runs(
     """
     import torch
 
-    from seq2seq.checkpoint import (
+    from seq2seq.runs.checkpoint import (
         LengthLimit,
         Progress,
         create_run,
@@ -70,7 +70,7 @@ def tiny_runs(
         own_weights,
         save_best,
     )
-    from seq2seq.run.origin import origin_of
+    from seq2seq.runs.provenance import origin_of
 
     runs = {}
     for seed, decoder in enumerate(DECODERS):
@@ -94,8 +94,8 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     """Copy a run, as if the same weights had been trained with another vocabulary."""
     import torch
 
-    from seq2seq.checkpoint import Progress, create_run, load_best, own_weights, save_best
-    from seq2seq.run.origin import origin_of
+    from seq2seq.runs.checkpoint import Progress, create_run, load_best, own_weights, save_best
+    from seq2seq.runs.provenance import origin_of
 
     model, _, limit, config = load_best(run, torch.device("cpu"))
     create_run(other, config, vocabularies)

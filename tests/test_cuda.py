@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq import update
-from seq2seq.batches import Batch, make_batch
-from seq2seq.checkpoint import BEST, LAST, own_weights
-from seq2seq.config import load_config
-from seq2seq.device import limited_memory
-from seq2seq.loss import batch_loss
+from seq2seq.config.schema import load_config
+from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.preparation import Run, prepare
-from seq2seq.reporting import METRICS
-from seq2seq.run.tensor_file import read_header, read_tensors
-from seq2seq.update import train_step
+from seq2seq.runs.checkpoint import BEST, LAST, own_weights
+from seq2seq.runs.tensor_file import read_header, read_tensors
+from seq2seq.runtime.device import limited_memory
+from seq2seq.training import step as update
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.reporting import METRICS
+from seq2seq.training.session import Run, prepare
+from seq2seq.training.step import train_step
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = torch.device("cuda")
@@ -35,8 +35,8 @@ pytestmark = [
 PROGRAM = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
-from seq2seq import training
-from seq2seq.cli import main
+from seq2seq.training import loop as training
+from seq2seq.cli.main import main
 
 taken, at = training.train_step, int(sys.argv.pop(1))
 def step(run, batches, rate):

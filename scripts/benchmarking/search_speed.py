@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarking.processes import peak_mib
-from seq2seq.corpus import read_lines
-from seq2seq.device import choose_device
-from seq2seq.errors import UserError
-from seq2seq.translator import Translator, check_int8
+from seq2seq.data.corpus import read_lines
+from seq2seq.inference.translator import Translator, check_int8
+from seq2seq.runtime.device import choose_device
+from seq2seq.runtime.errors import UserError
 
 ALONE = 50  # sentences that are translated one by one
 

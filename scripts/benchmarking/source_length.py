@@ -8,10 +8,10 @@ import torch
 
 from benchmarking.processes import peak_mib
 from benchmarking.standard import Case, standard
-from seq2seq.batches import make_batch
-from seq2seq.build import build_model
-from seq2seq.device import choose_device
-from seq2seq.loss import batch_loss
+from seq2seq.data.batching import make_batch
+from seq2seq.model.builder import build_model
+from seq2seq.runtime.device import choose_device
+from seq2seq.training.loss import batch_loss
 
 LENGTHS = (10, 25, 50, 100, 200, 400)
 VOCABULARY = 8000

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from seq2seq.config import Config
+from seq2seq.config.schema import Config
 from seq2seq.model.attention import AdditiveScore
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq

@@ -10,11 +10,11 @@ import torch
 
 from benchmarking.processes import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.batches import EncodedPairs, Rows, epoch_order, seed_of
-from seq2seq.device import choose_device
-from seq2seq.preparation import Run, prepare
-from seq2seq.training import batch_of
-from seq2seq.update import train_step
+from seq2seq.data.batching import EncodedPairs, Rows, epoch_order, seed_of
+from seq2seq.runtime.device import choose_device
+from seq2seq.training.loop import batch_of
+from seq2seq.training.session import Run, prepare
+from seq2seq.training.step import train_step
 
 WARM_UP = 4  # updates
 

@@ -1,1 +1,1 @@
-"""The subcommands: their arguments, what they read and what they print."""
+"""The `seq2seq` command: one module for each subcommand."""

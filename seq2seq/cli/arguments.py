@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from seq2seq import __version__
-from seq2seq.errors import UserError
-from seq2seq.streams import BATCH_LINES
+from seq2seq.cli.streams import BATCH_LINES
+from seq2seq.runtime.errors import UserError
 
 MOST = 1_000_000  # of whatever is counted
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from seq2seq.checking.data_advice import Split
-from seq2seq.checking.data_check import Lengths
-from seq2seq.commands.columns import aligned
-from seq2seq.doctor import Comparison, Report, duration, expected_seconds, size
+from seq2seq.analysis.check.check import Comparison, Report, duration, expected_seconds, size
+from seq2seq.analysis.check.data_statistics import Lengths
+from seq2seq.analysis.check.findings import Split
+from seq2seq.cli.tables import aligned
 
 Row = Sequence[str]
 

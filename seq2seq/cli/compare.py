@@ -4,9 +4,9 @@ import argparse
 import json
 import shlex
 
-from seq2seq.errors import UserError
-from seq2seq.parallel import ranks
-from seq2seq.streams import check_output, open_output, say
+from seq2seq.cli.streams import check_output, open_output, say
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.errors import UserError
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -14,7 +14,7 @@ def compare(options: argparse.Namespace) -> int:
     if ranks.launched() > 1:
         raise UserError("compare runs in one process; start it without torchrun")
     check_output(options.json, *options.configs)
-    from seq2seq.comparing.variants import read_plan
+    from seq2seq.analysis.compare.variants import read_plan
 
     plan = read_plan(options.configs, options.overrides, options.seeds, options.output)
     check_output(
@@ -22,10 +22,10 @@ def compare(options: argparse.Namespace) -> int:
     )
     for note in plan.notes:
         say(f"note: {note}")
-    from seq2seq.commands import compare_table
-    from seq2seq.commands.compare_figure import write_pictures
-    from seq2seq.compare import check, score_all, train_all
-    from seq2seq.training import Interrupted
+    from seq2seq.analysis.compare.compare import check, score_all, train_all
+    from seq2seq.cli import compare_report as compare_table
+    from seq2seq.cli.compare_figure import write_pictures
+    from seq2seq.training.loop import Interrupted
 
     task = check(plan, options.split, options.device, options.beam, options.lowercase)
     try:

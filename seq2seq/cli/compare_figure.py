@@ -6,10 +6,10 @@ from io import BytesIO
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from seq2seq.commands.compare_table import label
-from seq2seq.compare import Outcome, Result
-from seq2seq.errors import RunError
-from seq2seq.whole_file import write_whole
+from seq2seq.analysis.compare.compare import Outcome, Result
+from seq2seq.cli.compare_report import label
+from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

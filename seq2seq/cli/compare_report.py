@@ -3,10 +3,10 @@
 from statistics import mean
 from typing import Any
 
-from seq2seq.commands.columns import aligned
-from seq2seq.compare import Outcome, Result, Scored, bleus
-from seq2seq.comparing.bleu_counts import RESAMPLES, deviation
-from seq2seq.comparing.source_lengths import Bucket
+from seq2seq.analysis.compare.compare import Outcome, Result, Scored, bleus
+from seq2seq.analysis.compare.length_buckets import Bucket
+from seq2seq.cli.tables import aligned
+from seq2seq.evaluation.bootstrap import RESAMPLES, deviation
 
 _SPLIT_NOTES = {
     "valid": "valid is what the best weights were chosen by, and what to choose a variant by; "

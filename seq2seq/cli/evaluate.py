@@ -5,12 +5,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.loading import load
-from seq2seq.errors import UserError
-from seq2seq.streams import check_output, open_output, say
+from seq2seq.cli.loading import load
+from seq2seq.cli.streams import check_output, open_output, say
+from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.config import DataConfig
+    from seq2seq.config.schema import DataConfig
 
 Named = tuple[str, list[str]]
 
@@ -33,7 +33,8 @@ def evaluate(options: argparse.Namespace) -> int:
     read = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *read)
     check_output(options.json, *read, options.output)
-    from seq2seq import evaluation, score_table
+    from seq2seq.cli import score_report as score_table
+    from seq2seq.evaluation import metrics as evaluation
 
     tokenize = options.tokenize or evaluation.tokenizer_of(data.tgt_lang if data else "")
     evaluation.check_tokenizer(tokenize)
@@ -74,14 +75,14 @@ def _data(options: argparse.Namespace) -> "DataConfig | None":
     """What the run was trained on, where one is given."""
     if not options.model:
         return None
-    from seq2seq.checkpoint import read_config
+    from seq2seq.runs.checkpoint import read_config
 
     return read_config(Path(options.model[0])).data
 
 
 def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], list[Named]]:
     """Sources (with -m) or hypotheses, and references, each with its name."""
-    from seq2seq.corpus import read_lines, read_pairs
+    from seq2seq.data.corpus import read_lines, read_pairs
 
     if options.hyp or options.input:
         if not options.ref:
@@ -92,7 +93,7 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
         ]
     if options.ref:
         raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
-    from seq2seq.checkpoint import read_config
+    from seq2seq.runs.checkpoint import read_config
 
     test = read_config(Path(options.model[0])).data.test
     if test is None:

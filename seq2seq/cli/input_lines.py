@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seq2seq.streams import say
-from seq2seq.translation import Translation
+from seq2seq.cli.streams import say
+from seq2seq.inference.translation import Translation
 
 _SHOWN = 10  # line numbers
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {origin}"

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seq2seq.translator import Translator
+    from seq2seq.inference.translator import Translator
 
 
 def load(options: argparse.Namespace) -> "Translator":
     """The models of `-m` as one; raises UserError where the beam is too small for `--n-best`."""
     int8 = getattr(options, "int8", False)
     with _kept_to_the_end():
-        from seq2seq.translator import Translator
+        from seq2seq.inference.translator import Translator
 
         translator = Translator.load(*options.model, device=options.device, int8=int8)
     beam, n_best = getattr(options, "beam", None), getattr(options, "n_best", None)

@@ -12,17 +12,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.commands.arguments import parse
-from seq2seq.commands.compare_command import compare
-from seq2seq.commands.evaluate_command import evaluate
-from seq2seq.commands.given_prefixes import GivenPrefixes
-from seq2seq.commands.input_report import InputReport
-from seq2seq.commands.loading import load
-from seq2seq.commands.rendering import as_json as rendered_json
-from seq2seq.commands.rendering import rendered
-from seq2seq.errors import RunError, UserError
-from seq2seq.parallel import ranks
-from seq2seq.streams import (
+from seq2seq.cli.arguments import parse
+from seq2seq.cli.compare import compare
+from seq2seq.cli.evaluate import evaluate
+from seq2seq.cli.input_lines import InputReport
+from seq2seq.cli.loading import load
+from seq2seq.cli.output import as_json as rendered_json
+from seq2seq.cli.output import rendered
+from seq2seq.cli.prefixes import GivenPrefixes
+from seq2seq.cli.streams import (
     arrivals,
     batches,
     check_output,
@@ -31,9 +29,11 @@ from seq2seq.streams import (
     open_output,
     say,
 )
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.errors import RunError, UserError
 
 if TYPE_CHECKING:
-    from seq2seq.config import Config
+    from seq2seq.config.schema import Config
 
 
 _OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
@@ -82,9 +82,9 @@ def check(options: argparse.Namespace) -> int:
     """`seq2seq check`: what a config's data look like, and what its training would cost."""
     config = _config(options)
     check_output(options.json, options.config, *config.data.paths())
-    from seq2seq.commands.check_table import as_text
-    from seq2seq.doctor import as_json
-    from seq2seq.doctor import check as examine
+    from seq2seq.analysis.check.check import as_json
+    from seq2seq.analysis.check.check import check as examine
+    from seq2seq.cli.check_report import as_text
 
     report = examine(config, options.device, options.init_from)
     if options.json is not None:
@@ -99,8 +99,8 @@ def check(options: argparse.Namespace) -> int:
 def train(options: argparse.Namespace) -> int:
     """`seq2seq train`: a config to a run folder."""
     config = _config(options)
-    from seq2seq.training import Interrupted
-    from seq2seq.training import train as run_training
+    from seq2seq.training.loop import Interrupted
+    from seq2seq.training.loop import train as run_training
 
     try:
         run = run_training(
@@ -150,7 +150,7 @@ def translate(options: argparse.Namespace) -> int:
 def score(options: argparse.Namespace) -> int:
     """`seq2seq score`: how likely given translations are; as many lines out as pairs in."""
     check_output(options.output, options.input, options.ref)
-    from seq2seq.commands.pair_scores import score_files
+    from seq2seq.cli.score import score_files
 
     files = options.input, options.ref, options.output
     say(score_files(*files, options.json, lambda: load(options)))
@@ -159,7 +159,7 @@ def score(options: argparse.Namespace) -> int:
 
 def average(options: argparse.Namespace) -> int:
     """`seq2seq average`: checkpoints to a run folder with the mean of their weights."""
-    from seq2seq.averaging import average as run_average
+    from seq2seq.runs.averaging import average as run_average
 
     with open_output(None) as output:
 
@@ -178,8 +178,8 @@ def average(options: argparse.Namespace) -> int:
 
 def attention(options: argparse.Namespace) -> int:
     """`seq2seq attention`: who looked where, as a picture, a page or JSON."""
-    from seq2seq.attention_plot import check_picture_path, write_attention
-    from seq2seq.pictures.attention_map import AttentionMap
+    from seq2seq.analysis.attention.maps import AttentionMap
+    from seq2seq.analysis.attention.plot import check_picture_path, write_attention
 
     as_json = options.output.suffix.lower() == ".json"
     check_output(options.output, options.input)
@@ -212,7 +212,7 @@ def attention(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> "Config":
-    from seq2seq.config import load_config
+    from seq2seq.config.schema import load_config
 
     config, notes = load_config(options.config, options.overrides)
     for note in notes if ranks.is_first() else ():

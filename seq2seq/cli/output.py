@@ -4,8 +4,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from seq2seq.scoring import Scored
-    from seq2seq.translation import Translation
+    from seq2seq.inference.scoring import Scored
+    from seq2seq.inference.translation import Translation
 
 
 def rendered(

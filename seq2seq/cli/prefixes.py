@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import IO
 
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 
 class GivenPrefixes:
@@ -21,7 +21,7 @@ class GivenPrefixes:
                 "or leave --stream out"
             )
         if path is not None:
-            from seq2seq.corpus import read_lines
+            from seq2seq.data.corpus import read_lines
 
             self._lines = read_lines(path)
         if any("\ud800" <= character <= "\udfff" for character in self._lines[0]):
@@ -33,7 +33,7 @@ class GivenPrefixes:
         For that all lines are read first; returns them, to be read again.
         """
         if self._text or self._path:
-            from seq2seq.decoding.prefix import check_prefixes
+            from seq2seq.inference.prefixes import check_prefixes
 
             check_prefixes(self._lines)
         if self._path is None:

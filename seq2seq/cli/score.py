@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from seq2seq.commands.input_report import InputReport
-from seq2seq.commands.rendering import rendered_score
-from seq2seq.errors import UserError
-from seq2seq.scoring import perplexity, score_lines
-from seq2seq.streams import BATCH_LINES, open_input, open_output
-from seq2seq.translator import Translator
+from seq2seq.cli.input_lines import InputReport
+from seq2seq.cli.output import rendered_score
+from seq2seq.cli.streams import BATCH_LINES, open_input, open_output
+from seq2seq.inference.scoring import perplexity, score_lines
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
 
 
 def score_files(

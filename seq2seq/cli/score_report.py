@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seq2seq.evaluation import METRIC_NAMES, Comparison, Scores
+from seq2seq.evaluation.metrics import METRIC_NAMES, Comparison, Scores
 
 
 def as_json(scores: Scores, comparison: Comparison | None = None) -> dict[str, Any]:

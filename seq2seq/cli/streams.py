@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from seq2seq.errors import RunError, UserError
-from seq2seq.whole_file import behind_link, is_stream, written_through
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import behind_link, is_stream, written_through
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)

@@ -1,1 +1,1 @@
-"""What a config is made of."""
+"""Typed configuration: YAML and overrides become one frozen `Config`."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from seq2seq.config import Config
-from seq2seq.settings.config_file import Tree
-from seq2seq.settings.config_mistakes import KeyPath, section_class, show
+from seq2seq.config.document import Tree
+from seq2seq.config.errors import KeyPath, section_class, show
+from seq2seq.config.schema import Config
 
 _LENGTH = ("training.max_epochs", "training.max_steps")
 _FREE = (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.settings.config_mistakes import ConfigError, KeyPath, Mistake, did_you_mean
-from seq2seq.whole_file import read_bounded
+from seq2seq.config.errors import ConfigError, KeyPath, Mistake, did_you_mean
+from seq2seq.runtime.files import read_bounded
 
 Tree = dict[str, object]
 

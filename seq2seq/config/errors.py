@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 KeyPath = tuple[str, ...]
 

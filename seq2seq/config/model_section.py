@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from seq2seq.settings.config_file import Tree
-from seq2seq.settings.config_section import Section, ignore
-from seq2seq.settings.config_values import Count, Flag, Share, Size
+from seq2seq.config.document import Tree
+from seq2seq.config.fields import Count, Flag, Share, Size
+from seq2seq.config.section import Section, ignore
 
 Decoder = Literal["bahdanau", "luong", "none"]
 Score = Literal[

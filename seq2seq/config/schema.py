@@ -12,11 +12,9 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.settings.config_file import apply_override, read_document
-from seq2seq.settings.config_mistakes import ConfigError, Mistake, describe, section_class, summary
-from seq2seq.settings.config_model import ModelConfig
-from seq2seq.settings.config_section import Origin, Section, ignore
-from seq2seq.settings.config_values import (
+from seq2seq.config.document import apply_override, read_document
+from seq2seq.config.errors import ConfigError, Mistake, describe, section_class, summary
+from seq2seq.config.fields import (
     Count,
     File,
     Flag,
@@ -26,6 +24,8 @@ from seq2seq.settings.config_values import (
     Text,
     Whole,
 )
+from seq2seq.config.model_section import ModelConfig
+from seq2seq.config.section import Origin, Section, ignore
 
 VARIANTS = "variants"  # a file with this key is for `seq2seq compare`
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo
 
-from seq2seq.settings.config_mistakes import KeyPath, show
+from seq2seq.config.errors import KeyPath, show
 
 
 @dataclass

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2seq.packed import PackedIds, pack_ids
-from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
+from seq2seq.data.packed import PackedIds, pack_ids
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
 Ids = list[int]
 Rows = NDArray[np.int64]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 FEWEST_WORDS = 20  # a side must have to be told from another language
 MOST_LINES = 50_000  # of a side that its words are taken from

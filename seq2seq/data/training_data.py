@@ -22,8 +22,10 @@ from typing import Any, Protocol
 
 import sentencepiece
 
-from seq2seq.batches import EncodedPairs, encode_pairs
-from seq2seq.cache.cache_folder import (
+from seq2seq.config.schema import ParallelFiles, VocabularyConfig
+from seq2seq.data.batching import EncodedPairs, encode_pairs
+from seq2seq.data.cache.encoding import MOST_HERE, encoded, learnt
+from seq2seq.data.cache.entries import (
     CHANGED,
     MISSING,
     Entry,
@@ -35,20 +37,18 @@ from seq2seq.cache.cache_folder import (
     remove,
     remove_leftovers,
 )
-from seq2seq.cache.text_cache import Files, copy_text, map_text
-from seq2seq.cache.token_files import map_pairs, write_pairs
-from seq2seq.cache.token_workers import MOST_HERE, encoded, learnt
-from seq2seq.config import ParallelFiles, VocabularyConfig
-from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
-from seq2seq.errors import RunError, UserError
-from seq2seq.run.run_lock import Shared
-from seq2seq.vocabulary import (
+from seq2seq.data.cache.text import Files, copy_text, map_text
+from seq2seq.data.cache.tokens import map_pairs, write_pairs
+from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
+from seq2seq.data.vocabulary import (
     Vocabularies,
     checksums_of,
     load_vocabularies,
     save_vocabularies,
     train_vocabularies,
 )
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.locks import Shared
 
 FOLDER = ".token-cache"
 _LOCK, _TEXT, _VOCABULARY, _TOKENS = "lock", "text", "vocabulary", "tokens"

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import sentencepiece
 
-from seq2seq.config import VocabularyConfig
-from seq2seq.errors import UserError
-from seq2seq.segmentation import SPACE, Sampler
-from seq2seq.whole_file import read_bounded, write_whole
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.subword_sampling import SPACE, Sampler
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import read_bounded, write_whole
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for a piece that stands for no known word

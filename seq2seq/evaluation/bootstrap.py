@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.evaluation import quiet_sacrebleu
+from seq2seq.evaluation.metrics import quiet_sacrebleu
 
 Counts = NDArray[np.int64]  # [N, 10] lengths, matches and totals of N sentences, as BLEU adds them
 RESAMPLES, SEED = 1000, 12345  # sacrebleu's own

@@ -14,7 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 METRIC_NAMES = ("BLEU", "chrF2", "TER")  # as sacrebleu calls them, in the order of `Scores`
 _CHINESE = ("zh", "zho", "chi", "cmn", "yue")

@@ -1,1 +1,1 @@
-"""What search is made of, and scores of given translations."""
+"""From source lines to translations, and scores of given translations."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.model.int8 import multiplier, rounded
+from seq2seq.inference.int8 import multiplier, rounded
 
 _HALF_ULP = 2.0**-24  # of a float32, relative: half a unit in the last place
 _MORE = 1.001  # for the sums of the bound itself

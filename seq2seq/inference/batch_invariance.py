@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from seq2seq.batches import Ids, pad_sources
-from seq2seq.decoding.hypothesis import Model
-from seq2seq.vocabulary import BOS_ID, EOS_ID
+from seq2seq.data.batching import Ids, pad_sources
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID
+from seq2seq.inference.interface import Model
 
 MOST_IN_TILE = 16_384  # source positions in a tile on a CPU; of many, four times that
 MANY = 4  # tiles' worth of sentences, which greedy search takes together

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
-from seq2seq.decoding.likeliest import likeliest
-from seq2seq.decoding.slots import Slots
-from seq2seq.vocabulary import EOS_ID
+from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.continuous_batching import Slots
+from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.topk import likeliest
 
 LEAST_COVERED = 1e-4
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.prefix import NO_PREFIX, Prefix
-from seq2seq.vocabulary import PAD_ID
+from seq2seq.data.vocabulary import PAD_ID
+from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 
 class Rules:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
-from seq2seq.decoding.prefix import Prefix
-from seq2seq.decoding.rules import Rules
-from seq2seq.vocabulary import BOS_ID, EOS_ID
+from seq2seq.data.batching import Ids
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID
+from seq2seq.inference.constraints import Rules
+from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.prefixes import Prefix
 
 
 class Sentence(NamedTuple):

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import torch
 
-from seq2seq.batches import Ids, pad, pad_sources
-from seq2seq.decoding.hypothesis import Model
-from seq2seq.decoding.tiles import fitting, tile_sizes
-from seq2seq.search import by_width
-from seq2seq.vocabulary import BOS_ID, EOS_ID
+from seq2seq.data.batching import Ids, pad, pad_sources
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID
+from seq2seq.inference.batch_invariance import fitting, tile_sizes
+from seq2seq.inference.interface import Model
+from seq2seq.inference.search import by_width
 
 
 def forced_log_probs(

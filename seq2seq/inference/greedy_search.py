@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
-from seq2seq.decoding.likeliest import likeliest_of_rough, likeliest_piece
-from seq2seq.decoding.slots import Slots
-from seq2seq.vocabulary import EOS_ID
+from seq2seq.data.batching import Ids
+from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.continuous_batching import Slots
+from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.topk import likeliest_of_rough, likeliest_piece
 
 ROOM = 64  # steps
 

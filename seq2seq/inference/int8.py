@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.stand_in import StandIn, replace_weights
+from seq2seq.inference.inference_weights import StandIn, replace_weights
 
 STEPS = 127  # from zero to the largest entry
 _FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from seq2seq.vocabulary import Vocabulary
+from seq2seq.data.vocabulary import Vocabulary
 
 MOST_PARTS = 20  # of a stretch without a space: what follows is no word of any language
 _ENDS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4"

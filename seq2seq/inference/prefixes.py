@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.errors import UserError
-from seq2seq.segmentation import SPACE
-from seq2seq.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized, words_of
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized, words_of
+from seq2seq.runtime.errors import UserError
 
 MOST_CHARACTERS = 2000  # of a prefix: search takes a step for each of its pieces
 _SPECIAL = 4  # ids below are PAD's, UNK's, START's and END's

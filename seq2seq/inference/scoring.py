@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seq2seq.batches import Ids
-from seq2seq.forced import forced_log_probs
-from seq2seq.translator import Translator, is_blank
-from seq2seq.vocabulary import EOS_ID
+from seq2seq.data.batching import Ids
+from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.forced_decoding import forced_log_probs
+from seq2seq.inference.translator import Translator, is_blank
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from seq2seq.batches import Ids, pad_sources
-from seq2seq.decoding.beam import BeamSlots
-from seq2seq.decoding.greedy import GreedySlots
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
-from seq2seq.decoding.prefix import NO_PREFIX, Prefix
-from seq2seq.decoding.slots import Sentence, Slots
-from seq2seq.decoding.tiles import fitting, tile_sizes
+from seq2seq.data.batching import Ids, pad_sources
+from seq2seq.inference.batch_invariance import fitting, tile_sizes
+from seq2seq.inference.beam_search import BeamSlots
+from seq2seq.inference.continuous_batching import Sentence, Slots
+from seq2seq.inference.greedy_search import GreedySlots
+from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 TILE_LENGTH_STEP = 16  # source positions
 REFILL = 8  # the part of a tile's slots whose emptiness is worth the work of filling them: 1 / 8

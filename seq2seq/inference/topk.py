@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.hypothesis import Rough
+from seq2seq.inference.interface import Rough
 
 CHUNK = 64  # values of a row whose maximum is taken first
 

@@ -9,21 +9,21 @@ from typing import NamedTuple, Self
 
 import torch
 
-from seq2seq.batches import Ids, pad_sources
-from seq2seq.checkpoint import LengthLimit, load_best
-from seq2seq.config import DecodingConfig
-from seq2seq.decoding.hypothesis import Beam, Hypothesis, Model
-from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
-from seq2seq.device import choose_device, quickest
-from seq2seq.errors import UserError
-from seq2seq.long_lines import cut_line
+from seq2seq.config.schema import DecodingConfig
+from seq2seq.data.batching import Ids, pad_sources
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
+from seq2seq.inference.int8 import Int8Weight, int8_is_exact, to_int8
+from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.line_splitting import cut_line
+from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
+from seq2seq.inference.prepack import pack
+from seq2seq.inference.search import search
+from seq2seq.inference.translation import Translation, joined
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.int8 import Int8Weight, int8_is_exact, to_int8
-from seq2seq.model.packing import pack
-from seq2seq.search import search
-from seq2seq.segmentation import SPACE
-from seq2seq.translation import Translation, joined
-from seq2seq.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
+from seq2seq.runs.checkpoint import LengthLimit, load_best
+from seq2seq.runtime.device import choose_device, quickest
+from seq2seq.runtime.errors import UserError
 
 MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from seq2seq.model.attention import Score, ScoreWeights, attend
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.local_attention import Window
 from seq2seq.model.state import DecoderState, Memory
-from seq2seq.model.windows import Window
 
 
 class Trace(NamedTuple):

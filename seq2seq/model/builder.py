@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from seq2seq.config.model_section import ModelConfig
 from seq2seq.model.attention import (
     AdditiveScore,
     DotScore,
@@ -16,9 +17,8 @@ from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.embedding import ScaledEmbedding
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
-from seq2seq.settings.config_model import ModelConfig
 
 
 def build_model(

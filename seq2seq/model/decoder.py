@@ -8,17 +8,17 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attending import Attending
 from seq2seq.model.attention import Score
+from seq2seq.model.attention_layer import Attending
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
+from seq2seq.model.fused.layers import upper_of
+from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.nonlinear import tanh
-from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
 from seq2seq.model.state import DecoderState, Inputs, Memory, Step
-from seq2seq.model.unrolled_layers import upper_of
-from seq2seq.model.windows import Window
 
 # A read-out is learnt in larger steps than the layers below: Adam moves all entries of a matrix
 # alike, and what an LSTM puts out is small beside an embedding of variance one.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps, Taken, activate
+from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, Taken, activate
 from seq2seq.model.nonlinear import tanh
 
 

@@ -1,1 +1,1 @@
-"""Files of a run folder: locked, checked, and known to belong together."""
+"""Run folders on disk: layout, checkpoints, resumable training state and provenance."""

@@ -7,7 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.checkpoint import (
+from seq2seq.config.schema import Config
+from seq2seq.data.corpus import ParallelText, read_pairs, usable
+from seq2seq.data.vocabulary import Vocabularies, checksums_of
+from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
+from seq2seq.inference.translator import Translator
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.checkpoint import (
     BEST,
     LengthLimit,
     create_run,
@@ -16,19 +22,13 @@ from seq2seq.checkpoint import (
     read_config,
     save_weights,
 )
-from seq2seq.config import Config
-from seq2seq.corpus import ParallelText, read_pairs, usable
-from seq2seq.device import choose_device
-from seq2seq.errors import UserError
-from seq2seq.evaluation import bleu_score, tokenizer_of
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.run.origin import Header, config_changes, origin_of
-from seq2seq.run.run_lock import LOCK, locked
-from seq2seq.run.tensor_file import copy_into, read_header, reading_header, shapes_of
-from seq2seq.run_folder import check_place, clear, run_lives
-from seq2seq.snapshots import snapshot_step, snapshots
-from seq2seq.translator import Translator
-from seq2seq.vocabulary import Vocabularies, checksums_of
+from seq2seq.runs.provenance import Header, config_changes, origin_of
+from seq2seq.runs.run_folder import check_place, clear, run_lives
+from seq2seq.runs.snapshots import snapshot_step, snapshots
+from seq2seq.runs.tensor_file import copy_into, read_header, reading_header, shapes_of
+from seq2seq.runtime.device import choose_device
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.locks import LOCK, locked
 
 _ONCE = "each checkpoint counts once in an average"
 

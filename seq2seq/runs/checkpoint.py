@@ -18,12 +18,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from seq2seq.build import build_model
-from seq2seq.config import Config, dump_config, load_config
-from seq2seq.errors import DamagedFile, RunError, UserError
+from seq2seq.config.errors import ConfigError
+from seq2seq.config.schema import Config, dump_config, load_config
+from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
+from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.run.origin import Header, check_shaping, recorded_vocabularies
-from seq2seq.run.tensor_file import (
+from seq2seq.runs.provenance import Header, check_shaping, recorded_vocabularies
+from seq2seq.runs.tensor_file import (
     compare,
     copy_into,
     read_header,
@@ -32,9 +33,8 @@ from seq2seq.run.tensor_file import (
     shapes_of,
     typed,
 )
-from seq2seq.settings.config_mistakes import ConfigError
-from seq2seq.vocabulary import Vocabularies, checksums_of, save_vocabularies
-from seq2seq.whole_file import write_whole
+from seq2seq.runtime.errors import DamagedFile, RunError, UserError
+from seq2seq.runtime.files import write_whole
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"

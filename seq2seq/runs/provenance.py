@@ -7,11 +7,11 @@ that changed since, are told apart from their own.
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config
-from seq2seq.errors import UserError
-from seq2seq.run.config_changes import changed_since, recorded_keys
-from seq2seq.run.tensor_file import reading_header
-from seq2seq.vocabulary import Vocabularies, are_checksums, checksums_of, load_vocabularies
+from seq2seq.config.diff import changed_since, recorded_keys
+from seq2seq.config.schema import Config
+from seq2seq.data.vocabulary import Vocabularies, are_checksums, checksums_of, load_vocabularies
+from seq2seq.runs.tensor_file import reading_header
+from seq2seq.runtime.errors import UserError
 
 Header = dict[str, Any]
 _SHAPING = ("model.", "vocabulary.")  # these keys alone matter to weights that only translate

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from seq2seq.cache.token_cache import TrainingData
-from seq2seq.checkpoint import VOCABULARY, update_vocabularies
-from seq2seq.config import Config
-from seq2seq.errors import DamagedFile, UserError
-from seq2seq.run.origin import recorded_vocabularies
-from seq2seq.run.tensor_file import read_header
-from seq2seq.training_state import resumable
-from seq2seq.vocabulary import Vocabularies, checksums_of, load_vocabularies
+from seq2seq.config.schema import Config
+from seq2seq.data.training_data import TrainingData
+from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
+from seq2seq.runs.checkpoint import VOCABULARY, update_vocabularies
+from seq2seq.runs.provenance import recorded_vocabularies
+from seq2seq.runs.tensor_file import read_header
+from seq2seq.runs.training_state import resumable
+from seq2seq.runtime.errors import DamagedFile, UserError
 
 
 def check_texts(folder: Path, checksums: dict[str, str]) -> None:

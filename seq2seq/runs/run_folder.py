@@ -5,14 +5,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
-from seq2seq.config import Config, dump_config, load_config
-from seq2seq.errors import UserError
-from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
-from seq2seq.run.origin import config_changes
-from seq2seq.snapshots import forget_snapshots, remove_snapshot_parts, snapshots
-from seq2seq.training_state import check_last
-from seq2seq.whole_file import PART
+from seq2seq.config.schema import Config, dump_config, load_config
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
+from seq2seq.runs.provenance import config_changes
+from seq2seq.runs.snapshots import forget_snapshots, remove_snapshot_parts, snapshots
+from seq2seq.runs.training_state import check_last
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import PART
+from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING
 
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
 

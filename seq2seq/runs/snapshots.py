@@ -9,9 +9,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq.checkpoint import LengthLimit, save_weights, writing
-from seq2seq.run.origin import Header
-from seq2seq.whole_file import PART
+from seq2seq.runs.checkpoint import LengthLimit, save_weights, writing
+from seq2seq.runs.provenance import Header
+from seq2seq.runtime.files import PART
 
 _NAME = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 

@@ -20,8 +20,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seq2seq import __version__
-from seq2seq.errors import DamagedFile, UserError
-from seq2seq.whole_file import write_whole
+from seq2seq.runtime.errors import DamagedFile, UserError
+from seq2seq.runtime.files import write_whole
 
 FORMAT = 2  # raised where the same numbers come to mean another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"

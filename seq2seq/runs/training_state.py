@@ -11,7 +11,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from seq2seq.checkpoint import (
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.checkpoint import (
     LAST,
     PREVIOUS,
     LengthLimit,
@@ -20,11 +21,8 @@ from seq2seq.checkpoint import (
     own_weights,
     writing,
 )
-from seq2seq.errors import UserError
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.optimization import Optimizer
-from seq2seq.run.origin import Header
-from seq2seq.run.tensor_file import (
+from seq2seq.runs.provenance import Header
+from seq2seq.runs.tensor_file import (
     Shapes,
     compare,
     copy_into,
@@ -36,6 +34,8 @@ from seq2seq.run.tensor_file import (
     shapes_of,
     typed,
 )
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.optimizer import Optimizer
 
 T = TypeVar("T")
 _GROUPS = ("weights.", "averages.", "optimizer.")

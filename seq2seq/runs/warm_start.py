@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.checkpoint import VOCABULARY, load_best, own_weights
-from seq2seq.config import Config
-from seq2seq.errors import UserError
-from seq2seq.run.config_changes import changed_keys
-from seq2seq.vocabulary import Vocabularies, checksums_of, load_vocabularies
+from seq2seq.config.diff import changed_keys
+from seq2seq.config.schema import Config
+from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
+from seq2seq.runs.checkpoint import VOCABULARY, load_best, own_weights
+from seq2seq.runtime.errors import UserError
 
 _FREE = ("model.dropout:", "vocabulary.sampling:")  # shape neither weights nor vocabulary
 

@@ -1,1 +1,1 @@
-"""Several processes that train as one."""
+"""What every package builds on: errors, devices, files, locks, process groups, console."""

@@ -7,7 +7,7 @@ the command line asks of ranks before it loads anything heavy.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.parallel.ranks import count, gathered, noticing
+from seq2seq.runtime.distributed import count, gathered, noticing
 
 if TYPE_CHECKING:
     from torch import Tensor

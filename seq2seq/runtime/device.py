@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 _TOLERANCE = 1e-5  # relative error that a float32 product may have
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # of mallopt(3)

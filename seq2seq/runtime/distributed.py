@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seq2seq.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError, UserError
 
 if TYPE_CHECKING:
     import torch

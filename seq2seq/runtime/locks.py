@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 
-from seq2seq.errors import UserError
-from seq2seq.parallel import ranks
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.errors import UserError
 
 LOCK = "lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)

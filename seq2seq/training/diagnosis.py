@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from seq2seq.vocabulary import UNKNOWN
+from seq2seq.data.vocabulary import UNKNOWN
 
 FEW_LINES = 8  # of which nothing can be said
 FEW_UPDATES = 500

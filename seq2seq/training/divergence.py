@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from seq2seq.batches import Rows, epoch_order
-from seq2seq.errors import RunError
-from seq2seq.preparation import Run, restore
-from seq2seq.reporting import Reporter
+from seq2seq.data.batching import Rows, epoch_order
+from seq2seq.runtime.errors import RunError
+from seq2seq.training.reporting import Reporter
+from seq2seq.training.session import Run, restore
 
 MOST_UNTAKEN = 10  # updates in a row, after which the weights are no longer trusted
 LEAST_RATE_FACTOR = 1 / 8

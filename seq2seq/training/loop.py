@@ -10,21 +10,22 @@ from types import FrameType
 
 import torch
 
-from seq2seq.batches import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
-from seq2seq.checking.diagnosis import Outcome, diagnose
-from seq2seq.checkpoint import BEST
-from seq2seq.config import Config
-from seq2seq.device import bf16_note, choose_device, limited_memory, repeatable
-from seq2seq.ending import nothing_left, why_stop
-from seq2seq.optimization import learning_rate
-from seq2seq.parallel import exchange, ranks
-from seq2seq.preparation import Run, follow, prepare, save_run
-from seq2seq.recovery import go_back, lost_its_way, name_untaken
-from seq2seq.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
-from seq2seq.run.run_lock import locked
-from seq2seq.run_folder import check_folder
-from seq2seq.update import train_step
-from seq2seq.validation import validate
+from seq2seq.config.schema import Config
+from seq2seq.data.batching import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
+from seq2seq.runs.checkpoint import BEST
+from seq2seq.runs.run_folder import check_folder
+from seq2seq.runtime import collectives as exchange
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.device import bf16_note, choose_device, limited_memory, repeatable
+from seq2seq.runtime.locks import locked
+from seq2seq.training.diagnosis import Outcome, diagnose
+from seq2seq.training.divergence import go_back, lost_its_way, name_untaken
+from seq2seq.training.optimizer import learning_rate
+from seq2seq.training.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
+from seq2seq.training.session import Run, follow, prepare, save_run
+from seq2seq.training.step import train_step
+from seq2seq.training.stopping import nothing_left, why_stop
+from seq2seq.training.validation import validate
 
 
 class Interrupted(Exception):

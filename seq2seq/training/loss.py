@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2seq.batches import Batch
+from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 
 CHUNK = 512  # rows whose logits exist at one time, an even number

@@ -10,7 +10,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 
 # Of Kingma & Ba (2015).
 _ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}

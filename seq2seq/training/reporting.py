@@ -16,8 +16,8 @@ from typing import IO, Any, Self
 
 from tqdm import tqdm
 
-from seq2seq.errors import RunError
-from seq2seq.whole_file import read_bounded, sync, write_whole
+from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.files import read_bounded, sync, write_whole
 
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 _MOST_BYTES = 1 << 30  # of a file of metrics: no run writes as many

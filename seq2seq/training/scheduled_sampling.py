@@ -12,10 +12,10 @@ import math
 import torch
 from torch import Tensor
 
-from seq2seq.batches import Batch
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
+from seq2seq.data.batching import Batch
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 
 def true_share(config: TrainingConfig, step: int) -> float:

@@ -8,9 +8,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.batches import EncodedPairs, encode_pairs, length_ratio, seed_of
-from seq2seq.cache.token_cache import checksum_of_text, training_data
-from seq2seq.checkpoint import (
+from seq2seq.config.schema import Config, DataConfig, ParallelFiles
+from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio, seed_of
+from seq2seq.data.corpus import (
+    ParallelText,
+    check_direction,
+    read_pairs,
+    same_sides,
+    usable,
+)
+from seq2seq.data.training_data import checksum_of_text, training_data
+from seq2seq.data.vocabulary import Vocabularies
+from seq2seq.evaluation.metrics import not_nfc_note
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.checkpoint import (
     BEST,
     VOCABULARY,
     LengthLimit,
@@ -21,27 +32,16 @@ from seq2seq.checkpoint import (
     own_weights,
     update_config,
 )
-from seq2seq.config import Config, DataConfig, ParallelFiles
-from seq2seq.corpus import (
-    ParallelText,
-    check_direction,
-    read_pairs,
-    same_sides,
-    usable,
-)
-from seq2seq.device import return_memory
-from seq2seq.errors import UserError
-from seq2seq.evaluation import not_nfc_note
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.optimization import Optimizer
-from seq2seq.resuming import check_texts, resumed_vocabularies
-from seq2seq.run.origin import origin_of, recorded_vocabularies
-from seq2seq.run.tensor_file import read_header
-from seq2seq.run_folder import clear, remove_parts
-from seq2seq.snapshots import forget_snapshots
-from seq2seq.training_state import load_last, resumable, save_last
-from seq2seq.vocabulary import Vocabularies
-from seq2seq.warm_start import read_warm_start
+from seq2seq.runs.provenance import origin_of, recorded_vocabularies
+from seq2seq.runs.resuming import check_texts, resumed_vocabularies
+from seq2seq.runs.run_folder import clear, remove_parts
+from seq2seq.runs.snapshots import forget_snapshots
+from seq2seq.runs.tensor_file import read_header
+from seq2seq.runs.training_state import load_last, resumable, save_last
+from seq2seq.runs.warm_start import read_warm_start
+from seq2seq.runtime.device import return_memory
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.optimizer import Optimizer
 
 
 @dataclass

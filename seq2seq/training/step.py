@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from seq2seq.batches import Batch, seed_of
-from seq2seq.checkpoint import own_weights
-from seq2seq.device import return_memory
-from seq2seq.errors import RunError
-from seq2seq.loss import batch_loss
-from seq2seq.optimization import update_average
-from seq2seq.parallel import exchange, ranks
-from seq2seq.preparation import Run
-from seq2seq.scheduled_sampling import true_share, with_own_inputs
+from seq2seq.data.batching import Batch, seed_of
+from seq2seq.runs.checkpoint import own_weights
+from seq2seq.runtime import collectives as exchange
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.device import return_memory
+from seq2seq.runtime.errors import RunError
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.optimizer import update_average
+from seq2seq.training.scheduled_sampling import true_share, with_own_inputs
+from seq2seq.training.session import Run
 
 _RETURN_EVERY = 64  # updates; done after every one it would take a tenth of the time
 

@@ -2,10 +2,10 @@
 
 import re
 
-from seq2seq.checkpoint import BEST, Progress
-from seq2seq.config import Config, TrainingConfig
-from seq2seq.run.tensor_file import reading_header, typed
-from seq2seq.training_state import check_last
+from seq2seq.config.schema import Config, TrainingConfig
+from seq2seq.runs.checkpoint import BEST, Progress
+from seq2seq.runs.tensor_file import reading_header, typed
+from seq2seq.runs.training_state import check_last
 
 
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:

@@ -7,17 +7,18 @@ from contextlib import contextmanager
 
 import torch
 
-from seq2seq.batches import epoch_order, make_batch
-from seq2seq.checkpoint import own_weights, save_best
-from seq2seq.device import return_memory
-from seq2seq.evaluation import bleu_score, tokenizer_of
-from seq2seq.loss import batch_loss
-from seq2seq.parallel import exchange, ranks
-from seq2seq.preparation import Run
-from seq2seq.reporting import Clock, Reporter
-from seq2seq.run.origin import origin_of
-from seq2seq.snapshots import save_snapshot
-from seq2seq.translator import Translator
+from seq2seq.data.batching import epoch_order, make_batch
+from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import own_weights, save_best
+from seq2seq.runs.provenance import origin_of
+from seq2seq.runs.snapshots import save_snapshot
+from seq2seq.runtime import collectives as exchange
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.device import return_memory
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.reporting import Clock, Reporter
+from seq2seq.training.session import Run
 
 
 def validate(run: Run, reporter: Reporter, clock: Clock) -> None:

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq import attention_plot
-from seq2seq.attention_plot import AttentionMap, check_picture_path, write_attention
-from seq2seq.errors import RunError, UserError
-from seq2seq.pictures import attention_figure
+from seq2seq.analysis.attention import figure as attention_figure
+from seq2seq.analysis.attention import plot as attention_plot
+from seq2seq.analysis.attention.plot import AttentionMap, check_picture_path, write_attention
+from seq2seq.runtime.errors import RunError, UserError
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
 SMALL = AttentionMap(

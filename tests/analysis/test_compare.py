@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq import training
-from seq2seq.checkpoint import LAST, load_best
-from seq2seq.cli import main
-from seq2seq.commands import compare_figure
-from seq2seq.commands.compare_figure import spread
-from seq2seq.comparing.bleu_counts import bleu, count
-from seq2seq.evaluation import score
-from seq2seq.preparation import Run
-from seq2seq.run.tensor_file import read_tensors
-from seq2seq.translator import Translator
-from seq2seq.update import train_step
+from seq2seq.cli import compare_figure
+from seq2seq.cli.compare_figure import spread
+from seq2seq.cli.main import main
+from seq2seq.evaluation.bootstrap import bleu, count
+from seq2seq.evaluation.metrics import score
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import LAST, load_best
+from seq2seq.runs.tensor_file import read_tensors
+from seq2seq.training import loop as training
+from seq2seq.training.session import Run
+from seq2seq.training.step import train_step
 
 VARIANTS = """\
 base: config.yaml
@@ -37,9 +37,9 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 @pytest.fixture(autouse=True)
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
-    monkeypatch.setattr("seq2seq.commands.compare_figure.write_pictures", lambda _: [])
-    monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 40)
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.cli.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +183,7 @@ def test_ctrl_c_while_scoring_says_how_to_go_on(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seq2seq.compare.score_all", interrupt)
+    monkeypatch.setattr("seq2seq.analysis.compare.compare.score_all", interrupt)
     assert compare("--seeds", "1") == 130
     assert "Go on with: seq2seq compare ladder.yaml" in capsys.readouterr().err
 
@@ -236,7 +236,7 @@ def test_a_failure_stops_in_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "out/none-seed1/last.safetensors")
 
-    monkeypatch.setattr("seq2seq.preparation.save_last", full)
+    monkeypatch.setattr("seq2seq.training.session.save_last", full)
     assert compare() == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
 
@@ -244,8 +244,8 @@ def test_a_failure_stops_in_one_line(
 def test_torchrun_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.parallel.ranks._launched", lambda: (0, 2))
-    monkeypatch.setattr("seq2seq.parallel.ranks.speaks", lambda: True)
+    monkeypatch.setattr("seq2seq.runtime.distributed._launched", lambda: (0, 2))
+    monkeypatch.setattr("seq2seq.runtime.distributed.speaks", lambda: True)
     assert compare() == 2
     assert "start it without torchrun" in capsys.readouterr().err
 

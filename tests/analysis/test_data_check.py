@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 from conftest import tiny_config, toy_pairs
 
-from seq2seq.checking.data_advice import Finding, Split, data_findings, listed
-from seq2seq.checking.data_check import (
+from seq2seq.analysis.check.check import (
+    cost_findings,
+    duration,
+    expected_seconds,
+    expected_updates,
+    size,
+)
+from seq2seq.analysis.check.data_statistics import (
     BLOCK,
     NOT_NFC,
     ODD_KINDS,
@@ -18,13 +24,13 @@ from seq2seq.checking.data_check import (
     overlap,
     resemblance,
 )
-from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
-from seq2seq.checking.piece_check import examine_pieces
-from seq2seq.config import VocabularyConfig
-from seq2seq.corpus import ParallelText
-from seq2seq.doctor import cost_findings, duration, expected_seconds, expected_updates, size
-from seq2seq.forecast import Forecast
-from seq2seq.vocabulary import Vocabularies, train_vocabularies
+from seq2seq.analysis.check.findings import Finding, Split, data_findings, listed
+from seq2seq.analysis.check.forecast import Forecast
+from seq2seq.analysis.check.overlap_findings import likeness_findings, overlap_findings
+from seq2seq.analysis.check.token_statistics import examine_pieces
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary import Vocabularies, train_vocabularies
 
 
 def toy_text(count: int = 400, seed: int = 1) -> ParallelText:

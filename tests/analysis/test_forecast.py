@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq import forecast as module
-from seq2seq.batches import Batch, Rows, encode_pairs, epoch_order
-from seq2seq.config import load_config
-from seq2seq.corpus import usable
-from seq2seq.errors import RunError
-from seq2seq.forecast import forecast
-from seq2seq.preparation import Run, assemble, read_texts
-from seq2seq.training import batch_of
-from seq2seq.vocabulary import train_vocabularies
+from seq2seq.analysis.check import forecast as module
+from seq2seq.analysis.check.forecast import forecast
+from seq2seq.config.schema import load_config
+from seq2seq.data.batching import Batch, Rows, encode_pairs, epoch_order
+from seq2seq.data.corpus import usable
+from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.runtime.errors import RunError
+from seq2seq.training.loop import batch_of
+from seq2seq.training.session import Run, assemble, read_texts
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +93,6 @@ def test_a_full_device_is_told_with_the_key_to_turn(
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     run = run_of(small_corpus)
-    monkeypatch.setattr("seq2seq.update.batch_loss", full)
+    monkeypatch.setattr("seq2seq.training.step.batch_loss", full)
     with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
         forecast(run)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from seq2seq.comparing.source_lengths import FEWEST, buckets
+from seq2seq.analysis.compare.length_buckets import FEWEST, buckets
 
 
 @pytest.mark.parametrize("longest", [0, 4, 13, 20, 60])

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.comparing.variants import Plan, parsed_seeds, read_plan
-from seq2seq.config import load_config
-from seq2seq.errors import UserError
-from seq2seq.settings.config_mistakes import ConfigError
+from seq2seq.analysis.compare.variants import Plan, parsed_seeds, read_plan
+from seq2seq.config.errors import ConfigError
+from seq2seq.config.schema import load_config
+from seq2seq.runtime.errors import UserError
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 HEAD = "base: config.yaml\nfolder: out\nvariants:\n"
 
 

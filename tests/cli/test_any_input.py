@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_lines import KINDS, odd_lines
 
-from seq2seq.cli import main
-from seq2seq.translator import Translator
+from seq2seq.cli.main import main
+from seq2seq.inference.translator import Translator
 
 LINES = int(os.environ.get("SEQ2SEQ_FUZZ_LINES", "2000"))
 LONG_LINE = int(os.environ.get("SEQ2SEQ_LONG_LINE", "8000"))  # bytes

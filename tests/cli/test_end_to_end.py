@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli import main
+from seq2seq.cli.main import main
 
 
 def run(*arguments: object) -> None:

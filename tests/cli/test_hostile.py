@@ -21,16 +21,16 @@ import torch
 from conftest import write_small_corpus
 from safetensors.torch import save
 
-from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
-from seq2seq.cli import main
-from seq2seq.config import load_config
-from seq2seq.errors import DamagedFile
-from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING
-from seq2seq.run import tensor_file
-from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
-from seq2seq.training import train
+from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
+from seq2seq.runs import tensor_file
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.runtime.errors import DamagedFile
+from seq2seq.training.loop import train
+from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODEL = "vocabulary/joint.model"
 SETTINGS = ("training.max_steps=1",)
 MEMORY = 1 << 30  # bytes, of addresses, above what the process has
@@ -42,7 +42,7 @@ resource = pytest.importorskip("resource", reason="limits, links and pipes are t
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     yield
     patch.undo()
 

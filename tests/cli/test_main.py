@@ -22,12 +22,12 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from seq2seq.cli import main
-from seq2seq.config import Config
-from seq2seq.errors import RunError
-from seq2seq.translator import Translator
+from seq2seq.cli.main import main
+from seq2seq.config.schema import Config
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import RunError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Result(NamedTuple):
@@ -686,8 +686,8 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
 @pytest.fixture
 def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure no more than a test needs."""
-    monkeypatch.setattr("seq2seq.forecast.MOST", 2)
-    monkeypatch.setattr("seq2seq.forecast.WARM_UP", 1)
+    monkeypatch.setattr("seq2seq.analysis.check.forecast.MOST", 2)
+    monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP", 1)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -817,7 +817,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         calls.append(arguments)
         return arguments[0].run_dir
 
-    monkeypatch.setattr("seq2seq.training.train", note)
+    monkeypatch.setattr("seq2seq.training.loop.train", note)
     return calls
 
 
@@ -932,7 +932,7 @@ def test_threads_wait_briefly_unless_told_otherwise(
     given: dict[str, str], expected: str | None
 ) -> None:
     told = (
-        "import os, sys\nfrom seq2seq.cli import main\n"
+        "import os, sys\nfrom seq2seq.cli.main import main\n"
         "try: main(['--version'])\nexcept SystemExit: pass\n"
         "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     )

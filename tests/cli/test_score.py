@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.cli import main
-from seq2seq.scoring import score_lines
-from seq2seq.translator import Translator
+from seq2seq.cli.main import main
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.translator import Translator
 
 SRC, TGT = toy_pairs(9, seed=6)
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.errors import UserError
-from seq2seq.streams import arrivals, batches, check_output
+from seq2seq.cli.streams import arrivals, batches, check_output
+from seq2seq.runtime.errors import UserError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import (
+from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
+from seq2seq.config.schema import (
     Config,
     ConfigError,
     DataConfig,
@@ -19,9 +20,8 @@ from seq2seq.config import (
     dump_config,
     load_config,
 )
-from seq2seq.run.config_changes import changed_keys, changed_since, recorded_keys
 
-SHIPPED = Path(__file__).resolve().parent.parent / "configs"
+SHIPPED = Path(__file__).resolve().parents[2] / "configs"
 MINIMAL = """\
 name: tiny
 run_dir: runs/tiny

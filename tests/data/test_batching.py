@@ -7,8 +7,9 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq import batches as module
-from seq2seq.batches import (
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data import batching as module
+from seq2seq.data.batching import (
     ROW_STEP,
     SRC_STEP,
     TGT_STEP,
@@ -23,8 +24,7 @@ from seq2seq.batches import (
     pad_sources,
     sampled_pairs,
 )
-from seq2seq.config import VocabularyConfig
-from seq2seq.vocabulary import (
+from seq2seq.data.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,

@@ -19,20 +19,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import scaling
-from seq2seq.batches import EncodedPairs, encode_pairs, sampled_pairs
-from seq2seq.cache import token_cache, token_workers
-from seq2seq.cache.cache_folder import MANIFEST
-from seq2seq.cache.text_cache import Files, copy_text, map_text
-from seq2seq.cache.token_cache import FOLDER, cache_of, training_data
-from seq2seq.config import ParallelFiles, VocabularyConfig, load_config
-from seq2seq.corpus import ParallelText, count_same, read_pairs, usable
-from seq2seq.errors import RunError, UserError
-from seq2seq.reporting import LOG, METRICS
-from seq2seq.training import train
-from seq2seq.vocabulary import Vocabularies, checksums_of, train_vocabularies
-from seq2seq.whole_file import PART
+from seq2seq.config.schema import ParallelFiles, VocabularyConfig, load_config
+from seq2seq.data import training_data as token_cache
+from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
+from seq2seq.data.cache import encoding as token_workers
+from seq2seq.data.cache.entries import MANIFEST
+from seq2seq.data.cache.text import Files, copy_text, map_text
+from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
+from seq2seq.data.training_data import FOLDER, cache_of, training_data
+from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import PART
+from seq2seq.training.loop import train
+from seq2seq.training.reporting import LOG, METRICS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = VocabularyConfig(size=340, sampling=0.3)
 LONGEST = 30
 SRC, TGT = toy_pairs(90, seed=4)
@@ -381,9 +382,9 @@ def test_a_process_that_is_lost_is_told_in_a_line(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path[:0] = ["tests", "scripts", "."]
-from test_token_cache import taken
-from seq2seq.config import ParallelFiles
+sys.path[:0] = ["tests/data", "tests", "scripts", "."]
+from test_cache import taken
+from seq2seq.config.schema import ParallelFiles
 left = int(sys.argv[3])
 def counted(function):
     def call(*arguments, **options):
@@ -456,7 +457,7 @@ def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_pa
 def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     with (small_corpus.parent / "train.src").open("a") as src:
         src.write(" \nba ba\n")
     with (small_corpus.parent / "train.tgt").open("a") as tgt:
@@ -525,7 +526,7 @@ def test_readers_do_not_wait_for_one_another(
     def wait(_: float) -> None:
         raise AssertionError("waited")
 
-    monkeypatch.setattr("seq2seq.run.run_lock.time.sleep", wait)
+    monkeypatch.setattr("seq2seq.runtime.locks.time.sleep", wait)
     with training_data(files, tmp_path / "runs" / "b") as other:
         assert list(other.text().src) == list(taken(files, tmp_path / "runs" / "c").text.src)
         assert first.built

@@ -9,7 +9,7 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.corpus import (
+from seq2seq.data.corpus import (
     FEWEST_WORDS,
     ParallelText,
     check_direction,
@@ -20,7 +20,7 @@ from seq2seq.corpus import (
     same_sides,
     usable,
 )
-from seq2seq.errors import UserError
+from seq2seq.runtime.errors import UserError
 
 
 def write(path: Path, content: bytes | str) -> Path:

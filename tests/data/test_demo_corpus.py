@@ -11,7 +11,7 @@ import pytest
 
 from make_demo_corpus import french_corpus, french_lengths, marathi_corpus
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "make_demo_corpus.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "make_demo_corpus.py"
 
 Pair = tuple[str, str]
 Splits = dict[str, list[Pair]]

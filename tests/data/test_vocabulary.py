@@ -18,10 +18,9 @@ from conftest import VOWELS, toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import VocabularyConfig
-from seq2seq.errors import UserError
-from seq2seq.segmentation import packed
-from seq2seq.vocabulary import (
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.subword_sampling import packed
+from seq2seq.data.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -34,6 +33,7 @@ from seq2seq.vocabulary import (
     train_vocabularies,
     words_of,
 )
+from seq2seq.runtime.errors import UserError
 
 Kind = Literal["unigram", "bpe", "word", "char"]
 KINDS: tuple[Kind, ...] = ("unigram", "bpe", "word", "char")
@@ -248,7 +248,7 @@ def test_words_forgotten_are_drawn_as_before(
     sampler: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = sampler.sample(SRC, 5)
-    monkeypatch.setattr("seq2seq.segmentation.NEW_WORDS", 7)
+    monkeypatch.setattr("seq2seq.data.subword_sampling.NEW_WORDS", 7)
     few = Vocabulary(sampler.model, sampler.sampling)
     assert few.sample(SRC, 5) == wanted
     assert len(few._sampler._known) <= 7
@@ -267,7 +267,7 @@ def test_ids_beyond_sixteen_bits_are_drawn_whole() -> None:
 def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("seq2seq.vocabulary.MOST_PAIRS", 70)
+    monkeypatch.setattr("seq2seq.data.vocabulary.MOST_PAIRS", 70)
     config = VocabularyConfig(size=330)
     found = train_vocabularies(config, SRC, TGT)
     assert found.src.model == train_vocabularies(config, SRC[::3], TGT[::3]).src.model
@@ -285,8 +285,8 @@ PROCESS = """
 import hashlib, sys
 from pathlib import Path
 from conftest import VOWELS, toy_pairs
-from seq2seq.config import VocabularyConfig
-from seq2seq.vocabulary import train_vocabularies
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.vocabulary import train_vocabularies
 src, tgt = toy_pairs(200, seed=4)
 config = VocabularyConfig(type=sys.argv[1], size=int(sys.argv[2]), sampling=0.3)
 vocabulary = train_vocabularies(config, src, tgt).src
@@ -297,7 +297,7 @@ for each in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_another_process_learns_and_draws_the_same(kind: Kind) -> None:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     settled = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here)])}
     command = [sys.executable, "-c", PROCESS, kind, str(SIZES[kind])]
     done = subprocess.run(command, env=settled, capture_output=True, check=True, text=True)

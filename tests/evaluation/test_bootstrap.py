@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq import evaluation
-from seq2seq.comparing import bleu_counts
+from seq2seq.evaluation import bootstrap as bleu_counts
+from seq2seq.evaluation import metrics as evaluation
 
 GENERATOR = random.Random(3)
 WORDS = "The a dog cat runs sleeps on in under big old red house tree , today"

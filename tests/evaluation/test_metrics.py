@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.errors import UserError
-from seq2seq.evaluation import (
+from seq2seq.cli.score_report import as_json, as_table
+from seq2seq.evaluation.metrics import (
     bleu_score,
     check_line_counts,
     check_seed,
@@ -24,7 +24,7 @@ from seq2seq.evaluation import (
     tokenized_note,
     tokenizer_of,
 )
-from seq2seq.score_table import as_json, as_table
+from seq2seq.runtime.errors import UserError
 
 WORDS = ["The", "Cat", "sat", "on", "Mats", ",", "a", "Dog", "(", "isn't", "far", ")", "yet", "."]
 LINES = 37

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import torch
 from conftest import DECODERS, toy_pairs
-from test_rules import prefix_of
+from test_constraints import prefix_of
 from test_search import MAKERS, random_sources
 from torch import Tensor
 
-from seq2seq import translator as translator_module
-from seq2seq.decoding.hypothesis import Beam
-from seq2seq.decoding.likeliest import likeliest_of_rough
-from seq2seq.decoding.prefix import NO_PREFIX
+from seq2seq.inference import translator as translator_module
+from seq2seq.inference.approximate_logits import RoughLogits, RoughProjection
+from seq2seq.inference.int8 import int8_is_exact
+from seq2seq.inference.interface import Beam
+from seq2seq.inference.prefixes import NO_PREFIX
+from seq2seq.inference.search import search
+from seq2seq.inference.topk import likeliest_of_rough
+from seq2seq.inference.translator import Translator
 from seq2seq.model import seq2seq
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.int8 import int8_is_exact
-from seq2seq.model.rough import RoughLogits, RoughProjection
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import search
-from seq2seq.translator import Translator
 
 CPU = torch.device("cpu")
 LINES, _ = toy_pairs(40, seed=5)

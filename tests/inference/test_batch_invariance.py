@@ -9,18 +9,18 @@ import torch
 from test_search import CPU, MAKERS, random_sources, same
 from torch import Tensor
 
-from seq2seq.batches import Ids
-from seq2seq.build import build_model
-from seq2seq.config import ModelConfig
-from seq2seq.decoding import tiles
-from seq2seq.decoding.hypothesis import Beam
-from seq2seq.decoding.slots import Slots
-from seq2seq.decoding.tiles import fitting, tile_rows, tile_sizes
+from seq2seq.config.schema import ModelConfig
+from seq2seq.data.batching import Ids
+from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference import batch_invariance as tiles
+from seq2seq.inference.batch_invariance import fitting, tile_rows, tile_sizes
+from seq2seq.inference.continuous_batching import Slots
+from seq2seq.inference.interface import Beam
+from seq2seq.inference.prepack import pack
+from seq2seq.inference.search import search
+from seq2seq.model.builder import build_model
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.packing import pack
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import search
-from seq2seq.vocabulary import EOS_ID
 
 HALVES = [2, 4, 8, 16, 32, 64, 128, 256]
 
@@ -54,7 +54,7 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         shrunk.append((len(slots.limits), count))
         return shrink(slots, count)
 
-    monkeypatch.setattr("seq2seq.search.tile_sizes", sizes)
+    monkeypatch.setattr("seq2seq.inference.search.tile_sizes", sizes)
     monkeypatch.setattr(Slots, "shrink", told)
     return shrunk
 
@@ -80,7 +80,7 @@ def test_a_tile_that_shrinks_finds_the_same(
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
     monkeypatch.setattr(
-        "seq2seq.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width, CPU)]
+        "seq2seq.inference.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width, CPU)]
     )
     whole = search(model, sources, limits, beam, CPU)
     for some, others in zip(found, whole, strict=True):

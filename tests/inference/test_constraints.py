@@ -21,12 +21,12 @@ from test_search import (
     same,
 )
 
-from seq2seq.batches import Ids
-from seq2seq.decoding.hypothesis import Beam, Hypothesis
-from seq2seq.decoding.prefix import NO_PREFIX, Prefix, PrefixState
-from seq2seq.decoding.rules import Rules
-from seq2seq.search import search
-from seq2seq.vocabulary import EOS_ID, PAD_ID
+from seq2seq.data.batching import Ids
+from seq2seq.data.vocabulary import EOS_ID, PAD_ID
+from seq2seq.inference.constraints import Rules
+from seq2seq.inference.interface import Beam, Hypothesis
+from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixState
+from seq2seq.inference.search import search
 
 SOURCES = [[4, 5], [6, 5, 5, 4]]
 
@@ -155,7 +155,7 @@ def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch)
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, Beam(3), CPU)
-    monkeypatch.setattr("seq2seq.decoding.slots.Rules", None)
+    monkeypatch.setattr("seq2seq.inference.continuous_batching.Rules", None)
     again = search(model, sources, [9] * 5, Beam(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources
 
-from seq2seq.batches import Ids, make_batch
-from seq2seq.decoding.hypothesis import Beam
-from seq2seq.forced import forced_log_probs
+from seq2seq.data.batching import Ids, make_batch
+from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.forced_decoding import forced_log_probs
+from seq2seq.inference.interface import Beam
+from seq2seq.inference.search import search
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import search
-from seq2seq.vocabulary import EOS_ID
 
 CPU = torch.device("cpu")
 SOURCES = random_sources(70, seed=8)

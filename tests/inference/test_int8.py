@@ -9,14 +9,14 @@ import torch
 from conftest import DECODERS, toy_pairs
 from torch.nn import functional as F
 
-from seq2seq import cli, translator
-from seq2seq.checkpoint import load_best
-from seq2seq.device import quickest
-from seq2seq.errors import UserError
-from seq2seq.model import int8
-from seq2seq.model.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
+from seq2seq.cli.main import main as cli
+from seq2seq.inference import int8, translator
+from seq2seq.inference.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
+from seq2seq.inference.translator import Translator
 from seq2seq.model.lstm import LSTMLayer
-from seq2seq.translator import Translator
+from seq2seq.runs.checkpoint import load_best
+from seq2seq.runtime.device import quickest
+from seq2seq.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(
     not int8_is_exact(), reason="this processor's int8 products overflow"

@@ -8,12 +8,12 @@ import pytest
 from conftest import toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_rules import begins
+from test_constraints import begins
 
-from seq2seq.config import VocabularyConfig
-from seq2seq.decoding.prefix import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
-from seq2seq.errors import UserError
-from seq2seq.vocabulary import EOS_ID, UNK_ID, Vocabulary, train_vocabularies
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Vocabulary, train_vocabularies
+from seq2seq.inference.prefixes import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
+from seq2seq.runtime.errors import UserError
 
 Kind = Literal["unigram", "bpe", "word", "char"]
 SIZES: dict[Kind, int] = {"unigram": 380, "bpe": 390, "word": 75, "char": 300}

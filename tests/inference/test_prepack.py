@@ -9,14 +9,14 @@ from conftest import DECODERS, toy_pairs
 from torch import nn
 from torch.nn import functional as F
 
-from seq2seq.checkpoint import load_best
-from seq2seq.device import choose_device
-from seq2seq.model import packing
-from seq2seq.model.int8 import Int8Weight
+from seq2seq.inference import prepack as packing
+from seq2seq.inference.inference_weights import StandIn, replace_weights
+from seq2seq.inference.int8 import Int8Weight
+from seq2seq.inference.prepack import PackedWeight, pack
+from seq2seq.inference.translator import Translator
 from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.packing import PackedWeight, pack
-from seq2seq.model.stand_in import StandIn, replace_weights
-from seq2seq.translator import Translator
+from seq2seq.runs.checkpoint import load_best
+from seq2seq.runtime.device import choose_device
 
 CPU = torch.device("cpu")
 LINES, _ = toy_pairs(40, seed=5)
@@ -55,7 +55,7 @@ def test_translations_stay(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = Translator.load(tiny_runs[decoder], device="cpu")
-    monkeypatch.setattr("seq2seq.translator.pack", lambda _: None)
+    monkeypatch.setattr("seq2seq.inference.translator.pack", lambda _: None)
     plain = Translator.load(tiny_runs[decoder], device="cpu")
     expected = plain.translate(LINES, beam_size=beam)
     found = packed.translate(LINES, beam_size=beam)

@@ -14,12 +14,12 @@ import pytest
 import torch
 import yaml
 
-from seq2seq.config import load_config
+from seq2seq.config.schema import load_config
+from seq2seq.inference.translator import Translator
 from seq2seq.model import seq2seq
-from seq2seq.training import train
-from seq2seq.translator import Translator
+from seq2seq.training.loop import train
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "data", ROOT.parent / "shared" / "data"]
 if "SEQ2SEQ_DATA" in os.environ:
     FOLDERS = [Path(os.environ["SEQ2SEQ_DATA"])]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.scoring import Scored, score_lines
-from seq2seq.translator import Translation, Translator
-from seq2seq.vocabulary import Vocabularies, Vocabulary
+from seq2seq.data.vocabulary import Vocabularies, Vocabulary
+from seq2seq.inference.scoring import Scored, score_lines
+from seq2seq.inference.translator import Translation, Translator
 
 LINES, OTHERS = toy_pairs(24, seed=5)
 

@@ -12,19 +12,19 @@ import torch
 from conftest import DECODERS, tiny_config
 from torch import Tensor
 
-from seq2seq import search as search_module
-from seq2seq.batches import Ids, pad_sources
-from seq2seq.build import build_model
-from seq2seq.config import ModelConfig
-from seq2seq.decoding import greedy
-from seq2seq.decoding.beam import LEAST_COVERED, BeamSlots
-from seq2seq.decoding.hypothesis import Beam, Hypothesis
-from seq2seq.decoding.likeliest import likeliest, likeliest_piece
-from seq2seq.decoding.tiles import tile_rows
+from seq2seq.config.schema import ModelConfig
+from seq2seq.data.batching import Ids, pad_sources
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from seq2seq.inference import greedy_search as greedy
+from seq2seq.inference import search as search_module
+from seq2seq.inference.batch_invariance import tile_rows
+from seq2seq.inference.beam_search import LEAST_COVERED, BeamSlots
+from seq2seq.inference.interface import Beam, Hypothesis
+from seq2seq.inference.search import by_width, search
+from seq2seq.inference.topk import likeliest, likeliest_piece
+from seq2seq.model.builder import build_model
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.search import by_width, search
-from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 CPU = torch.device("cpu")
 SIZE = 7  # of the doubles' vocabulary: the special ids and three pieces
@@ -488,7 +488,9 @@ def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.Monke
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, Beam(beam_size), CPU)
     for rows in (1, 3):
-        monkeypatch.setattr("seq2seq.decoding.tiles.tile_rows", lambda *_, rows=rows: rows)
+        monkeypatch.setattr(
+            "seq2seq.inference.batch_invariance.tile_rows", lambda *_, rows=rows: rows
+        )
         found = search(model, sources, limits, Beam(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
 

@@ -18,17 +18,17 @@ import pytest
 import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
 
-from seq2seq.build import build_model
-from seq2seq.checkpoint import LengthLimit, load_best
-from seq2seq.commands import loading
-from seq2seq.config import DecodingConfig, ModelConfig, VocabularyConfig
-from seq2seq.decoding.hypothesis import Hypothesis
-from seq2seq.errors import UserError
-from seq2seq.long_lines import MOST_PARTS, cut_line
+from seq2seq.cli import loading
+from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
+from seq2seq.data.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
+from seq2seq.inference.interface import Hypothesis
+from seq2seq.inference.line_splitting import MOST_PARTS, cut_line
+from seq2seq.inference.translation import joined
+from seq2seq.inference.translator import MOST_PIECES, Translation, Translator
+from seq2seq.model.builder import build_model
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.translation import joined
-from seq2seq.translator import MOST_PIECES, Translation, Translator
-from seq2seq.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
+from seq2seq.runs.checkpoint import LengthLimit, load_best
+from seq2seq.runtime.errors import UserError
 
 LINES, _ = toy_pairs(24, seed=21)
 LONGEST = 40  # training.max_length of the tiny runs
@@ -150,7 +150,7 @@ def test_text_is_free_of_line_breaks(
     def always(*_: object) -> list[list[Hypothesis]]:
         return [[Hypothesis([*emitted, EOS_ID], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.translator.search", always)
+    monkeypatch.setattr("seq2seq.inference.translator.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
     assert translation.nbest == [(translation.text, -1.0)]
@@ -499,11 +499,11 @@ def test_every_one_of_the_n_best_looks_for_itself(
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, looks),
         Hypothesis([UNK_ID, EOS_ID], -2.0, looks[1:]),
     ]
-    monkeypatch.setattr("seq2seq.translator.search", lambda *_: [both])
+    monkeypatch.setattr("seq2seq.inference.translator.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
     assert found.nbest == [("xb xa", -1.0), ("xa", -2.0)]
     blind = [each._replace(attention_weights=None) for each in both]
-    monkeypatch.setattr("seq2seq.translator.search", lambda *_: [blind])
+    monkeypatch.setattr("seq2seq.inference.translator.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
 
 
@@ -585,7 +585,7 @@ def test_a_device_that_is_not_there_is_refused(tiny_runs: dict[str, Path]) -> No
 
 def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -> None:
     program = (
-        "import sys; from seq2seq.translator import Translator; "
+        "import sys; from seq2seq.inference.translator import Translator; "
         f"Translator.load({str(tiny_runs['luong'])!r}, device='cpu').translate(['ba'], 2); "
         "print([name for name in sys.modules if name in ('torch._dynamo', 'sympy')])"
     )

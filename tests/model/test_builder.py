@@ -7,9 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from seq2seq.build import build_model
-from seq2seq.config import ModelConfig
-from seq2seq.loss import token_loss
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model.attention import (
     AdditiveScore,
     DotScore,
@@ -19,10 +17,12 @@ from seq2seq.model.attention import (
     NormedAdditiveScore,
     ScaledDotScore,
 )
+from seq2seq.model.builder import build_model
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
+from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.model.windows import MonotonicWindow, PredictiveWindow
+from seq2seq.training.loss import token_loss
 
 SRC_SIZE, TGT_SIZE = 17, 11
 E, H, D, A = 8, 12, 6, 7

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.build import build_model
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
+from seq2seq.model.builder import build_model
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 

@@ -32,9 +32,9 @@ from seq2seq.model.attention import AdditiveScore, ScoreWeights
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
-from seq2seq.model.lstm_steps import LSTMSteps
-from seq2seq.model.recurrence import unroll_bahdanau, unroll_luong
-from seq2seq.model.unrolled_layers import Upper, upper_of
+from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
+from seq2seq.model.fused.layers import Upper, upper_of
+from seq2seq.model.fused.lstm import LSTMSteps
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
 ONE_LAYER = [case for case in CASES if case.num_layers == 1]

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from seq2seq.model.attention import GeneralScore, attend
 from seq2seq.model.decoder import LuongDecoder
-from seq2seq.model.windows import MonotonicWindow, PredictiveWindow, Window
+from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 
 K, LONG = 3, 13
 LENGTHS = (13, 1, 6, 9)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.model.lstm_steps import activate
+from seq2seq.model.fused.lstm import activate
 from seq2seq.model.nonlinear import sigmoid_, tanh, tanh_into
 
 

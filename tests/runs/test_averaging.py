@@ -9,17 +9,17 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, write_small_corpus
 
-from seq2seq import averaging
-from seq2seq.averaging import WeightMean, average, checkpoints
-from seq2seq.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
-from seq2seq.cli import main
-from seq2seq.config import load_config
-from seq2seq.errors import RunError, UserError
-from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
-from seq2seq.snapshots import snapshots
-from seq2seq.training import train
-from seq2seq.translator import Translator
-from seq2seq.vocabulary import Vocabularies, Vocabulary
+from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
+from seq2seq.data.vocabulary import Vocabularies, Vocabulary
+from seq2seq.inference.translator import Translator
+from seq2seq.runs import averaging
+from seq2seq.runs.averaging import WeightMean, average, checkpoints
+from seq2seq.runs.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
+from seq2seq.runs.snapshots import snapshots
+from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.training.loop import train
 
 CPU = torch.device("cpu")
 STEPS = [4, 6, 8]  # of the snapshots that are kept of the run
@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = write_small_corpus(tmp_path_factory.mktemp("run"))
     settings = ("max_steps=8", "validate_every=2", "keep=3", "learning_rate=0.01")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+        patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
         overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
         return train(load_config(corpus, overrides)[0], "cpu")
 

@@ -17,7 +17,10 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seq2seq.checkpoint import (
+from seq2seq.config.schema import Config
+from seq2seq.data.vocabulary import Vocabularies, Vocabulary, load_vocabularies
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.checkpoint import (
     BEST,
     CONFIG,
     LAST,
@@ -32,14 +35,11 @@ from seq2seq.checkpoint import (
     read_config,
     save_best,
 )
-from seq2seq.config import Config
-from seq2seq.errors import RunError, UserError
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.optimization import Optimizer
-from seq2seq.run.origin import origin_of
-from seq2seq.training_state import load_last, save_last
-from seq2seq.vocabulary import Vocabularies, Vocabulary, load_vocabularies
-from seq2seq.whole_file import written_aside
+from seq2seq.runs.provenance import origin_of
+from seq2seq.runs.training_state import load_last, save_last
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import written_aside
+from seq2seq.training.optimizer import Optimizer
 
 CPU = torch.device("cpu")
 LIMIT = LengthLimit(1.3125, 7)
@@ -440,7 +440,7 @@ def half_written(path: Path, content: bytes, _: Path | None = None) -> None:
 
 
 FAILURES = {
-    "half a file": ("seq2seq.run.tensor_file.write_whole", half_written),
+    "half a file": ("seq2seq.runs.tensor_file.write_whole", half_written),
     "at the sync": ("os.fsync", full_disk),
     "at the rename": ("pathlib.Path.replace", full_disk),
 }
@@ -521,6 +521,6 @@ def test_weights_too_large_to_load_are_one_clear_line(
     def full(*_: object, **__: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory\nsecond line")
 
-    monkeypatch.setattr("seq2seq.checkpoint.torch.empty", full)
+    monkeypatch.setattr("seq2seq.runs.checkpoint.torch.empty", full)
     with pytest.raises(UserError, match="model: too large for the memory of this machine"):
         load_best(tiny_runs["none"], torch.device("cpu"))

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.checkpoint import LengthLimit
-from seq2seq.run.tensor_file import read_header, read_tensors
-from seq2seq.snapshots import (
+from seq2seq.runs.checkpoint import LengthLimit
+from seq2seq.runs.snapshots import (
     forget_snapshots,
     remove_snapshot_parts,
     save_snapshot,
     snapshot_step,
     snapshots,
 )
+from seq2seq.runs.tensor_file import read_header, read_tensors
 
 OTHERS = (
     "step-.safetensors",

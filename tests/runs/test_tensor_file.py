@@ -9,9 +9,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from seq2seq.errors import DamagedFile, UserError
-from seq2seq.run import tensor_file
-from seq2seq.run.tensor_file import (
+from seq2seq.runs import tensor_file
+from seq2seq.runs.tensor_file import (
     compare,
     copy_into,
     read_header,
@@ -20,6 +19,7 @@ from seq2seq.run.tensor_file import (
     shapes_of,
     typed,
 )
+from seq2seq.runtime.errors import DamagedFile, UserError
 
 TENSORS = {
     "matrix": torch.arange(6.0).reshape(2, 3) / 7,

@@ -9,14 +9,14 @@ import pytest
 import torch
 from conftest import write_small_corpus
 
-from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
-from seq2seq.cli import main
-from seq2seq.config import Config, load_config
-from seq2seq.errors import UserError
-from seq2seq.reporting import LOG, METRICS
-from seq2seq.run.tensor_file import read_header, read_tensors, save_tensors
-from seq2seq.training import train
-from seq2seq.translator import Translator
+from seq2seq.cli.main import main
+from seq2seq.config.schema import Config, load_config
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.loop import train
+from seq2seq.training.reporting import LOG, METRICS
 
 SETTINGS = ("training.max_steps=6", "training.validate_every=4", "training.log_every=1")
 MODEL = "vocabulary/joint.model"
@@ -27,7 +27,7 @@ LINES = ["buda ki.", "zu mo lu."]
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     yield
     patch.undo()
 
@@ -213,7 +213,7 @@ def test_from_another_text_a_damaged_vocabulary_is_not_learnt(
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     assert f"data.train: has changed since {run} was trained on it" in message
     # As of a run whose state does not say yet which text it was trained on.
-    monkeypatch.setattr("seq2seq.preparation.check_texts", lambda *_: None)
+    monkeypatch.setattr("seq2seq.training.session.check_texts", lambda *_: None)
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     assert "the training text does not give it either" in message
     assert (run / MODEL).read_bytes() == damaged

@@ -7,23 +7,23 @@ import torch
 from conftest import toy_pairs
 from torch import Tensor
 
-from seq2seq import validation
-from seq2seq.checkpoint import BEST, LAST, VOCABULARY, load_best, own_weights
-from seq2seq.config import Config, load_config
-from seq2seq.doctor import check
-from seq2seq.errors import UserError
-from seq2seq.preparation import prepare
-from seq2seq.reporting import LOG, read_metrics
-from seq2seq.run.tensor_file import read_tensors
-from seq2seq.training import train
-from seq2seq.warm_start import read_warm_start
+from seq2seq.analysis.check.check import check
+from seq2seq.config.schema import Config, load_config
+from seq2seq.runs.checkpoint import BEST, LAST, VOCABULARY, load_best, own_weights
+from seq2seq.runs.tensor_file import read_tensors
+from seq2seq.runs.warm_start import read_warm_start
+from seq2seq.runtime.errors import UserError
+from seq2seq.training import validation
+from seq2seq.training.loop import train
+from seq2seq.training.reporting import LOG, read_metrics
+from seq2seq.training.session import prepare
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from seq2seq import device as device_module
-from seq2seq.device import bf16_note, choose_device, limited_memory, quickest, repeatable
-from seq2seq.errors import UserError
+from seq2seq.runtime import device as device_module
+from seq2seq.runtime.device import bf16_note, choose_device, limited_memory, quickest, repeatable
+from seq2seq.runtime.errors import UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
@@ -140,7 +140,7 @@ def test_a_limit_of_memory_ends_with_its_training() -> None:
 def test_memory_kept_is_given_back() -> None:
     program = """
 import torch
-from seq2seq.device import choose_device, return_memory
+from seq2seq.runtime.device import choose_device, return_memory
 def held():
     (line,) = (each for each in open("/proc/self/status") if each.startswith("RssAnon"))
     return int(line.split()[1]) >> 10
@@ -182,7 +182,7 @@ def test_a_processor_slow_in_bf16_is_told_of(
     monkeypatch: pytest.MonkeyPatch, bf16: float, told: str | None
 ) -> None:
     cpu, seconds = torch.device("cpu"), iter([bf16, 1.0])
-    monkeypatch.setattr("seq2seq.device.quickest", lambda work: (work(), next(seconds))[1])
+    monkeypatch.setattr("seq2seq.runtime.device.quickest", lambda work: (work(), next(seconds))[1])
     note = bf16_note(cpu, "bf16")
     assert (note is None) == (told is None)
     assert told is None or told in str(note)
@@ -204,7 +204,7 @@ def test_products_of_many_sizes_keep_few_kernels() -> None:
         pytest.skip("this processor has no fast products in bf16, so no kernels to keep")
     program = """
 import ctypes, torch
-from seq2seq.device import choose_device
+from seq2seq.runtime.device import choose_device
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "abcdefghij"]
 library = ctypes.CDLL(None)

@@ -18,13 +18,14 @@ import torch
 from conftest import write_small_corpus
 from torch import Tensor
 
-from seq2seq.checkpoint import BEST, LAST
-from seq2seq.errors import UserError
-from seq2seq.parallel import exchange, ranks
-from seq2seq.reporting import LOG, METRICS
-from seq2seq.run.tensor_file import read_header, read_tensors
+from seq2seq.runs.checkpoint import BEST, LAST
+from seq2seq.runs.tensor_file import read_header, read_tensors
+from seq2seq.runtime import collectives as exchange
+from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.reporting import LOG, METRICS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
 # ended. Each writes the checksum of its weights after every update beside its output.
 SERVER = """
@@ -33,9 +34,13 @@ from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
 import torch
 import torch.distributed
-from seq2seq.parallel import exchange, ranks
-from seq2seq import preparation, training, update, validation
-from seq2seq.cli import main
+from seq2seq.runtime import collectives as exchange
+from seq2seq.runtime import distributed as ranks
+from seq2seq.training import session as preparation
+from seq2seq.training import loop as training
+from seq2seq.training import step as update
+from seq2seq.training import validation
+from seq2seq.cli.main import main
 
 torch.set_num_threads(1)
 taken, scored, read = training.train_step, validation.bleu_score, preparation.usable
@@ -480,9 +485,9 @@ def test_ranks_that_read_other_things_are_refused(trainings: Trainings, befall: 
 KILLED_ONCE = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
-from seq2seq.parallel import ranks
-from seq2seq import training
-from seq2seq.cli import main
+from seq2seq.runtime import distributed as ranks
+from seq2seq.training import loop as training
+from seq2seq.cli.main import main
 
 taken = training.train_step
 

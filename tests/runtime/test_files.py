@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.whole_file import PART, read_bounded, sync, write_whole, written_aside
+from seq2seq.runtime.files import PART, read_bounded, sync, write_whole, written_aside
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.errors import UserError
-from seq2seq.run import run_lock
-from seq2seq.run.run_lock import LOCK, Shared, locked
+from seq2seq.runtime import locks as run_lock
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.locks import LOCK, Shared, locked
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process, in the folder until it is told to go."""
     program = f"""
 from pathlib import Path
-from seq2seq.run.run_lock import locked
+from seq2seq.runtime.locks import locked
 with locked(Path({str(folder)!r})):
     print("in", flush=True)
     input()

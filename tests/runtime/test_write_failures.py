@@ -13,14 +13,14 @@ from typing import IO
 import pytest
 from conftest import write_small_corpus
 
-from seq2seq import training
-from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
-from seq2seq.cli import main
-from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter
-from seq2seq.run.tensor_file import read_header, read_tensors
-from seq2seq.whole_file import PART, write_whole
+from seq2seq.cli.main import main
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.tensor_file import read_header, read_tensors
+from seq2seq.runtime.files import PART, write_whole
+from seq2seq.training import loop as training
+from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
     "seed=2",  # its second validation is better than its first: best.safetensors is written again
     "training.max_steps=6",
@@ -33,7 +33,7 @@ TEXTS = (METRICS, TIMING, LOG)
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a run that is not to be changed; the run lies beside it."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     assert train(corpus, corpus.parent / "finished") == 0
     patch.undo()
     return corpus
@@ -208,7 +208,7 @@ def test_tensorboard_that_cannot_be_written_ends_training_in_words(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (FullBoard(9), ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (FullBoard(9), ""))
     assert train(finished, tmp_path / "run") == 1
     error = error_of(capsys)
     assert f"{tmp_path / 'run' / TENSORBOARD}: cannot be written (No space left on dev" in error
@@ -223,8 +223,8 @@ def test_tensorboard_itself_fails_without_a_traceback(tmp_path: Path) -> None:
     program = f"""
 import resource, sys, time
 from pathlib import Path
-from seq2seq.errors import RunError
-from seq2seq.reporting import Reporter
+from seq2seq.runtime.errors import RunError
+from seq2seq.training.reporting import Reporter
 try:
     with Reporter(Path({str(tmp_path)!r}), 0, None) as reporter:
         resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
@@ -327,7 +327,7 @@ def test_a_limit_on_file_sizes_is_told_in_a_line(
     run = tmp_path / "run"
     program = (
         "import resource, sys\n"
-        "from seq2seq.cli import main\n"
+        "from seq2seq.cli.main import main\n"
         "sys.modules['torch.utils.tensorboard'] = None\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "sys.exit(main(sys.argv[1:]))\n"

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarking import peers
 from benchmarking.ceiling import ceiling
 from benchmarking.standard import CASES, Case, standard, work
-from seq2seq.build import build_model
+from seq2seq.model.builder import build_model
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 import distill
-from seq2seq.corpus import read_lines
-from seq2seq.translator import Translator
+from seq2seq.data.corpus import read_lines
+from seq2seq.inference.translator import Translator
 
 TEACHERS = """\
 base: config.yaml
@@ -32,9 +32,9 @@ RUNS = ("none-seed1", "luong-seed1", "none-seed2", "luong-seed2")
 @pytest.fixture(autouse=True)
 def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has teachers and a student to be."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
-    monkeypatch.setattr("seq2seq.commands.compare_figure.write_pictures", lambda _: [])
-    monkeypatch.setattr("seq2seq.comparing.bleu_counts.RESAMPLES", 9)
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.cli.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 9)
     monkeypatch.chdir(small_corpus.parent)
     Path("teachers.yaml").write_text(TEACHERS, encoding="utf-8")
     student()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.checking.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, Outcome, diagnose
-from seq2seq.config import load_config
-from seq2seq.reporting import LOG, METRICS, read_metrics
-from seq2seq.training import train
-from seq2seq.vocabulary import UNK_ID, Vocabularies
+from seq2seq.config.schema import load_config
+from seq2seq.data.vocabulary import UNK_ID, Vocabularies
+from seq2seq.training.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, Outcome, diagnose
+from seq2seq.training.loop import train
+from seq2seq.training.reporting import LOG, METRICS, read_metrics
 
 SOURCES, REFERENCES = toy_pairs(40, seed=5)
 
@@ -203,7 +203,7 @@ def test_losses_that_go_wrong_are_named(metrics: Metrics, words: str, key: str) 
 def test_a_training_that_ends_too_early_says_so_in_its_log(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     config, _ = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
     run = train(config, "cpu")
     lines = (run / LOG).read_text(encoding="utf-8").splitlines()

@@ -8,21 +8,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq import update
-from seq2seq.batches import Batch
-from seq2seq.checkpoint import LAST
-from seq2seq.config import Config, load_config
-from seq2seq.errors import RunError
-from seq2seq.loss import batch_loss
+from seq2seq.config.schema import Config, load_config
+from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.preparation import Run
-from seq2seq.reporting import LOG, METRICS
-from seq2seq.training import Interrupted, train
+from seq2seq.runs.checkpoint import LAST
+from seq2seq.runtime.errors import RunError
+from seq2seq.training import step as update
+from seq2seq.training.loop import Interrupted, train
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.reporting import LOG, METRICS
+from seq2seq.training.session import Run
 
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
@@ -36,7 +36,7 @@ class Spoiler:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[int, float], bool]) -> None:
         self.when, self.step, self.rate = when, 0, 0.0
         monkeypatch.setattr(update, "batch_loss", self.loss)
-        monkeypatch.setattr("seq2seq.training.train_step", self.train_step)
+        monkeypatch.setattr("seq2seq.training.loop.train_step", self.train_step)
 
     def train_step(self, run: Run, batches: list[Batch], rate: float) -> int:
         self.step, self.rate = run.progress.step, rate
@@ -73,12 +73,12 @@ def test_an_interruption_does_not_forget_them(
 ) -> None:
     spoiler = Spoiler(monkeypatch, lambda step, _: step == 2)
     config = configured(small_corpus, "training.max_steps=6")
-    monkeypatch.setattr("seq2seq.training.stop_signals", stops_at(spoiler, 3))
+    monkeypatch.setattr("seq2seq.training.loop.stop_signals", stops_at(spoiler, 3))
     with pytest.raises(Interrupted):
         train(config, "cpu")
     assert "not taken" not in (config.run_dir / LOG).read_text()
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     run = train(config, "cpu", resume=True)
     assert "update 2 was not taken" in (run / LOG).read_text()
 
@@ -88,11 +88,11 @@ def test_a_shorter_interval_of_reports_does_not_blame_others(
 ) -> None:
     spoiler = Spoiler(monkeypatch, lambda step, _: step == 2)
     config = configured(small_corpus, "training.max_steps=9", "training.log_every=100")
-    monkeypatch.setattr("seq2seq.training.stop_signals", stops_at(spoiler, 7))
+    monkeypatch.setattr("seq2seq.training.loop.stop_signals", stops_at(spoiler, 7))
     with pytest.raises(Interrupted):
         train(config, "cpu")
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
     log = (train(often, "cpu", resume=True) / LOG).read_text()
     assert log.count("was not taken") == 1

@@ -17,14 +17,14 @@ import pytest
 import torch
 from conftest import write_small_corpus
 
-from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS
-from seq2seq.reporting import METRICS
-from seq2seq.run.tensor_file import read_header, read_tensors
-from seq2seq.snapshots import snapshots
-from seq2seq.training_state import resumable
-from seq2seq.whole_file import PART
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.snapshots import snapshots
+from seq2seq.runs.tensor_file import read_header, read_tensors
+from seq2seq.runs.training_state import resumable
+from seq2seq.runtime.files import PART
+from seq2seq.training.reporting import METRICS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("SEQ2SEQ_KILLS", "6"))
 SEED = int(os.environ.get("SEQ2SEQ_KILL_SEED", "1"))
 MOST_KILLS = 4  # of one run; then it may end
@@ -46,8 +46,8 @@ SERVER = """
 import json, os, signal, sys
 from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
-import seq2seq.training
-from seq2seq.cli import main
+import seq2seq.training.loop
+from seq2seq.cli.main import main
 
 def counted(function, left):
     def call(*arguments, **options):

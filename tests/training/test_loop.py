@@ -19,20 +19,21 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from seq2seq import training, update
-from seq2seq.batches import Batch, make_batch
-from seq2seq.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
-from seq2seq.config import Config, TrainingConfig, load_config
-from seq2seq.errors import UserError
-from seq2seq.loss import batch_loss
+from seq2seq.config.schema import Config, TrainingConfig, load_config
+from seq2seq.data.batching import Batch, make_batch
+from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.preparation import Run, prepare
-from seq2seq.reporting import LOG, METRICS, TIMING, Clock, Reporter
-from seq2seq.run_folder import check_folder
-from seq2seq.snapshots import snapshots
-from seq2seq.training import Interrupted, train
-from seq2seq.translator import Translator
-from seq2seq.update import train_step
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
+from seq2seq.runs.run_folder import check_folder
+from seq2seq.runs.snapshots import snapshots
+from seq2seq.runtime.errors import UserError
+from seq2seq.training import loop as training
+from seq2seq.training import step as update
+from seq2seq.training.loop import Interrupted, train
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.reporting import LOG, METRICS, TIMING, Clock, Reporter
+from seq2seq.training.session import Run, prepare
+from seq2seq.training.step import train_step
 
 CPU = torch.device("cpu")
 
@@ -40,7 +41,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings; test_reporting.py looks at it."""
-    monkeypatch.setattr("seq2seq.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
@@ -380,7 +381,7 @@ def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
             [sys.executable, "-m", "seq2seq", *command, "--device", "cpu"],
             check=True,
             capture_output=True,
-            cwd=Path(__file__).parent.parent,
+            cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": str(number)},
         )
     assert_same_run(*runs)
@@ -827,8 +828,8 @@ def test_of_equal_bleu_the_weights_of_less_loss_are_kept(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
-    monkeypatch.setattr("seq2seq.validation.valid_bleu", lambda _: 0.0)
-    monkeypatch.setattr("seq2seq.validation.valid_loss", lambda _: next(losses))
+    monkeypatch.setattr("seq2seq.training.validation.valid_bleu", lambda _: 0.0)
+    monkeypatch.setattr("seq2seq.training.validation.valid_loss", lambda _: next(losses))
     often = ("training.max_steps=9", "training.validate_every=1", "training.patience=2")
     run = trained(small_corpus, *often, "training.max_epochs=null")
     assert [line["valid_loss"] for line in validations(run)] == [3, 2, 2.5, 2]

@@ -12,10 +12,10 @@ import torch
 from model_cases import DEVICES
 from torch import nn
 
-from seq2seq.build import build_model
-from seq2seq.config import ModelConfig, TrainingConfig
-from seq2seq.loss import token_loss
-from seq2seq.optimization import Optimizer, learning_rate, update_average
+from seq2seq.config.schema import ModelConfig, TrainingConfig
+from seq2seq.model.builder import build_model
+from seq2seq.training.loss import token_loss
+from seq2seq.training.optimizer import Optimizer, learning_rate, update_average
 
 PEAK, WARMUP, LAST = 0.002, 7, 40
 DECAYS = ["constant", "inverse_sqrt", "linear", "cosine"]
@@ -214,8 +214,8 @@ def test_an_update_loads_no_compiler() -> None:
     """torch's own optimizers do, for a second and 75 MB."""
     code = """
 import sys, torch
-from seq2seq.config import TrainingConfig
-from seq2seq.optimization import Optimizer
+from seq2seq.config.schema import TrainingConfig
+from seq2seq.training.optimizer import Optimizer
 weight = torch.nn.Parameter(torch.ones(2))
 weight.grad = torch.ones(2)
 Optimizer(TrainingConfig(max_steps=1), [weight]).step(0.5)

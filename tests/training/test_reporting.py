@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from seq2seq.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter, cut_back
+from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter, cut_back
 
 
 @pytest.fixture

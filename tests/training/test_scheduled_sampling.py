@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.batches import Batch, make_batch
-from seq2seq.build import build_model
-from seq2seq.config import ModelConfig, TrainingConfig
-from seq2seq.loss import batch_loss
+from seq2seq.config.schema import ModelConfig, TrainingConfig
+from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.scheduled_sampling import true_share, with_own_inputs
-from seq2seq.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.scheduled_sampling import true_share, with_own_inputs
 
 V = 19
 SRC = [[7, 9, 4], [5, 8, 8, 12, 6], [11], [4, 5]]

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq import update
-from seq2seq.batches import Batch, make_batch
-from seq2seq.checkpoint import own_weights
-from seq2seq.config import load_config
-from seq2seq.device import choose_device
-from seq2seq.errors import RunError
-from seq2seq.loss import batch_loss
+from seq2seq.config.schema import load_config
+from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.preparation import Run, prepare
-from seq2seq.update import train_step
+from seq2seq.runs.checkpoint import own_weights
+from seq2seq.runtime.device import choose_device
+from seq2seq.runtime.errors import RunError
+from seq2seq.training import step as update
+from seq2seq.training.loss import batch_loss
+from seq2seq.training.session import Run, prepare
+from seq2seq.training.step import train_step
 
 Loss = Callable[[Seq2Seq, Batch, float], Tensor]
 
@@ -221,8 +221,8 @@ def test_memory_for_not_even_a_pair_is_an_error_in_words(
 def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
     program = """
 import resource, torch
-from seq2seq.device import limited_memory
-from seq2seq.update import _is_out_of_memory
+from seq2seq.runtime.device import limited_memory
+from seq2seq.training.step import _is_out_of_memory
 (size,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
 with limited_memory(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25):
     torch.zeros(2**20)

@@ -1,1 +1,1 @@
-"""Who looked where, for the eye."""
+"""Attention weights as heat maps: PNG, SVG, PDF and HTML."""

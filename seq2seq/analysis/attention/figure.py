@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.pictures.attention_map import AttentionMap, Panel, headings_of, labels_of, starts_word
+from seq2seq.analysis.attention.maps import AttentionMap, Panel, headings_of, labels_of, starts_word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from seq2seq.pictures.attention_map import AttentionMap, Panel, headings_of, label_of, starts_word
+from seq2seq.analysis.attention.maps import AttentionMap, Panel, headings_of, label_of, starts_word
 
 LEGIBLE = 0.05  # an HTML cell shows no number below
 HIGH = 0.62  # from here on a number is legible in the page's colour rather than in the ink's

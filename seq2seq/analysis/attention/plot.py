@@ -4,11 +4,11 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2seq.errors import RunError, UserError
-from seq2seq.pictures.attention_figure import picture
-from seq2seq.pictures.attention_map import AttentionMap, Panel
-from seq2seq.pictures.attention_page import page
-from seq2seq.whole_file import written_through
+from seq2seq.analysis.attention.figure import picture
+from seq2seq.analysis.attention.html import page
+from seq2seq.analysis.attention.maps import AttentionMap, Panel
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import written_through
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in one HTML page

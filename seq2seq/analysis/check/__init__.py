@@ -1,1 +1,1 @@
-"""What is odd about data, costs and results, in words."""
+"""Statistics of a corpus, findings about it, and a forecast of the training cost."""

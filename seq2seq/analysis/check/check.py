@@ -6,19 +6,25 @@ from typing import Any, NamedTuple
 
 import torch
 
-from seq2seq.batches import encode_pairs
-from seq2seq.checking.data_advice import Finding, Split, data_findings
-from seq2seq.checking.data_check import Overlap, Resemblance, examine, overlap, resemblance
-from seq2seq.checking.overlap_advice import likeness_findings, overlap_findings
-from seq2seq.checking.piece_check import examine_pieces
-from seq2seq.config import Config, ParallelFiles, TrainingConfig
-from seq2seq.corpus import ParallelText, usable
-from seq2seq.device import bf16_note, choose_device, limited_memory, repeatable
-from seq2seq.forecast import Forecast, forecast
-from seq2seq.preparation import assemble, read_texts
-from seq2seq.run_folder import check_folder, run_lives
-from seq2seq.vocabulary import train_vocabularies
-from seq2seq.warm_start import read_warm_start
+from seq2seq.analysis.check.data_statistics import (
+    Overlap,
+    Resemblance,
+    examine,
+    overlap,
+    resemblance,
+)
+from seq2seq.analysis.check.findings import Finding, Split, data_findings
+from seq2seq.analysis.check.forecast import Forecast, forecast
+from seq2seq.analysis.check.overlap_findings import likeness_findings, overlap_findings
+from seq2seq.analysis.check.token_statistics import examine_pieces
+from seq2seq.config.schema import Config, ParallelFiles, TrainingConfig
+from seq2seq.data.batching import encode_pairs
+from seq2seq.data.corpus import ParallelText, usable
+from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.runs.run_folder import check_folder, run_lives
+from seq2seq.runs.warm_start import read_warm_start
+from seq2seq.runtime.device import bf16_note, choose_device, limited_memory, repeatable
+from seq2seq.training.session import assemble, read_texts
 
 FEW_UPDATES = 500
 MUCH_MEMORY = 0.6  # of the machine's; a whole training takes up to half more than its beginning

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.corpus import ParallelText
+from seq2seq.data.corpus import ParallelText
 
 UNUSUAL_RATIO = 3  # times as long as usual for the other side
 RATIO_SLACK = 10  # characters added to both sides, so that short lines may differ freely

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from seq2seq.checking.data_check import (
+from seq2seq.analysis.check.data_statistics import (
     NOT_NFC,
     UNRELATED,
     UNUSUAL_RATIO,
     SideFacts,
     TextFacts,
 )
-from seq2seq.checking.piece_check import TextPieces
+from seq2seq.analysis.check.token_statistics import TextPieces
 
 FEW_PAIRS = 1000
 SHOWN = 5  # line numbers of a list that a message shows

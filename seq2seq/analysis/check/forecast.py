@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import torch
 
-from seq2seq.batches import EncodedPairs, Rows, epoch_order
-from seq2seq.checkpoint import own_weights
-from seq2seq.optimization import learning_rate
-from seq2seq.preparation import Run
-from seq2seq.training import last_update, own_batches
-from seq2seq.update import train_step
+from seq2seq.data.batching import EncodedPairs, Rows, epoch_order
+from seq2seq.runs.checkpoint import own_weights
+from seq2seq.training.loop import last_update, own_batches
+from seq2seq.training.optimizer import learning_rate
+from seq2seq.training.session import Run
+from seq2seq.training.step import train_step
 
 WARM_UP = 3  # updates that are not measured
 LEAST, MOST = 5, 40  # updates that are, as many as fit

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from seq2seq.checking.data_advice import Finding, Split, listed
-from seq2seq.checking.data_check import Overlap, Resemblance
+from seq2seq.analysis.check.data_statistics import Overlap, Resemblance
+from seq2seq.analysis.check.findings import Finding, Split, listed
 
 MANY_PAIRS_KNOWN, MANY_SOURCES_KNOWN = 0.01, 0.1  # shares of the lines that deserve a warning
 MARGIN, FOREIGN = 0.1, 0.1  # of a resemblance

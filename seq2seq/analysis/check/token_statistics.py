@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seq2seq.batches import Ids
-from seq2seq.checking.data_check import Lengths, measure
-from seq2seq.corpus import ParallelText
-from seq2seq.vocabulary import UNK_ID, Vocabularies, Vocabulary
+from seq2seq.analysis.check.data_statistics import Lengths, measure
+from seq2seq.data.batching import Ids
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary import UNK_ID, Vocabularies, Vocabulary
 
 
 class SidePieces(NamedTuple):

@@ -1,1 +1,1 @@
-"""What `seq2seq compare` is made of."""
+"""Train and compare several variants of one config."""

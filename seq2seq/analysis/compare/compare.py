@@ -9,28 +9,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq import evaluation
-from seq2seq.cache.token_cache import checksum_of_text, training_data
-from seq2seq.checkpoint import BEST
-from seq2seq.comparing import bleu_counts
-from seq2seq.comparing.bleu_counts import Counts, Difference
-from seq2seq.comparing.source_lengths import Bucket, buckets
-from seq2seq.comparing.variants import Plan, Variant
-from seq2seq.config import Config
-from seq2seq.corpus import ParallelText, read_pairs, usable
-from seq2seq.device import choose_device, repeatable
-from seq2seq.ending import has_ended, trained_so_far
-from seq2seq.errors import RunError, UserError
-from seq2seq.evaluation import Scores
-from seq2seq.preparation import other_texts
-from seq2seq.reporting import TIMING, read_metrics
-from seq2seq.resuming import check_texts
-from seq2seq.run.tensor_file import read_header
-from seq2seq.run_folder import check_folder, run_lives
-from seq2seq.streams import say
-from seq2seq.training import train
-from seq2seq.translator import Translator
-from seq2seq.whole_file import write_whole
+from seq2seq.analysis.compare.length_buckets import Bucket, buckets
+from seq2seq.analysis.compare.variants import Plan, Variant
+from seq2seq.cli.streams import say
+from seq2seq.config.schema import Config
+from seq2seq.data.corpus import ParallelText, read_pairs, usable
+from seq2seq.data.training_data import checksum_of_text, training_data
+from seq2seq.evaluation import bootstrap as bleu_counts
+from seq2seq.evaluation import metrics as evaluation
+from seq2seq.evaluation.bootstrap import Counts, Difference
+from seq2seq.evaluation.metrics import Scores
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import BEST
+from seq2seq.runs.resuming import check_texts
+from seq2seq.runs.run_folder import check_folder, run_lives
+from seq2seq.runs.tensor_file import read_header
+from seq2seq.runtime.device import choose_device, repeatable
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import write_whole
+from seq2seq.training.loop import train
+from seq2seq.training.reporting import TIMING, read_metrics
+from seq2seq.training.session import other_texts
+from seq2seq.training.stopping import has_ended, trained_so_far
 
 
 class Task(NamedTuple):

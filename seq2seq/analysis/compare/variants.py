@@ -8,12 +8,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, ValidationError
 
-from seq2seq.config import VARIANTS, Config, DecodingConfig, load_config
-from seq2seq.errors import UserError
-from seq2seq.settings.config_file import Document, read_document
-from seq2seq.settings.config_mistakes import ConfigError, Mistake, describe, show, summary
-from seq2seq.settings.config_section import Section
-from seq2seq.settings.config_values import File
+from seq2seq.config.document import Document, read_document
+from seq2seq.config.errors import ConfigError, Mistake, describe, show, summary
+from seq2seq.config.fields import File
+from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, load_config
+from seq2seq.config.section import Section
+from seq2seq.runtime.errors import UserError
 
 SEEDS = (1, 2, 3)  # where nobody says which
 FOLDER = Path("runs/compare")

@@ -1,1 +1,1 @@
-"""Training text and its ids in files that are mapped into memory."""
+"""On-disk cache of encoded training text, verified by checksum and rebuilt if damaged."""

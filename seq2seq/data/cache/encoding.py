@@ -12,12 +12,12 @@ from typing import IO
 
 from tqdm import tqdm
 
-from seq2seq.cache import cache_worker
-from seq2seq.cache.cache_worker import Chunk, as_text, encode_range, from_text, job_of, receive
-from seq2seq.config import VocabularyConfig
-from seq2seq.corpus import ParallelText
-from seq2seq.errors import RunError, UserError
-from seq2seq.vocabulary import Vocabularies, models_of, vocabularies_of
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.cache import worker as cache_worker
+from seq2seq.data.cache.worker import Chunk, as_text, encode_range, from_text, job_of, receive
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary import Vocabularies, models_of, vocabularies_of
+from seq2seq.runtime.errors import RunError, UserError
 
 MOST_HERE = 50_000  # pairs that this process does alone: others take a second to begin
 MOST_PROCESSES = 16
@@ -87,7 +87,7 @@ def _asked(job: bytes, ranges: list[tuple[int, int]]) -> Iterator[Chunk]:
 @contextmanager
 def _workers(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Processes that end with the block, or with this process."""
-    package = str(Path(cache_worker.__file__).parents[2])
+    package = str(Path(cache_worker.__file__).parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     workers = [
         subprocess.Popen(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.whole_file import PART, read_bounded, sync
+from seq2seq.runtime.files import PART, read_bounded, sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seq2seq.cache.cache_folder import Facts
-from seq2seq.corpus import ParallelText, read_pairs, usable
-from seq2seq.errors import UserError
-from seq2seq.packed import PackedLines
+from seq2seq.data.cache.entries import Facts
+from seq2seq.data.corpus import ParallelText, read_pairs, usable
+from seq2seq.data.packed import PackedLines
+from seq2seq.runtime.errors import UserError
 
 SIDES = ("src", "tgt")
 Number = TypeVar("Number", bound=np.generic)

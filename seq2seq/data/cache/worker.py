@@ -15,11 +15,11 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.cache.text_cache import map_text
-from seq2seq.config import VocabularyConfig
-from seq2seq.corpus import ParallelText
-from seq2seq.errors import UserError
-from seq2seq.vocabulary import Vocabularies, models_of, train_vocabularies, vocabularies_of
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.cache.text import map_text
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary import Vocabularies, models_of, train_vocabularies, vocabularies_of
+from seq2seq.runtime.errors import UserError
 
 Numbers = NDArray[np.uint32]
 

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from seq2seq.model.attention import ScoreWeights
+from seq2seq.model.fused.attention import unrolled_attention
+from seq2seq.model.fused.layers import UnrolledGradients, UnrolledLayers, Upper
+from seq2seq.model.fused.lstm import LSTMSteps
 from seq2seq.model.lstm import without_autocast
-from seq2seq.model.lstm_steps import LSTMSteps
 from seq2seq.model.nonlinear import tanh_into
-from seq2seq.model.unrolled_attention import unrolled_attention
-from seq2seq.model.unrolled_layers import UnrolledGradients, UnrolledLayers, Upper
 
 
 def unroll_bahdanau(

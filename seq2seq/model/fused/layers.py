@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.model.dropout import Dropout
+from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, Taken
 from seq2seq.model.lstm import LSTMStack
-from seq2seq.model.lstm_steps import LSTMGradients, LSTMSteps, Taken
 
 
 class Upper(NamedTuple):

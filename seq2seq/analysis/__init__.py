@@ -1,0 +1,1 @@
+"""Analyses of data, runs and attention weights; no package but `cli` knows them."""

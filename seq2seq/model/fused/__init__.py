@@ -1,0 +1,1 @@
+"""Fused passes over time, equal to the stacked steps that define the model."""
