@@ -30,7 +30,7 @@ from seq2seq.data.cache.entries import checksum_of_file
 from seq2seq.data.corpus import ParallelText, read_lines, read_pairs, usable
 from seq2seq.runs.run_folder import run_lives
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import write_whole
+from seq2seq.runtime.files import atomic_write
 
 BEAM = 3  # an ensemble needs no more on text that it has seen
 
@@ -248,7 +248,7 @@ def _all_pairs(corpus: ParallelText, tasks: Sequence[Task]) -> ParallelText:
 
 def _write(path: Path, lines: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+    atomic_write(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _run(*words: object) -> int:

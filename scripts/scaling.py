@@ -122,20 +122,20 @@ def train(
     import torch
 
     from seq2seq.config.schema import load_config
-    from seq2seq.data.batching import epoch_order, seed_of
-    from seq2seq.training.loop import batch_of, last_update
+    from seq2seq.data.batching import derive_seed, epoch_order
+    from seq2seq.training.loop import batch_of, total_steps
     from seq2seq.training.session import prepare
     from seq2seq.training.step import train_step
 
     settings, _ = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"), resume=False)
-    last_update(run)
+    total_steps(run)
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0
     for epoch in itertools.count():
         for rows in epoch_order(run.train, settings.training.batch_tokens, settings.seed, epoch):
             run.progress.step += 1
-            batch = batch_of(run, rows, seed_of(settings.seed, run.progress.step, 0))
+            batch = batch_of(run, rows, derive_seed(settings.seed, run.progress.step, 0))
             first_batch = first_batch or time.time() - began
             first_batch_cpu = first_batch_cpu or time.process_time()
             train_step(run, [batch], 1e-3)

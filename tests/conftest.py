@@ -70,7 +70,7 @@ def tiny_runs(
         own_weights,
         save_best,
     )
-    from seq2seq.runs.provenance import origin_of
+    from seq2seq.runs.provenance import provenance_of
 
     runs = {}
     for seed, decoder in enumerate(DECODERS):
@@ -84,7 +84,7 @@ def tiny_runs(
                 for name, weight in own_weights(new_model(config, tiny_vocabularies)).items()
             }
         weights["projection.bias"][EOS_ID] = 3
-        origin = origin_of(config, tiny_vocabularies, shaping_only=True)
+        origin = provenance_of(config, tiny_vocabularies, shaping_only=True)
         save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25), origin)
         runs[decoder] = run
     return runs
@@ -95,11 +95,11 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     import torch
 
     from seq2seq.runs.checkpoint import Progress, create_run, load_best, own_weights, save_best
-    from seq2seq.runs.provenance import origin_of
+    from seq2seq.runs.provenance import provenance_of
 
     model, _, limit, config = load_best(run, torch.device("cpu"))
     create_run(other, config, vocabularies)
-    origin = origin_of(config, vocabularies, shaping_only=True)
+    origin = provenance_of(config, vocabularies, shaping_only=True)
     save_best(other, own_weights(model), limit, Progress(step=7, best_bleu=1.25), origin)
 
 

@@ -17,7 +17,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import BEST, LAST, own_weights
 from seq2seq.runs.tensor_file import read_header, read_tensors
-from seq2seq.runtime.device import limited_memory
+from seq2seq.runtime.device import memory_limit
 from seq2seq.training import step as update
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import METRICS
@@ -160,7 +160,7 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
         same = all(map(torch.equal, everything(run), before))
         assert same != taken
         assert torch.equal(run.loss, loss) != taken
-        assert run.untaken.nonzero().flatten().tolist() == [2]
+        assert run.skipped.nonzero().flatten().tolist() == [2]
 
 
 @pytest.fixture
@@ -185,13 +185,13 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     resting = torch.cuda.memory_reserved()
     tokens = train_step(whole, [data], 1e-3)
     needed = torch.cuda.max_memory_reserved() - resting
-    assert whole.largest_piece is None
+    assert whole.max_micro_batch_positions is None
     assert needed > 100 * 2**20
     torch.cuda.empty_cache()
-    with limited_memory(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30):
+    with memory_limit(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30):
         assert train_step(parts, [data], 1e-3) == tokens
-    assert parts.largest_piece is not None
-    assert parts.largest_piece < data.tgt_in.numel()
+    assert parts.max_micro_batch_positions is not None
+    assert parts.max_micro_batch_positions < data.tgt_in.numel()
     torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-5, atol=0)
     for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)

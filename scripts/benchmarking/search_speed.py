@@ -53,5 +53,5 @@ def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[fl
     began = time.perf_counter()
     found = [each for lines in calls for each in translator.translate(lines, beam, text_only=True)]
     elapsed = time.perf_counter() - began
-    pieces = sum(len(each.tgt_pieces) - each.parts for each in found)  # each part has its END
+    pieces = sum(len(each.tgt_tokens) - each.parts for each in found)  # each part has its END
     return len(found) / elapsed, pieces / elapsed

@@ -10,7 +10,7 @@ import torch
 
 from benchmarking.processes import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import EncodedPairs, Rows, epoch_order, seed_of
+from seq2seq.data.batching import EncodedPairs, Rows, derive_seed, epoch_order
 from seq2seq.runtime.device import choose_device
 from seq2seq.training.loop import batch_of
 from seq2seq.training.session import Run, prepare
@@ -58,7 +58,7 @@ def _measured(run: Run, seconds: float) -> TrainingSpeed:
 
 def _update(run: Run, rows: Rows) -> None:
     run.progress.step += 1
-    batch = batch_of(run, rows, seed_of(run.config.seed, run.progress.step, 0))
+    batch = batch_of(run, rows, derive_seed(run.config.seed, run.progress.step, 0))
     train_step(run, [batch], 1e-3)
 
 

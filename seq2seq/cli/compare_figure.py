@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from seq2seq.analysis.compare.compare import Outcome, Result
 from seq2seq.cli.compare_report import label
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import write_whole
+from seq2seq.runtime.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def write_pictures(result: Result) -> list[str]:
         content = BytesIO()
         figure.savefig(content, format="png", dpi=150)
         try:
-            write_whole(path, content.getvalue())
+            atomic_write(path, content.getvalue())
         except OSError as error:
             raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
     return [f"Pictures: {' and '.join(str(path) for path, _ in drawn)}"]

@@ -103,7 +103,7 @@ def as_json(result: Result) -> dict[str, Any]:
     plan, task = result.plan, result.task
     return {
         "split": task.split,
-        "files": task.text.origin,
+        "files": task.text.source_name,
         "sentences": len(task.text),
         "seeds": list(plan.seeds),
         "beam": task.beam,

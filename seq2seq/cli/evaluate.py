@@ -101,6 +101,6 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
     text = read_pairs(test.src, test.tgt, test.tsv)
-    return [(f"{text.origin}, source", list(text.src))], [
-        (f"{text.origin}, target", list(text.tgt))
+    return [(f"{text.source_name}, source", list(text.src))], [
+        (f"{text.source_name}, target", list(text.tgt))
     ]

@@ -60,7 +60,7 @@ class InputReport:
         """Remember which lines had a prefix, but no text to translate."""
         pairs = zip(translations, prefixes, strict=True) if prefixes else ()
         for index, (each, prefix) in enumerate(pairs, start=number):
-            self._note(_BLANK, index, bool(prefix.strip()) and not each.src_pieces)
+            self._note(_BLANK, index, bool(prefix.strip()) and not each.src_tokens)
 
     def tell(self) -> None:
         """Say what was done to which lines since it last did."""

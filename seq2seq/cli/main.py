@@ -203,7 +203,7 @@ def attention(options: argparse.Namespace) -> int:
             output.write(f"[\n{items}\n]\n")
         return 0
     maps = [
-        AttentionMap(each.src_pieces, each.tgt_pieces, each.attention_weights or [], each.text)
+        AttentionMap(each.src_tokens, each.tgt_tokens, each.attention_weights or [], each.text)
         for each in translations
     ]
     for note in write_attention(maps, texts, options.output):
@@ -231,7 +231,7 @@ def _wait_briefly() -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    if ranks.speaks():
+    if ranks.reports_errors():
         say(f"seq2seq: error: {text}")
     try:
         sys.stdout.flush()

@@ -27,8 +27,8 @@ def as_json(translation: "Translation", with_nbest: bool = False) -> str:
     fields: dict[str, Any] = {
         "text": translation.text,
         "score": round(translation.score, 6),
-        "src_pieces": translation.src_pieces,
-        "tgt_pieces": translation.tgt_pieces,
+        "src_tokens": translation.src_tokens,
+        "tgt_tokens": translation.tgt_tokens,
         "attention_weights": weights and [[round(w, 6) for w in row] for row in weights],
     }
     if with_nbest:
@@ -46,8 +46,8 @@ def rendered_score(scored: "Scored", json_lines: bool = False) -> str:
         "score": round(scored.score, 6) if scored.possible else None,
         "log_prob": round(scored.log_prob, 6) if scored.possible else None,
         "perplexity": round(scored.perplexity, 6) if scored.possible else None,
-        "src_pieces": scored.src_pieces,
-        "tgt_pieces": scored.tgt_pieces,
+        "src_tokens": scored.src_tokens,
+        "tgt_tokens": scored.tgt_tokens,
         "log_probs": [round(each, 6) for each in scored.log_probs],
     }
     return json.dumps(fields, ensure_ascii=False) + "\n"

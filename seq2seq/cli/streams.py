@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import behind_link, is_stream, written_through
+from seq2seq.runtime.files import behind_link, is_stream, output_path
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -186,7 +186,7 @@ def open_output(path: Path | None) -> Iterator[Output]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Output(sys.stdout, "standard output")
         return
-    with written_through(path) as target, _opened(target, "w") as file:
+    with output_path(path) as target, _opened(target, "w") as file:
         yield file
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.errors import ConfigError, KeyPath, Mistake, did_you_mean
+from seq2seq.config.errors import ConfigError, ConfigIssue, KeyPath, did_you_mean
 from seq2seq.runtime.files import read_bounded
 
 Tree = dict[str, object]
@@ -21,7 +21,7 @@ class Document:
 
     tree: Tree = field(default_factory=dict)
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    mistakes: list[Mistake] = field(default_factory=list)
+    mistakes: list[ConfigIssue] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)  # nodes read, to tell an alias by
     broken: bool = False  # not all of it could be read
 
@@ -36,19 +36,19 @@ def read_document(path: Path) -> Document:
         mark = error.problem_mark or error.context_mark
         column = f"column {mark.column + 1}: " if mark else ""
         text = f"{column}this is not YAML: {error.problem or error.context}"
-        document.mistakes.append(Mistake(mark.line + 1 if mark else None, text))
+        document.mistakes.append(ConfigIssue(mark.line + 1 if mark else None, text))
     except RecursionError:
-        document.mistakes.append(Mistake(None, "this is not a config: nested too deeply"))
+        document.mistakes.append(ConfigIssue(None, "this is not a config: nested too deeply"))
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
-        document.mistakes.append(Mistake(None, f"this is not YAML: {reason}"))
+        document.mistakes.append(ConfigIssue(None, f"this is not YAML: {reason}"))
     else:
         if isinstance(root, yaml.MappingNode):
             document.tree = _read_mapping(root, (), document)
             return document
         reason = "it is empty" if root is None else "its top level is not `key: value` lines"
         document.mistakes.append(
-            Mistake(None, f"{reason}; a config has lines such as `name: my-run`")
+            ConfigIssue(None, f"{reason}; a config has lines such as `name: my-run`")
         )
     document.broken = True
     return document
@@ -83,13 +83,13 @@ def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) ->
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
-            document.mistakes.append(Mistake(line, "a key is a single word"))
+            document.mistakes.append(ConfigIssue(line, "a key is a single word"))
             continue
         path = (*above, key_node.value)
         if path in document.lines:
             first = document.lines[path]
             text = f"{'.'.join(path)}: set twice, first on line {first}; keep one of the two"
-            document.mistakes.append(Mistake(line, text))
+            document.mistakes.append(ConfigIssue(line, text))
             continue
         document.lines[path] = line
         tree[key_node.value] = _read_value(value_node, path, document)
@@ -102,7 +102,7 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
         what = "an alias (*)" if id(node) in document.seen else f"the tag {tag}"
         text = f"{'.'.join(path)}: {what} is not read here; write the value itself"
-        document.mistakes.append(Mistake(document.lines[path], text))
+        document.mistakes.append(ConfigIssue(document.lines[path], text))
         document.broken = True
         return None
     document.seen.add(id(node))

@@ -14,7 +14,7 @@ from seq2seq.runtime.errors import UserError
 KeyPath = tuple[str, ...]
 
 
-class Mistake(NamedTuple):
+class ConfigIssue(NamedTuple):
     """One line of a ConfigError, and the line of the YAML file that it is about."""
 
     line: int | None
@@ -25,7 +25,7 @@ class Mistake(NamedTuple):
 class ConfigError(UserError):
     """A config that cannot be used; the message has a line for each of its mistakes."""
 
-    def __init__(self, text: str, mistakes: Sequence[Mistake] = ()) -> None:
+    def __init__(self, text: str, mistakes: Sequence[ConfigIssue] = ()) -> None:
         super().__init__(text)
         self.mistakes = tuple(mistakes)
 
@@ -57,7 +57,7 @@ def describe(
     schema: type[BaseModel],
     lines: dict[KeyPath, int],
     overridden: set[KeyPath],
-) -> Mistake:
+) -> ConfigIssue:
     """Say in a newcomer's words what pydantic found wrong with a value, and where it was set."""
     path: KeyPath = tuple(str(key) for key in details["loc"])
     kind, value = details["type"], details["input"]
@@ -80,7 +80,7 @@ def describe(
         if kind == "literal_error":
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", bounds["expected"]))
     where = ".".join(path) + (" (command line)" if typed else "")
-    return Mistake(None if typed else lines.get(path), f"{where}: {reason}", typed)
+    return ConfigIssue(None if typed else lines.get(path), f"{where}: {reason}", typed)
 
 
 def _plain(bound: object) -> object:
@@ -131,7 +131,7 @@ def show(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def summary(path: Path, mistakes: list[Mistake]) -> str:
+def summary(path: Path, mistakes: list[ConfigIssue]) -> str:
     """Put all mistakes of a file into one message, in the order of its lines."""
     ordered = sorted(mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0))
     count = f"{len(ordered)} mistake{'s' if len(ordered) > 1 else ''}"

@@ -53,12 +53,12 @@ def _at_home(value: object) -> object:
         raise ValueError("nobody knows the home folder here; write it out") from None
 
 
-Whole = Annotated[int, BeforeValidator(_read_whole)]
-Count = Annotated[Whole, Field(ge=1)]
-Size = Annotated[Whole, Field(ge=1, le=65_536)]  # beyond, no machine has the memory
-Flag = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
-Text = Annotated[str, BeforeValidator(_refuse_empty), BeforeValidator(_refuse_bytes)]
-File = Annotated[
+Int = Annotated[int, BeforeValidator(_read_whole)]
+Count = Annotated[Int, Field(ge=1)]
+Size = Annotated[Int, Field(ge=1, le=65_536)]  # beyond, no machine has the memory
+Bool = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
+NonEmptyStr = Annotated[str, BeforeValidator(_refuse_empty), BeforeValidator(_refuse_bytes)]
+FilePath = Annotated[
     Path,
     BeforeValidator(_at_home),
     BeforeValidator(_refuse_bytes),
@@ -68,4 +68,4 @@ File = Annotated[
 ]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]

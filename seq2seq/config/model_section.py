@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from seq2seq.config.document import Tree
-from seq2seq.config.fields import Count, Flag, Share, Size
+from seq2seq.config.fields import Bool, Count, Fraction, Size
 from seq2seq.config.section import Section, ignore
 
 Decoder = Literal["bahdanau", "luong", "none"]
@@ -31,18 +31,18 @@ class ModelConfig(Section):
 
     decoder: Decoder = "bahdanau"  # none: no attention, the last encoder state alone
     score: Score | None = None  # null: additive (bahdanau), general (luong)
-    input_feeding: Flag | None = None  # luong only; null: true
+    input_feeding: Bool | None = None  # luong only; null: true
     window: Window | None = None  # what a step may look at; null: the whole source
     window_width: Size | None = None  # positions on each side of its centre; null: 10
     embedding_size: Size = 256  # of both languages
-    bidirectional: Flag = True  # each direction of the encoder then has half of hidden_size
-    reverse_source: Flag = False  # an encoder of one direction reads from the end to the beginning
+    bidirectional: Bool = True  # each direction of the encoder then has half of hidden_size
+    reverse_source: Bool = False  # an encoder of one direction reads from the end to the beginning
     hidden_size: Size = 512  # of the decoder and of the encoder's outputs
     attention_size: Size | None = None  # of scores that have one; null: hidden_size // 2
     attention_heads: Size | None = None  # scaled_dot only; null: one
     num_layers: Annotated[Count, Field(le=64)] = 1  # of the encoder and of the decoder
-    dropout: Share = 0.3  # probability
-    tie_embeddings: Flag = True  # the target embedding is also the projection to the vocabulary
+    dropout: Fraction = 0.3  # probability
+    tie_embeddings: Bool = True  # the target embedding is also the projection to the vocabulary
 
     @field_validator("reverse_source")
     @classmethod

@@ -13,19 +13,19 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from seq2seq.config.document import apply_override, read_document
-from seq2seq.config.errors import ConfigError, Mistake, describe, section_class, summary
+from seq2seq.config.errors import ConfigError, ConfigIssue, describe, section_class, summary
 from seq2seq.config.fields import (
+    Bool,
     Count,
-    File,
-    Flag,
+    FilePath,
+    Fraction,
+    Int,
+    NonEmptyStr,
     NotNegative,
     Positive,
-    Share,
-    Text,
-    Whole,
 )
 from seq2seq.config.model_section import ModelConfig
-from seq2seq.config.section import Origin, Section, ignore
+from seq2seq.config.section import LoadContext, Section, ignore
 
 VARIANTS = "variants"  # a file with this key is for `seq2seq compare`
 
@@ -33,9 +33,9 @@ VARIANTS = "variants"  # a file with this key is for `seq2seq compare`
 class ParallelFiles(Section):
     """Where a parallel text is: two files of equally many lines, or one with two columns."""
 
-    src: File | None = None  # source side, one sentence a line; `.gz` is read as well
-    tgt: File | None = None  # target side; its line n translates line n of `src`
-    tsv: File | None = None  # instead of both: column 1 source, column 2 target
+    src: FilePath | None = None  # source side, one sentence a line; `.gz` is read as well
+    tgt: FilePath | None = None  # target side; its line n translates line n of `src`
+    tsv: FilePath | None = None  # instead of both: column 1 source, column 2 target
 
     @field_validator("tsv")
     @classmethod
@@ -53,8 +53,8 @@ class ParallelFiles(Section):
 class DataConfig(Section):
     """The languages and the files of the three splits."""
 
-    src_lang: Text  # code of the source language, such as en
-    tgt_lang: Text  # code of the target language, such as de
+    src_lang: NonEmptyStr  # code of the source language, such as en
+    tgt_lang: NonEmptyStr  # code of the target language, such as de
     train: ParallelFiles  # learnt from
     valid: ParallelFiles  # chooses the best weights
     test: ParallelFiles | None = None  # only for the final score
@@ -75,10 +75,10 @@ class VocabularyConfig(Section):
     """How text is cut into pieces."""
 
     type: Literal["unigram", "bpe", "word", "char"] = "unigram"  # unigram and bpe: subwords
-    size: Annotated[Whole, Field(ge=16, le=1_000_000)] = (
+    size: Annotated[Int, Field(ge=16, le=1_000_000)] = (
         8000  # pieces of each vocabulary, special ones included
     )
-    joint: Flag = True  # one vocabulary for both languages
+    joint: Bool = True  # one vocabulary for both languages
     # Subword regularisation in training, 0 = off. unigram: exponent of the distribution that
     # segmentations are drawn from (smaller = more varied); bpe: share of merges left out.
     sampling: Annotated[NotNegative, Field(le=1)] = 0.0
@@ -101,17 +101,17 @@ class TrainingConfig(Section):
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"  # adamw: weight decay apart from Adam
     learning_rate: Positive = 1e-3  # the highest of the schedule
     weight_decay: NotNegative = 0.0  # coefficient given to the optimizer
-    warmup_steps: Annotated[Whole, Field(ge=0)] = 0  # updates in which the rate rises
+    warmup_steps: Annotated[Int, Field(ge=0)] = 0  # updates in which the rate rises
     decay: Literal["constant", "inverse_sqrt", "linear", "cosine"] = "constant"  # after the warm-up
     clip_norm: Positive = 1.0  # largest norm of the gradient
-    label_smoothing: Share = 0.1  # share of the probability spread over all pieces
+    label_smoothing: Fraction = 0.1  # share of the probability spread over all pieces
     consistency: NotNegative = 0.0  # R-Drop's weight: two passes agree; each update costs both
     batch_tokens: Count = 1500  # target tokens of a batch
     accumulate: Count = 1  # batches of an update
-    average: Share = 0.0  # decay of the weights' moving average an update; 0: no average
+    average: Fraction = 0.0  # decay of the weights' moving average an update; 0: no average
     max_length: Count = 100  # pieces a side; longer pairs are not trained on
     validate_every: Count | None = None  # updates between validations; null: once an epoch
-    keep: Annotated[Whole, Field(ge=0)] = 0  # snapshots of the weights, of the newest validations
+    keep: Annotated[Int, Field(ge=0)] = 0  # snapshots of the weights, of the newest validations
     patience: Count | None = None  # validations without a better BLEU until training ends
     precision: Literal["float32", "bf16"] = "float32"  # bf16: mixed, weights stay float32
     log_every: Annotated[Count, Field(le=10_000)] = 50  # updates between two lines of the log
@@ -120,7 +120,7 @@ class TrainingConfig(Section):
     # Scheduled sampling: how the share of true inputs falls from 1; null: they are all true.
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = None
     scheduled_sampling_steps: Count | None = None  # updates, the k of its formula
-    deterministic: Flag = False  # CUDA too gives the same bits for the same seed, if more slowly
+    deterministic: Bool = False  # CUDA too gives the same bits for the same seed, if more slowly
 
     @field_validator("max_minutes")
     @classmethod
@@ -157,17 +157,17 @@ class DecodingConfig(Section):
         1.0  # a log-probability is divided by length to this power
     )
     coverage_penalty: NotNegative = 0.0  # how much a beam minds source words not looked at; 0: off
-    no_repeat_ngram: Annotated[Whole, Field(ge=0)] = 0  # n pieces occur once only; 0: off
-    replace_unknown: Flag = False  # unknown words become the source words they look at most
+    no_repeat_ngram: Annotated[Int, Field(ge=0)] = 0  # n pieces occur once only; 0: off
+    replace_unknown: Bool = False  # unknown words become the source words they look at most
     max_length: Count | None = None  # pieces; null: a limit learnt from the training data
 
 
 class Config(Section):
     """Everything that a run depends on, complete: no default is left to be decided later."""
 
-    name: Text  # what the run is called in logs and plots
-    run_dir: File  # the run folder; relative to the working directory
-    seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 1  # of everything random
+    name: NonEmptyStr  # what the run is called in logs and plots
+    run_dir: FilePath  # the run folder; relative to the working directory
+    seed: Annotated[Int, Field(ge=0, lt=2**63)] = 1  # of everything random
     data: DataConfig
     vocabulary: VocabularyConfig = VocabularyConfig()
     model: ModelConfig = ModelConfig()
@@ -215,25 +215,25 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     if VARIANTS in document.tree:
         raise ConfigError(f"{path}: lists variants: it is for `seq2seq compare`")
     mistakes = document.mistakes
-    origin = Origin()
+    context = LoadContext()
     for override in overrides:
         try:
-            origin.overridden.add(apply_override(document.tree, override))
+            context.overridden.add(apply_override(document.tree, override))
         except ValueError as error:
-            mistakes.append(Mistake(None, f"{override} (command line): {error}", True))
+            mistakes.append(ConfigIssue(None, f"{override} (command line): {error}", True))
     for key, info in Config.model_fields.items():
         if section_class(info.annotation) and document.tree.get(key) is None:
             document.tree[key] = {}
     try:
-        config = Config.model_validate(document.tree, context=origin)
+        config = Config.model_validate(document.tree, context=context)
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            mistake = describe(details, Config, document.lines, origin.overridden)
+            mistake = describe(details, Config, document.lines, context.overridden)
             if mistake.command_line or not document.broken:
                 mistakes.append(mistake)
     if mistakes:
         raise ConfigError(summary(path, mistakes), mistakes)
-    return config, origin.notes
+    return config, context.notes
 
 
 def dump_config(config: Config) -> str:

@@ -8,7 +8,7 @@ from seq2seq.config.errors import KeyPath, show
 
 
 @dataclass
-class Origin:
+class LoadContext:
     """Which keys the command line set, and the notes gathered while the config was checked."""
 
     overridden: set[KeyPath] = field(default_factory=set)
@@ -27,6 +27,6 @@ class Section(BaseModel):
 
 def ignore(path: KeyPath, value: object, reason: str, info: ValidationInfo) -> None:
     """Note that a value of the YAML file is ignored; refuse one that the command line set."""
-    if not isinstance(info.context, Origin) or path in info.context.overridden:
+    if not isinstance(info.context, LoadContext) or path in info.context.overridden:
         raise ValueError(reason)
     info.context.notes.append(f"{'.'.join(path)}: {show(value)} is ignored: {reason}")

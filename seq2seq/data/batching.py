@@ -23,7 +23,7 @@ Length = TypeVar("Length", int, Rows)
 
 SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and rows of a batch are multiples of these
 SRC_SHARE = 1.25  # of the budget of target tokens: what a padded source may take
-PART = 1 << 18  # pairs that are shuffled together
+BLOCK_PAIRS = 1 << 18  # pairs that are shuffled together
 _LONGEST = (1 << 32) - 1  # pieces of a source
 
 
@@ -96,9 +96,9 @@ def sampled_pairs(
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
     """A quantile of target length over source length, END counted, as numpy's of all pairs."""
     counts: dict[float, int] = {}
-    for start in range(0, len(pairs), PART):
+    for start in range(0, len(pairs), BLOCK_PAIRS):
         src, tgt = (
-            side.lengths[start : start + PART].astype(np.int64) + 1
+            side.lengths[start : start + BLOCK_PAIRS].astype(np.int64) + 1
             for side in (pairs.src, pairs.tgt)
         )
         for ratio, count in zip(*np.unique(tgt / src, return_counts=True), strict=True):
@@ -115,7 +115,7 @@ def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
 class EpochOrder(Sequence[Rows]):
     """The rows of each batch of an epoch, a part of the corpus at a time.
 
-    Memory does not grow with the corpus: every n-th pair is in the same part, of at most PART, and
+    Memory does not grow with the corpus: every n-th pair is in the same block of BLOCK_PAIRS, and
     one part is held at a time. Every epoch has as many batches.
     """
 
@@ -123,7 +123,7 @@ class EpochOrder(Sequence[Rows]):
         self, pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
     ) -> None:
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
-        self._parts = -(-len(pairs) // PART)
+        self._parts = -(-len(pairs) // BLOCK_PAIRS)
         counts = [len(self._bounds(np.sort(self._keys(part)))) - 1 for part in range(self._parts)]
         self._starts = np.cumsum([0, *counts])
         self._held = -1
@@ -256,7 +256,7 @@ def pad(sequences: Sequence[Ids], width: int = 0) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def seed_of(*parts: int) -> int:
+def derive_seed(*parts: int) -> int:
     """A seed that is a pure function of what it is for: (seed, step, piece)."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "little")

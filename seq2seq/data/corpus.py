@@ -26,7 +26,7 @@ class ParallelText:
 
     src: Sequence[str]
     tgt: Sequence[str]
-    origin: str = "the parallel text"  # the files, for messages
+    source_name: str = "the parallel text"  # the files, for messages
 
     def __len__(self) -> int:
         return len(self.src)
@@ -78,11 +78,11 @@ def usable(text: ParallelText) -> tuple[ParallelText, int]:
     ]
     if not kept:
         raise UserError(
-            f"{text.origin}: none of the {_count(len(text), 'pair')} has text on both sides; "
+            f"{text.source_name}: none of the {_count(len(text), 'pair')} has text on both sides; "
             "check that these are the right files"
         )
     src, tgt = (list(side) for side in zip(*kept, strict=True))
-    return ParallelText(src, tgt, text.origin), len(text) - len(kept)
+    return ParallelText(src, tgt, text.source_name), len(text) - len(kept)
 
 
 def count_same(text: ParallelText) -> int:
@@ -100,7 +100,7 @@ def same_sides(text: ParallelText, counted: int | None = None) -> str | None:
         return None
     return (
         f"note: both sides are the same text in {same:,} of {_count(len(text), 'pair')} of "
-        f"{text.origin}; check that these are the right files"
+        f"{text.source_name}; check that these are the right files"
     )
 
 
@@ -121,9 +121,9 @@ def check_direction(train: ParallelText, other: ParallelText) -> None:
     )
     if min(wrong) > 0.5 and max(right) < 0.25:
         raise UserError(
-            f"{other.origin}: source and target seem swapped: {wrong[0]:.0%} of the source's words "
-            f"are known from the target side of {train.origin}, {right[0]:.0%} from its source "
-            "side; swap them"
+            f"{other.source_name}: source and target seem swapped: {wrong[0]:.0%} of the source's "
+            f"words are known from the target side of {train.source_name}, {right[0]:.0%} from its "
+            "source side; swap them"
         )
 
 

@@ -51,7 +51,7 @@ def packed(ids: list[list[int]], cumulative: list[float]) -> Variants:
     )
 
 
-class Sampler:
+class SubwordSampler:
     """Draws segmentations under a unigram or BPE model of SentencePiece."""
 
     def __init__(self, processor: SentencePieceProcessor, amount: float) -> None:

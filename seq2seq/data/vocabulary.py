@@ -13,9 +13,9 @@ from typing import NamedTuple
 import sentencepiece
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.subword_sampling import SPACE, Sampler
+from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import read_bounded, write_whole
+from seq2seq.runtime.files import atomic_write, read_bounded
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for a piece that stands for no known word
@@ -36,11 +36,13 @@ class Vocabulary:
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(model)
         byte = self._processor.piece_to_id("<0x00>")
-        self.spells = bool(self._processor.is_byte(byte))  # what it lacks; else that is unknown
+        self.has_byte_fallback = bool(
+            self._processor.is_byte(byte)
+        )  # what it lacks; else that is unknown
 
     @cached_property
-    def _sampler(self) -> Sampler:
-        return Sampler(self._processor, self.sampling)
+    def _sampler(self) -> SubwordSampler:
+        return SubwordSampler(self._processor, self.sampling)
 
     @cached_property
     def _pieces(self) -> list[str]:
@@ -55,7 +57,7 @@ class Vocabulary:
         A vocabulary of words has an id for each word. (SentencePiece would give several unknown
         ones in a row a single id, and nobody could tell how many they were.)
         """
-        if not self.spells:
+        if not self.has_byte_fallback:
             find = self._processor.piece_to_id
             return [[find(SPACE + word) for word in words_of(text)] for text in texts]
         ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
@@ -128,7 +130,7 @@ def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
     """Write `joint.model`, or `src.model` and `tgt.model`; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, vocabulary in _named(vocabularies).items():
-        write_whole(folder / f"{name}.model", vocabulary.model)
+        atomic_write(folder / f"{name}.model", vocabulary.model)
 
 
 def load_vocabularies(

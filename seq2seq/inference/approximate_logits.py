@@ -12,7 +12,7 @@ _HALF_ULP = 2.0**-24  # of a float32, relative: half a unit in the last place
 _MORE = 1.001  # for the sums of the bound itself
 
 
-class RoughLogits(NamedTuple):
+class ApproximateLogits(NamedTuple):
     """Logits of N rows that are known roughly, and exactly where they are asked for."""
 
     logits: Tensor  # [N, V]
@@ -27,7 +27,7 @@ class RoughLogits(NamedTuple):
         return products.sum(-1) + self.bias[pieces]
 
 
-class RoughProjection:
+class ApproximateProjection:
     """A projection [V, R] whose inputs and weights are both rounded to eight bits.
 
     With rounded `x + d` and `w + e`, `|(x + d)(w + e) - x w| <= |d| |w + e| + |x| |e|` after Cauchy
@@ -43,7 +43,7 @@ class RoughProjection:
         self.error = _longest(self.weight - values)
         self.bias_error = 4 * _HALF_ULP * float(self.bias.abs().max())
 
-    def __call__(self, outputs: Tensor) -> RoughLogits:
+    def __call__(self, outputs: Tensor) -> ApproximateLogits:
         """Outputs [N, R] -> logits [N, V]."""
         integers, step = rounded(outputs)
         sums = self.multiply(integers)
@@ -55,7 +55,7 @@ class RoughProjection:
         off = step.squeeze(1) * (0.5 * math.sqrt(width) * self.largest)
         off += torch.linalg.vector_norm(outputs, dim=1) * (self.error + in_float32)
         off = off.mul_(_MORE).add_(self.bias_error)
-        return RoughLogits(logits, off, outputs, self.weight, self.bias)
+        return ApproximateLogits(logits, off, outputs, self.weight, self.bias)
 
 
 def _longest(rows: Tensor) -> float:

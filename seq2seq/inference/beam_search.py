@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID
-from seq2seq.inference.continuous_batching import Slots
-from seq2seq.inference.interface import Beam, Hypothesis, Model
-from seq2seq.inference.topk import likeliest
+from seq2seq.inference.continuous_batching import ContinuousBatch
+from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.topk import topk_continuations
 
 LEAST_COVERED = 1e-4
 
 
-class BeamSlots(Slots):
+class BeamSearch(ContinuousBatch):
     """K hypotheses a slot.
 
     A sentence is done once its pool is full and no beginning, were it to end now with all of the
@@ -22,7 +22,7 @@ class BeamSlots(Slots):
     """
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
+        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: SearchOptions, ruled: bool
     ) -> None:
         super().__init__(model, memory, state, rows, beam, ruled)
         shape = (len(self.limits), beam.size)
@@ -57,7 +57,7 @@ class BeamSlots(Slots):
         log_probs = self.restrict(
             torch.log_softmax(logits, -1, out=logits)
         )  # in place: it is large
-        best, parents, pieces = likeliest(log_probs, self.scores, 2 * self.beam.size)
+        best, parents, pieces = topk_continuations(log_probs, self.scores, 2 * self.beam.size)
         ended = pieces == EOS_ID
         lengths = torch.tensor(self.ages, device=self.device)[:, None] + 1
         norms = lengths.to(best.dtype) ** self.beam.length_penalty
@@ -68,7 +68,7 @@ class BeamSlots(Slots):
         self._pool(scores, parents, lengths)
         self.scores, kept = best.masked_fill(ended, -torch.inf).topk(self.beam.size, dim=-1)
         parents, pieces = parents.gather(1, kept), pieces.gather(1, kept)
-        looks = step.attention_weights if self.beam.looks else None
+        looks = step.attention_weights if self.beam.return_attention else None
         self.trail.append(_Trail(pieces.tolist(), parents.tolist(), looks))
         rows = (self.first + parents).flatten()
         self.state, self.ids = step.state.select(rows), pieces.flatten()

@@ -10,7 +10,7 @@ from torch import Tensor
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID
 from seq2seq.inference.constraints import Rules
-from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import Prefix
 
 
@@ -22,14 +22,14 @@ class Sentence(NamedTuple):
     prefix: Prefix
 
 
-class Slots(ABC):
+class ContinuousBatch(ABC):
     """Each slot holds one sentence, at a step of its own, as K hypotheses; or it is empty.
 
     Empty slots are computed along. Row n of the N = B * K rows is hypothesis n % K of slot n // K.
     """
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
+        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: SearchOptions, ruled: bool
     ) -> None:
         """Empty slots, as many as `rows` (0, 1 ... on the device), each with a row of these.
 
@@ -108,7 +108,7 @@ class Slots(ABC):
 
         No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
         """
-        for piece in self.beam.never:  # a tuple would have to be sent to the device
+        for piece in self.beam.forbidden_ids:  # a tuple would have to be sent to the device
             values[:, piece] = -torch.inf
         by_sentence = values.view(len(self.ages), -1, values.shape[-1])
         young = [slot for slot, age in enumerate(self.ages) if age == 0]

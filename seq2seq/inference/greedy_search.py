@@ -9,29 +9,33 @@ from torch import Tensor
 
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID
-from seq2seq.inference.continuous_batching import Slots
-from seq2seq.inference.interface import Beam, Hypothesis, Model
-from seq2seq.inference.topk import likeliest_of_rough, likeliest_piece
+from seq2seq.inference.continuous_batching import ContinuousBatch
+from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.topk import argmax_of_approximate, argmax_token
 
 ROOM = 64  # steps
 
 
-class GreedySlots(Slots):
+class GreedySearch(ContinuousBatch):
     """One hypothesis a slot, and nothing ever taken back."""
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: Beam, ruled: bool
+        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: SearchOptions, ruled: bool
     ) -> None:
         super().__init__(model, memory, state, rows, beam, ruled)
         self.paths: list[Ids] = [[] for _ in self.limits]
         self.totals = [0.0] * len(self.limits)
-        self.looks: Tensor | None = None  # [*, B, S], of the oldest slot's steps and of some before
+        self.return_attention: Tensor | None = (
+            None  # [*, B, S], of the oldest slot's steps and of some before
+        )
         self.looked = 0  # of how many steps they are, with room for more
 
     def keep(self, slots: Sequence[int]) -> None:
         self.paths = [self.paths[slot] for slot in slots]
         self.totals = [self.totals[slot] for slot in slots]
-        self.looks = None if self.looks is None else self.looks[:, list(slots)]
+        self.return_attention = (
+            None if self.return_attention is None else self.return_attention[:, list(slots)]
+        )
 
     def begin(self, slots: Sequence[int]) -> None:
         for slot in slots:
@@ -41,7 +45,7 @@ class GreedySlots(Slots):
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
         self.ids, log_probs = self._likeliest(step.outputs)
-        if step.attention_weights is not None and self.beam.looks:
+        if step.attention_weights is not None and self.beam.return_attention:
             self._look(step.attention_weights)
         pieces = self.ids.tolist()
         values = [math.nan] * len(pieces) if log_probs is None else log_probs.tolist()
@@ -57,31 +61,35 @@ class GreedySlots(Slots):
 
     def _likeliest(self, outputs: Any) -> tuple[Tensor, Tensor | None]:
         """The piece that follows each row: [N]; and its log-probability [N], if it is scored."""
-        rough, log_probs = self.model.project_roughly(outputs), None
-        if rough is None or self.beam.scored:
+        rough, log_probs = self.model.project_approximately(outputs), None
+        if rough is None or self.beam.return_scores:
             logits = self.model.project(outputs).float()
-            log_probs = logits.log_softmax(dim=-1) if self.beam.scored else None
+            log_probs = logits.log_softmax(dim=-1) if self.beam.return_scores else None
         if rough is None:
-            pieces = likeliest_piece(self.restrict(logits))
+            pieces = argmax_token(self.restrict(logits))
         else:
             self.restrict(rough.logits)
-            pieces = likeliest_of_rough(rough)
+            pieces = argmax_of_approximate(rough)
         return pieces, None if log_probs is None else log_probs.gather(1, pieces[:, None])[:, 0]
 
     def _look(self, weights: Tensor) -> None:
         """Keep where a step looks: [B, S]."""
-        looks = weights.new_empty(0, *weights.shape) if self.looks is None else self.looks
+        looks = (
+            weights.new_empty(0, *weights.shape)
+            if self.return_attention is None
+            else self.return_attention
+        )
         if self.looked == len(looks):
             kept = looks[len(looks) - max(self.ages) :]
             looks = torch.cat([kept, weights.new_empty(len(kept) + ROOM, *weights.shape)])
             self.looked = len(kept)
         looks[self.looked] = weights
-        self.looks, self.looked = looks, self.looked + 1
+        self.return_attention, self.looked = looks, self.looked + 1
 
     def _hypothesis(self, slot: int) -> Hypothesis:
         length, weights = self.ages[slot], None
-        if self.looks is not None:
-            steps = self.looks[self.looked - length : self.looked, slot]
+        if self.return_attention is not None:
+            steps = self.return_attention[self.looked - length : self.looked, slot]
             weights = steps.float().cpu().clone()  # the room is used again
         score = self.totals[slot] / length**self.beam.length_penalty
         return Hypothesis(self.paths[slot], score, weights)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from seq2seq.model.lstm import LSTMLayer
 
 
-class StandIn(ABC):
+class InferenceWeight(ABC):
     """A weight [out, in] in another form, which `F.linear` takes as it took the weight."""
 
     @abstractmethod
@@ -31,7 +31,7 @@ class StandIn(ABC):
 
 
 @torch.no_grad()
-def replace_weights(model: nn.Module, made: Callable[[Tensor], StandIn]) -> None:
+def replace_weights(model: nn.Module, made: Callable[[Tensor], InferenceWeight]) -> None:
     """Let what is made of them stand for the weights of LSTM layers and linear maps.
 
     Embeddings stay, and maps to a single number.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.inference.inference_weights import StandIn, replace_weights
+from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
 
 STEPS = 127  # from zero to the largest entry
 _FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop
@@ -17,7 +17,7 @@ _MUCH_SLOWER = 10  # times as long as torch's other way: without fast instructio
 Multiply = Callable[[Tensor], Tensor]  # int8 [N, in] -> products times the scale, [N, out]
 
 
-class Int8Weight(StandIn):
+class Int8Weight(InferenceWeight):
     """A weight [out, in] as whole numbers and a scale a row.
 
     Each row of inputs is rounded to steps of its own largest entry. Products of whole numbers are

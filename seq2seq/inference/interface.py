@@ -67,21 +67,23 @@ class Model(Protocol):
         """Outputs of N rows -> logits [N, V], which the caller may overwrite."""
         ...
 
-    def project_roughly(self, outputs: Any) -> Rough | None:
+    def project_approximately(self, outputs: Any) -> Rough | None:
         """The same with less work, None where that is not to be had."""
         ...
 
 
-class Beam(NamedTuple):
+class SearchOptions(NamedTuple):
     """How many hypotheses are kept, and how they are scored."""
 
     size: int  # hypotheses; 1: greedy
     length_penalty: float = 1.0  # their log-probabilities are divided by length to this power
     coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; not greedy's
     no_repeat_ngram: int = 0  # so many pieces in a row occur once only; 0: any may
-    never: tuple[int, ...] = (PAD_ID, BOS_ID)  # pieces that no hypothesis holds
-    scored: bool = True  # whether those of greedy search get a score, which takes time: or nan
-    looks: bool = True  # whether they keep where they looked, which takes time, too
+    forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # pieces that no hypothesis holds
+    return_scores: bool = (
+        True  # whether those of greedy search get a score, which takes time: or nan
+    )
+    return_attention: bool = True  # whether they keep where they looked, which takes time, too
 
 
 class Hypothesis(NamedTuple):

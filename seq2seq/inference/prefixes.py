@@ -60,7 +60,9 @@ class PrefixMaker:
         self._vocabulary = vocabulary
         pieces = [piece.encode() for piece in vocabulary.pieces(range(len(vocabulary)))]
         ids = {piece: i for i, piece in enumerate(pieces)}
-        self._bytes = [ids.pop(b"<0x%02X>" % byte) for byte in range(256 * vocabulary.spells)]
+        self._bytes = [
+            ids.pop(b"<0x%02X>" % byte) for byte in range(256 * vocabulary.has_byte_fallback)
+        ]
         self._ids = {piece: i for piece, i in ids.items() if i >= _SPECIAL}
         self._sorted = sorted(self._ids)
         self._longest = max(map(len, self._sorted), default=0)  # bytes of a piece
@@ -72,7 +74,7 @@ class PrefixMaker:
         last = words.pop() if words and text == text.rstrip() else None
         (ids,) = self._vocabulary.encode([" ".join(words)])
         states = [_only(i, n + 1) for n, i in enumerate(ids)]
-        if self._vocabulary.spells:
+        if self._vocabulary.has_byte_fallback:
             if last is not None:
                 return Prefix(states + self._spelt((SPACE + last).encode(), len(states)), [])
             return Prefix([*states, self._space] if states else [], [])

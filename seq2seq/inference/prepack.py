@@ -5,13 +5,13 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from seq2seq.inference.inference_weights import StandIn, replace_weights
+from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
 
 _ROWS = 64  # of the inputs that the layout is made for; fewer or more do as well
 _TOLERANCE = 1e-5  # relative error that a float32 product may have
 
 
-class PackedWeight(StandIn):
+class PackedWeight(InferenceWeight):
     """A float32 weight in oneDNN's own layout."""
 
     def __init__(self, weight: Tensor) -> None:

@@ -16,8 +16,8 @@ class Scored:
 
     score: float = 0.0  # log_prob divided by length ** length_penalty, as a Translation has it
     log_prob: float = 0.0
-    src_pieces: list[str] = field(default_factory=list)  # END included
-    tgt_pieces: list[str] = field(default_factory=list)
+    src_tokens: list[str] = field(default_factory=list)  # END included
+    tgt_tokens: list[str] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)  # of each target piece
 
     @property

@@ -12,10 +12,10 @@ import torch
 
 from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.inference.batch_invariance import fitting, tile_sizes
-from seq2seq.inference.beam_search import BeamSlots
-from seq2seq.inference.continuous_batching import Sentence, Slots
-from seq2seq.inference.greedy_search import GreedySlots
-from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.beam_search import BeamSearch
+from seq2seq.inference.continuous_batching import ContinuousBatch, Sentence
+from seq2seq.inference.greedy_search import GreedySearch
+from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 TILE_LENGTH_STEP = 16  # source positions
@@ -26,7 +26,7 @@ def search(
     model: Model,
     sources: Sequence[Ids],
     limits: Sequence[int],
-    beam: Beam,
+    beam: SearchOptions,
     device: torch.device,
     prefixes: Sequence[Prefix] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -73,13 +73,13 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 
 @torch.inference_mode()
-def _slots(model: Model, queue: "_Queue", beam: Beam, ruled: bool) -> Slots:
-    kind = GreedySlots if beam.size == 1 else BeamSlots
+def _slots(model: Model, queue: "_Queue", beam: SearchOptions, ruled: bool) -> ContinuousBatch:
+    kind = GreedySearch if beam.size == 1 else BeamSearch
     return kind(model, *queue.tile, queue.rows, beam, ruled)
 
 
 @torch.inference_mode()
-def _searched(slots: Slots, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
+def _searched(slots: ContinuousBatch, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
     """What is found for each sentence of the queue, by its number."""
     entering, _ = queue.take(len(queue.rows))  # of the first tile, which the slots are made of
     slots.enter(range(len(entering)), [queue.sentences[n] for n in entering])

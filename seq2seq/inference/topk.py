@@ -18,7 +18,7 @@ class Continuations(NamedTuple):
     pieces: Tensor  # [B, M]
 
 
-def likeliest(log_probs: Tensor, scores: Tensor, count: int) -> Continuations:
+def topk_continuations(log_probs: Tensor, scores: Tensor, count: int) -> Continuations:
     """The `count` largest `scores + log_probs` of each sentence: scores [B, K], log_probs [B K, V].
 
     The same as sorting all of them, in less than half the time where V is large: the largest lie in
@@ -47,7 +47,7 @@ def likeliest(log_probs: Tensor, scores: Tensor, count: int) -> Continuations:
     return Continuations(best, places // width, places % width)
 
 
-def likeliest_piece(values: Tensor) -> Tensor:
+def argmax_token(values: Tensor) -> Tensor:
     """Which is the largest of each row [N, V], the first of equals: [N].
 
     `argmax`, in a third of its time.
@@ -57,7 +57,7 @@ def likeliest_piece(values: Tensor) -> Tensor:
     return pieces.gather(1, places).squeeze(1)
 
 
-def likeliest_of_rough(rough: Rough) -> Tensor:
+def argmax_of_approximate(rough: Rough) -> Tensor:
     """Which exact logit is the largest of each row, the first of equals: [N].
 
     Those alone are computed that may be it, for their rough logits are within twice the largest

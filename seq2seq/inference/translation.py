@@ -12,8 +12,8 @@ class Translation:
     text: str = ""
     # log-probability, nats, by length ** length_penalty; of parts a mean; nan: not asked for
     score: float = 0.0
-    src_pieces: list[str] = field(default_factory=list)  # END included
-    tgt_pieces: list[str] = field(default_factory=list)
+    src_tokens: list[str] = field(default_factory=list)  # END included
+    tgt_tokens: list[str] = field(default_factory=list)
     attention_weights: list[list[float]] | None = None  # rows: target pieces, columns: source
     nbest: list[tuple[str, float]] = field(default_factory=list)  # text, score; best first
     parts: int = 1  # in how many parts an over-long line was translated
@@ -26,7 +26,7 @@ def joined(parts: list[Translation], n_best: int) -> Translation:
         return Translation(nbest=[("", 0.0)] * n_best)
     if len(parts) == 1:
         return _padded(parts[0], n_best)
-    lengths = [len(part.tgt_pieces) for part in parts]
+    lengths = [len(part.tgt_tokens) for part in parts]
     ranks = [_padded(part, n_best).nbest for part in parts]
     nbest = [
         (
@@ -37,8 +37,8 @@ def joined(parts: list[Translation], n_best: int) -> Translation:
     ]
     return Translation(
         *nbest[0],
-        [piece for part in parts for piece in part.src_pieces],
-        [piece for part in parts for piece in part.tgt_pieces],
+        [piece for part in parts for piece in part.src_tokens],
+        [piece for part in parts for piece in part.tgt_tokens],
         _joined_weights(parts),
         nbest,
         len(parts),
@@ -55,15 +55,15 @@ def _run_on(texts: list[str]) -> str:
 
 def _joined_weights(parts: list[Translation]) -> list[list[float]] | None:
     """The parts' attention weights as blocks of one matrix; None where a part has none."""
-    columns = sum(len(part.src_pieces) for part in parts)
+    columns = sum(len(part.src_tokens) for part in parts)
     rows: list[list[float]] = []
     before = 0
     for part in parts:
         if part.attention_weights is None:
             return None
-        after = columns - before - len(part.src_pieces)
+        after = columns - before - len(part.src_tokens)
         rows += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
-        before += len(part.src_pieces)
+        before += len(part.src_tokens)
     return rows
 
 

@@ -14,7 +14,7 @@ from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
 from seq2seq.inference.int8 import Int8Weight, int8_is_exact, to_int8
-from seq2seq.inference.interface import Beam, Hypothesis, Model
+from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.line_splitting import cut_line
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.prepack import pack
@@ -25,7 +25,7 @@ from seq2seq.runs.checkpoint import LengthLimit, load_best
 from seq2seq.runtime.device import choose_device, quickest
 from seq2seq.runtime.errors import UserError
 
-MOST_PIECES = 2000  # of a line whose attention weights are kept: they grow as its square
+MAX_TOKENS = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
 _MUCH_SLOWER = 1.5  # than others; a plain loop takes tens of times that
 _MUCH_QUICKER = 0.6
@@ -38,7 +38,9 @@ class _Part(NamedTuple):
     ids: Ids
     words: list[str]  # the same as text where each piece is a word, else empty
     prefix: Prefix  # of the line's first part
-    looks: bool  # whether its attention weights are told: never those of a very long line
+    return_attention: (
+        bool  # whether its attention weights are told: never those of a very long line
+    )
 
 
 class Translator:
@@ -77,7 +79,7 @@ class Translator:
         rough = len(runs) == 1 and chosen.type == "cpu" and not int8 and _gains_by_int8()
         for each in loaded:
             if rough:
-                each[0].roughen()
+                each[0].enable_int8_shortlist()
             if int8:
                 to_int8(each[0])
             elif chosen.type == "cpu":
@@ -141,7 +143,7 @@ class Translator:
         size = self.beam_size(beam_size, n_best)
         made = self._prefixes(lines, prefixes)
         cut = [
-            self._parts(*each, looks=not text_only)
+            self._parts(*each, return_attention=not text_only)
             for each in zip(lines, self.vocabularies.src.encode(lines), made, strict=True)
         ]
         beam = self._beam(size, text_only)
@@ -167,19 +169,23 @@ class Translator:
     def _maker(self) -> PrefixMaker:
         return PrefixMaker(self.vocabularies.tgt)
 
-    def _beam(self, size: int, text_only: bool) -> Beam:
+    def _beam(self, size: int, text_only: bool) -> SearchOptions:
         decoding = self.decoding
-        return Beam(
+        return SearchOptions(
             size,
             decoding.length_penalty,
             decoding.coverage_penalty,
             decoding.no_repeat_ngram,
-            (PAD_ID, BOS_ID, UNK_ID) if self.vocabularies.tgt.spells else (PAD_ID, BOS_ID),
-            scored=not text_only,
-            looks=not text_only or decoding.replace_unknown,
+            (PAD_ID, BOS_ID, UNK_ID)
+            if self.vocabularies.tgt.has_byte_fallback
+            else (PAD_ID, BOS_ID),
+            return_scores=not text_only,
+            return_attention=not text_only or decoding.replace_unknown,
         )
 
-    def _searched(self, parts: Sequence[_Part], beam: Beam, n_best: int) -> Iterator[Translation]:
+    def _searched(
+        self, parts: Sequence[_Part], beam: SearchOptions, n_best: int
+    ) -> Iterator[Translation]:
         """The translation of each part."""
         for rows in _runs(parts):
             found = search(
@@ -193,7 +199,9 @@ class Translator:
             for part, hypotheses in zip(parts[rows], found, strict=True):
                 yield self._translation(part, hypotheses, n_best)
 
-    def _parts(self, line: str, ids: Ids, prefix: Prefix, looks: bool) -> tuple[list[_Part], bool]:
+    def _parts(
+        self, line: str, ids: Ids, prefix: Prefix, return_attention: bool
+    ) -> tuple[list[_Part], bool]:
         """A line as it is; nothing if it is blank; its parts if it is too long.
 
         And whether some of it was left out.
@@ -205,16 +213,16 @@ class Translator:
         if len(ids) > self.longest:
             texts, left_out = cut_line(line, src, self.longest)
             encoded = src.encode(texts)
-        words = [[] if src.spells else words_of(text) for text in texts]
-        looks = looks and sum(map(len, encoded)) <= MOST_PIECES
+        words = [[] if src.has_byte_fallback else words_of(text) for text in texts]
+        return_attention = return_attention and sum(map(len, encoded)) <= MAX_TOKENS
         prefixes = [prefix, *[NO_PREFIX] * (len(texts) - 1)]
         parts = zip(encoded, words, prefixes, strict=True)
-        return [_Part(*part, looks) for part in parts], left_out
+        return [_Part(*part, return_attention) for part in parts], left_out
 
     def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
         src, tgt = self.vocabularies
         best = hypotheses[0]
-        weights = best.attention_weights if part.looks else None
+        weights = best.attention_weights if part.return_attention else None
         nbest = [
             (self._text(part, hypothesis) or self._src_text(part), hypothesis.score)
             for hypothesis in hypotheses[:n_best]

@@ -226,7 +226,7 @@ def positions_last(keys: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def attend(
-    scores: Tensor, values: Tensor, pad_mask: Tensor, reach: Tensor | None = None
+    scores: Tensor, values: Tensor, pad_mask: Tensor, window_weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Scores [B, K, S], values [B, S, C], pad_mask [B, S] -> context and attention_weights.
 
@@ -235,13 +235,18 @@ def attend(
     averages its own C / M values, and the attention_weights are the mean over heads. Positions of
     no reach [B, K, S] are masked as padding is, the others' weights are multiplied by it.
     """
-    masked = pad_mask[:, None] if reach is None else pad_mask[:, None] | (reach == 0)
+    masked = (
+        pad_mask[:, None] if window_weights is None else pad_mask[:, None] | (window_weights == 0)
+    )
     if scores.dim() == 4:
-        masked, reach = masked[:, None], None if reach is None else reach[:, None]
+        masked, window_weights = (
+            masked[:, None],
+            None if window_weights is None else window_weights[:, None],
+        )
     dtype = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.masked_fill(masked, -torch.inf).softmax(dim=-1, dtype=dtype)
-    if reach is not None:
-        weights = weights * reach
+    if window_weights is not None:
+        weights = weights * window_weights
     if scores.dim() == 3:
         return weights.to(values.dtype) @ values, weights
     parts = values.unflatten(-1, (scores.shape[1], -1)).transpose(1, 2)  # [B, M, S, C / M]

@@ -12,22 +12,22 @@ from seq2seq.model.local_attention import Window
 from seq2seq.model.state import DecoderState, Memory
 
 
-class Trace(NamedTuple):
+class AttentionState(NamedTuple):
     """What looking leaves in the state, where a window or a coverage reads it."""
 
     coverage: Tensor | None  # [N, S]
     position: Tensor | None  # [N]
 
 
-class Look(NamedTuple):
+class AttentionOutput(NamedTuple):
     """What N queries find."""
 
     context: Tensor  # [N, C]
     weights: Tensor  # [N, S]
-    trace: Trace
+    attention_state: AttentionState
 
 
-class Attending(nn.Module):
+class AttentionLayer(nn.Module):
     """A decoder that attends by a score, maybe within a window, maybe told what it has looked at.
 
     When it looks, and with which query, is the wiring: the decoders'.
@@ -44,42 +44,48 @@ class Attending(nn.Module):
         keys, values = self.score.project(encoded.outputs)
         return Memory(keys, values, encoded.pad_mask)
 
-    def first_trace(self, encoded: EncoderOutput) -> Trace:
+    def initial_attention_state(self, encoded: EncoderOutput) -> AttentionState:
         """Of hypotheses that have not looked yet: nothing covered, position 0."""
         pad_mask, dtype = encoded.pad_mask, encoded.cell.dtype
         covered = None if self.coverage is None else torch.zeros_like(pad_mask, dtype=dtype)
         position = (
             None if self.window is None else torch.zeros_like(pad_mask[:, 0], dtype=torch.long)
         )
-        return Trace(covered, position)
+        return AttentionState(covered, position)
 
-    def look(self, query: Tensor, state: DecoderState, memory: Memory) -> Look:
+    def attended(self, query: Tensor, state: DecoderState, memory: Memory) -> AttentionOutput:
         """Attend with N = B * K queries [N, Q], each in the state of its hypothesis."""
         batch = len(memory.keys)
         queries = query.unflatten(0, (batch, -1))  # [B, K, Q]
-        keys, reach, covered, position = memory.keys, None, state.coverage, state.position
+        keys, window_weights, covered, position = memory.keys, None, state.coverage, state.position
         if self.coverage is not None:
             assert covered is not None, "START state has it"
             keys = self.coverage(keys, covered.unflatten(0, (batch, -1)))
         if self.window is not None:
             assert position is not None, "START state has it"
-            reach = self.window(queries, position.unflatten(0, (batch, -1)), memory.pad_mask)
+            window_weights = self.window(
+                queries, position.unflatten(0, (batch, -1)), memory.pad_mask
+            )
             position = position + 1
-        context, weights = attend(self.score(queries, keys), memory.values, memory.pad_mask, reach)
+        context, weights = attend(
+            self.score(queries, keys), memory.values, memory.pad_mask, window_weights
+        )
         context, weights = context.flatten(0, 1), weights.flatten(0, 1)
         covered = None if covered is None else covered + weights
-        return Look(context, weights, Trace(covered, position))
+        return AttentionOutput(context, weights, AttentionState(covered, position))
 
-    def look_at_once(self, queries: Tensor, memory: Memory) -> Tensor:
+    def attend_sequence(self, queries: Tensor, memory: Memory) -> Tensor:
         """The contexts [B, T, C] of all target positions' queries [B, T, Q]; not with coverage."""
-        reach = None
+        window_weights = None
         if self.window is not None:
             position = torch.arange(queries.shape[1], device=queries.device)
-            reach = self.window(queries, position.expand(len(queries), -1), memory.pad_mask)
+            window_weights = self.window(
+                queries, position.expand(len(queries), -1), memory.pad_mask
+            )
         scores = self.score(queries, memory.keys)
-        return attend(scores, memory.values, memory.pad_mask, reach)[0]
+        return attend(scores, memory.values, memory.pad_mask, window_weights)[0]
 
-    def plain_score(self) -> ScoreWeights | None:
+    def fused_score(self) -> ScoreWeights | None:
         """The score as tensors where that is all of the attention: what the fast unroll takes."""
         plain = self.window is None and self.coverage is None
         return self.score.weights() if plain else None

@@ -42,20 +42,20 @@ def build_model(
         config.dropout,
         config.reverse_source,
     )
-    readout_size = config.embedding_size if config.tie_embeddings else config.hidden_size
-    decoder = _decoder(config, readout_size, encoder.direction_size, longest)
-    projection = nn.Linear(readout_size, tgt_size)
+    output_size = config.embedding_size if config.tie_embeddings else config.hidden_size
+    decoder = _decoder(config, output_size, encoder.direction_size, longest)
+    projection = nn.Linear(output_size, tgt_size)
     nn.init.zeros_(projection.bias)
     if config.tie_embeddings:
         projection.weight = tgt_embedding.weight
     return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout)
 
 
-def _decoder(config: ModelConfig, readout_size: int, direction_size: int, longest: int) -> Decoder:
+def _decoder(config: ModelConfig, output_size: int, direction_size: int, longest: int) -> Decoder:
     embedding_size, hidden_size = config.embedding_size, config.hidden_size
     num_layers, dropout = config.num_layers, config.dropout
     if config.decoder == "none":
-        return PlainDecoder(embedding_size, hidden_size, readout_size, num_layers, dropout)
+        return PlainDecoder(embedding_size, hidden_size, output_size, num_layers, dropout)
     score, window = _score(config, longest), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
     if config.decoder == "bahdanau":
@@ -64,7 +64,7 @@ def _decoder(config: ModelConfig, readout_size: int, direction_size: int, longes
             embedding_size,
             hidden_size,
             direction_size,
-            readout_size,
+            output_size,
             num_layers,
             dropout,
             window,
@@ -74,7 +74,7 @@ def _decoder(config: ModelConfig, readout_size: int, direction_size: int, longes
         score,
         embedding_size,
         hidden_size,
-        readout_size,
+        output_size,
         num_layers,
         dropout,
         bool(config.input_feeding),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.model.attention import Score
-from seq2seq.model.attention_layer import Attending
+from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
@@ -46,7 +46,7 @@ class Decoder(Protocol):
         ...
 
 
-class BahdanauDecoder(Attending):
+class BahdanauDecoder(AttentionLayer):
     """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
     `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W . backward state at the first word)`,
@@ -61,7 +61,7 @@ class BahdanauDecoder(Attending):
         embedding_size: int,
         hidden_size: int,
         direction_size: int,
-        readout_size: int,
+        output_size: int,
         num_layers: int,
         dropout: float,
         window: Window | None = None,
@@ -73,27 +73,31 @@ class BahdanauDecoder(Attending):
         self.first_hidden = nn.Linear(direction_size, hidden_size)
         self.layers = _layers(embedding_size, hidden_size, num_layers)
         self.context_gates = nn.Linear(score.context_size, 4 * hidden_size, bias=False)
-        self.readout = nn.Linear(hidden_size + score.context_size + embedding_size, readout_size)
+        self.readout = nn.Linear(hidden_size + score.context_size + embedding_size, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         backward = encoded.hidden[..., -self.direction_size :]
         hidden = torch.tanh(self.first_hidden(backward)).to(encoded.cell.dtype)
         cell = torch.zeros_like(hidden)
-        state = DecoderState(hidden, cell, _nothing(hidden), *self.first_trace(encoded))
+        state = DecoderState(hidden, cell, _nothing(hidden), *self.initial_attention_state(encoded))
         return self.memory(encoded), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
         return Inputs(embedded, self.layers.bottom.gates(embedded))
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
-        look = self.look(state.hidden[:, -1], state, memory)
-        gates = inputs.gates + self.context_gates(look.context)
+        attended = self.attended(state.hidden[:, -1], state, memory)
+        gates = inputs.gates + self.context_gates(attended.context)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
-        outputs = self.read_out(hidden[:, -1], look.context, inputs.embedded)
-        return Step(outputs, DecoderState(hidden, cell, state.feed, *look.trace), look.weights)
+        outputs = self.output_layer(hidden[:, -1], attended.context, inputs.embedded)
+        return Step(
+            outputs,
+            DecoderState(hidden, cell, state.input_feed, *attended.attention_state),
+            attended.weights,
+        )
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-        score = self.plain_score()
+        score = self.fused_score()
         if score is None:
             return stack_steps(self, embedded, state, memory)
         layer, steps = self.layers.bottom, embedded.shape[1]
@@ -107,16 +111,16 @@ class BahdanauDecoder(Attending):
             state.cell[:, 0],
             upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
         )
-        return self.read_out(hiddens, contexts, embedded.transpose(0, 1)).transpose(0, 1)
+        return self.output_layer(hiddens, contexts, embedded.transpose(0, 1)).transpose(0, 1)
 
-    def read_out(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
+    def output_layer(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """`2 tanh(W [4 s_t; 4 c_t; y_{t-1}])`: [..., R]."""
         states = HIDDEN_SCALE * hidden, HIDDEN_SCALE * context.to(hidden.dtype)
         inputs = torch.cat([*states, embedded], dim=-1)
         return OUTPUT_SCALE * self.dropout(tanh(self.readout(inputs)))
 
 
-class LuongDecoder(Attending):
+class LuongDecoder(AttentionLayer):
     """Luong et al. (2015), section 3: step to `h_t`, then attend with it.
 
     `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`; `h~_t = tanh(W_c [c_t; h_t])` (eq. 5) is what input
@@ -129,7 +133,7 @@ class LuongDecoder(Attending):
         score: Score,
         embedding_size: int,
         hidden_size: int,
-        readout_size: int,
+        output_size: int,
         num_layers: int,
         dropout: float,
         input_feeding: bool,
@@ -138,16 +142,18 @@ class LuongDecoder(Attending):
     ) -> None:
         super().__init__(score, window, coverage)
         self.dropout = Dropout(dropout)
-        self.feed_size = readout_size if input_feeding else 0
+        self.feed_size = output_size if input_feeding else 0
         self.layers = _layers(embedding_size, hidden_size, num_layers)
         self.feed_gates = (
-            nn.Linear(readout_size, 4 * hidden_size, bias=False) if input_feeding else None
+            nn.Linear(output_size, 4 * hidden_size, bias=False) if input_feeding else None
         )
-        self.attentional = nn.Linear(score.context_size + hidden_size, readout_size, bias=False)
+        self.attentional = nn.Linear(score.context_size + hidden_size, output_size, bias=False)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
-        feed = encoded.hidden.new_zeros(len(encoded.hidden), self.feed_size)
-        state = DecoderState(encoded.hidden, encoded.cell, feed, *self.first_trace(encoded))
+        input_feed = encoded.hidden.new_zeros(len(encoded.hidden), self.feed_size)
+        state = DecoderState(
+            encoded.hidden, encoded.cell, input_feed, *self.initial_attention_state(encoded)
+        )
         return self.memory(encoded), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
@@ -156,13 +162,15 @@ class LuongDecoder(Attending):
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         gates = inputs.gates
         if self.feed_gates is not None:
-            gates = gates + self.feed_gates(state.feed)
+            gates = gates + self.feed_gates(state.input_feed)
         hidden, cell = _climb(self.layers, gates, state, self.dropout)
-        look = self.look(hidden[:, -1], state, memory)
-        vector = self.attentional_vector(look.context, hidden[:, -1])
-        feed = state.feed if self.feed_gates is None else vector
+        attended = self.attended(hidden[:, -1], state, memory)
+        vector = self.attentional_vector(attended.context, hidden[:, -1])
+        input_feed = state.input_feed if self.feed_gates is None else vector
         return Step(
-            self.output(vector), DecoderState(hidden, cell, feed, *look.trace), look.weights
+            self.output(vector),
+            DecoderState(hidden, cell, input_feed, *attended.attention_state),
+            attended.weights,
         )
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
@@ -171,13 +179,13 @@ class LuongDecoder(Attending):
         if self.coverage is not None:
             return stack_steps(self, embedded, state, memory)
         hidden = _run_layers(self.layers, embedded, state, self.dropout)
-        context = self.look_at_once(hidden, memory)
+        context = self.attend_sequence(hidden, memory)
         return self.output(self.attentional_vector(context, hidden))
 
     def _forward_feeding(
         self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
     ) -> Tensor:
-        score = self.plain_score()
+        score = self.fused_score()
         if score is None:
             return stack_steps(self, embedded, state, memory)
         layer, steps = self.layers.bottom, embedded.shape[1]
@@ -215,14 +223,14 @@ class PlainDecoder(nn.Module):
         self,
         embedding_size: int,
         hidden_size: int,
-        readout_size: int,
+        output_size: int,
         num_layers: int,
         dropout: float,
     ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.layers = _layers(embedding_size, hidden_size, num_layers)
-        self.readout = nn.Linear(hidden_size, readout_size)
+        self.readout = nn.Linear(hidden_size, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         nothing = encoded.outputs[..., :0]
@@ -234,12 +242,14 @@ class PlainDecoder(nn.Module):
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:  # noqa: ARG002
         hidden, cell = _climb(self.layers, inputs.gates, state, self.dropout)
-        return Step(self.read_out(hidden[:, -1]), DecoderState(hidden, cell, state.feed), None)
+        return Step(
+            self.output_layer(hidden[:, -1]), DecoderState(hidden, cell, state.input_feed), None
+        )
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:  # noqa: ARG002
-        return self.read_out(_run_layers(self.layers, embedded, state, self.dropout))
+        return self.output_layer(_run_layers(self.layers, embedded, state, self.dropout))
 
-    def read_out(self, hidden: Tensor) -> Tensor:
+    def output_layer(self, hidden: Tensor) -> Tensor:
         """`2 tanh(W 4 h)`: [..., R]."""
         return OUTPUT_SCALE * self.dropout(tanh(self.readout(HIDDEN_SCALE * hidden)))
 

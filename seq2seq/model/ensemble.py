@@ -82,6 +82,6 @@ class Ensemble:
         )
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
 
-    def project_roughly(self, outputs: tuple[Tensor, ...]) -> None:  # noqa: ARG002
+    def project_approximately(self, outputs: tuple[Tensor, ...]) -> None:  # noqa: ARG002
         """None: how far a mean of rough probabilities may be off is not known."""
         return

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, Taken, activate
+from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, SavedForBackward, activate
 from seq2seq.model.nonlinear import tanh
 
 
@@ -138,7 +138,7 @@ class LSTMUnroll(torch.autograd.Function):
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         grad_hiddens, grad_cells = grads
-        layer = LSTMGradients(Taken(*ctx.saved_tensors))
+        layer = LSTMGradients(SavedForBackward(*ctx.saved_tensors))
         for t in reversed(range(len(grad_cells))):
             layer.grad_cell = layer.grad_cell + grad_cells[t]
             layer.backward(t, grad_hiddens[t])

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.inference.approximate_logits import RoughLogits, RoughProjection
+from seq2seq.inference.approximate_logits import ApproximateLogits, ApproximateProjection
 from seq2seq.model.decoder import Decoder
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
 from seq2seq.model.state import DecoderState, Inputs, Memory, Step
 
 MOST_GATES = 1 << 25  # numbers kept of what pieces add to gates; they take time to compute
-LEAST_ROUGH = 1 << 18  # entries of a projection; a smaller one takes no time
+MIN_INT8_SHORTLIST_WEIGHTS = 1 << 18  # entries of a projection; a smaller one takes no time
 
 
 class Seq2Seq(nn.Module):
@@ -33,7 +33,7 @@ class Seq2Seq(nn.Module):
         self.tgt_embedding = tgt_embedding
         self.projection = projection
         self.dropout = Dropout(dropout)
-        self.rough: RoughProjection | None = None
+        self.rough: ApproximateProjection | None = None
         self.register_buffer("input_gates", None, persistent=False)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
@@ -74,15 +74,19 @@ class Seq2Seq(nn.Module):
             return F.linear(outputs, weight, bias)
         return F.linear(outputs, weight).add_(bias)  # a CPU takes a tenth less so
 
-    def project_roughly(self, outputs: Tensor) -> RoughLogits | None:
-        """Outputs [N, R] -> logits [N, V] by quicker products; None unless `roughen` made them."""
+    def project_approximately(self, outputs: Tensor) -> ApproximateLogits | None:
+        """Outputs [N, R] -> logits [N, V] by int8 products; None if not enabled."""
         return None if self.rough is None else self.rough(outputs)
 
     @torch.no_grad()
-    def roughen(self) -> None:
-        """Have the projection in eight bits, too, for `project_roughly`, if it is large."""
+    def enable_int8_shortlist(self) -> None:
+        """Have the projection in eight bits, too, for `project_approximately`, if it is large."""
         weight, bias = self.projection.weight, self.projection.bias
-        self.rough = RoughProjection(weight, bias) if weight.numel() >= LEAST_ROUGH else None
+        self.rough = (
+            ApproximateProjection(weight, bias)
+            if weight.numel() >= MIN_INT8_SHORTLIST_WEIGHTS
+            else None
+        )
 
     def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
         """Teacher forcing: ids [B, S], lengths [B], ids [B, T] -> outputs [B, T, R] for a loss."""

@@ -33,7 +33,9 @@ class DecoderState(NamedTuple):
 
     hidden: Tensor  # [N, L, H]
     cell: Tensor  # [N, L, H]
-    feed: Tensor  # [N, R]: the last attentional vector where the decoder feeds it, else [N, 0]
+    input_feed: (
+        Tensor  # [N, R]: the last attentional vector where the decoder feeds it, else [N, 0]
+    )
     coverage: Tensor | None = None  # [N, S], the sum of all attention_weights, where it is read
     position: Tensor | None = None  # [N], target positions behind it, where they are read
 
@@ -41,7 +43,9 @@ class DecoderState(NamedTuple):
         """The hypotheses `rows`, which may repeat."""
         coverage = None if self.coverage is None else self.coverage[rows]
         position = None if self.position is None else self.position[rows]
-        return type(self)(self.hidden[rows], self.cell[rows], self.feed[rows], coverage, position)
+        return type(self)(
+            self.hidden[rows], self.cell[rows], self.input_feed[rows], coverage, position
+        )
 
     def put(self, rows: Tensor, other: Self, taken: Tensor | slice) -> None:
         """Write the rows `taken` of another state, which may repeat, over the rows `rows`."""

@@ -22,7 +22,7 @@ from seq2seq.runs.checkpoint import (
     read_config,
     save_weights,
 )
-from seq2seq.runs.provenance import Header, config_changes, origin_of
+from seq2seq.runs.provenance import Header, config_changes, provenance_of
 from seq2seq.runs.run_folder import check_place, clear, run_lives
 from seq2seq.runs.snapshots import snapshot_step, snapshots
 from seq2seq.runs.tensor_file import copy_into, read_header, reading_header, shapes_of
@@ -241,10 +241,10 @@ def _verdict(
 def _write(new: Path, averaged: _Loaded, bleu: float | None, sources: Sequence[_Source]) -> None:
     """The run folder; its config comes first, so that `--overwrite` replaces a half-made one."""
     weights, step = own_weights(averaged.model), max(each.step for each in sources)
-    origin = origin_of(averaged.config, averaged.vocabularies, shaping_only=True)
+    provenance = provenance_of(averaged.config, averaged.vocabularies, shaping_only=True)
     told = [{**each._asdict(), "path": str(each.path)} for each in sources]
     with locked(new):
         clear(new)
         create_run(new, averaged.config.model_copy(update={"run_dir": new}), averaged.vocabularies)
-        origin["averaged"] = told
-        save_weights(new / BEST, weights, averaged.limit, step, bleu, origin)
+        provenance["averaged"] = told
+        save_weights(new / BEST, weights, averaged.limit, step, bleu, provenance)

@@ -34,7 +34,7 @@ from seq2seq.runs.tensor_file import (
     typed,
 )
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
-from seq2seq.runtime.files import write_whole
+from seq2seq.runtime.files import atomic_write
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -68,14 +68,16 @@ class Progress:
     best_loss: float = 0.0  # of the validation with the best BLEU
     best_step: int = 0
     validated_step: int = 0  # of the last validation
-    worse: int = 0  # validations since the best
+    validations_since_best: int = 0  # validations since the best
     loss_sum: float = 0.0  # since the last line of metrics, nats
     loss_tokens: int = 0
     reported_step: int = 0  # of the last line of metrics
-    untaken: list[int] = field(default_factory=list)  # updates since then that were not taken
-    untaken_in_a_row: int = 0  # up to then
+    skipped: list[int] = field(default_factory=list)  # updates since then that were not taken
+    skipped_in_a_row: int = 0  # up to then
     rate_factor: float = 1.0  # halved each time that training had to go back
-    largest_piece: int = 0  # target positions that memory has room for, if it ran out; 0: any
+    max_micro_batch_positions: int = (
+        0  # target positions that memory has room for, if it ran out; 0: any
+    )
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -89,7 +91,7 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
 def update_config(folder: Path, config: Config) -> None:
     """Put a config in the place of the run's, as resuming with other free keys does."""
     with writing(folder / CONFIG):
-        write_whole(folder / CONFIG, dump_config(config).encode())
+        atomic_write(folder / CONFIG, dump_config(config).encode())
 
 
 def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
@@ -120,10 +122,10 @@ def save_best(
     weights: Mapping[str, Tensor],
     limit: LengthLimit,
     progress: Progress,
-    origin: Header,
+    provenance: Header,
 ) -> None:
-    """Write the weights that translate; `origin` is what `origin_of` gives, shaping keys only."""
-    save_weights(folder / BEST, weights, limit, progress.step, progress.best_bleu, origin)
+    """Write the weights that translate; `provenance` holds the shaping keys only."""
+    save_weights(folder / BEST, weights, limit, progress.step, progress.best_bleu, provenance)
 
 
 def save_weights(
@@ -132,10 +134,10 @@ def save_weights(
     limit: LengthLimit,
     step: int,
     bleu: float | None,
-    origin: Header,
+    provenance: Header,
 ) -> None:
     """Write weights that can translate, of this update and validation BLEU."""
-    header = {"limit": asdict(limit), "step": step, "bleu": bleu, **origin}
+    header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
         save_tensors(path, weights, header)
 
@@ -151,7 +153,7 @@ def load_best(
     if not path.exists():
         when = " yet; it is written at the first validation" if name == BEST else ""
         raise UserError(f"{folder}: has no {name}{when}")
-    with offering(path):
+    with with_recovery_hint(path):
         header, shapes = read_header(path)
         limit = typed(LengthLimit, header, "limit", path)
         check_shaping(path, header, config, folder / CONFIG)
@@ -225,7 +227,7 @@ def own_weights(model: Seq2Seq) -> dict[str, Tensor]:
 
 
 @contextmanager
-def offering(path: Path) -> Iterator[None]:
+def with_recovery_hint(path: Path) -> Iterator[None]:
     """Where a file of weights is damaged, say which is whole and what can be done with it."""
     try:
         yield

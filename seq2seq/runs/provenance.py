@@ -17,7 +17,7 @@ Header = dict[str, Any]
 _SHAPING = ("model.", "vocabulary.")  # these keys alone matter to weights that only translate
 
 
-def origin_of(config: Config, vocabularies: Vocabularies, shaping_only: bool = False) -> Header:
+def provenance_of(config: Config, vocabularies: Vocabularies, shaping_only: bool = False) -> Header:
     """The part of a header that says where the weights come from."""
     keys = recorded_keys(config)
     if shaping_only:

@@ -11,7 +11,7 @@ from seq2seq.runs.provenance import config_changes
 from seq2seq.runs.snapshots import forget_snapshots, remove_snapshot_parts, snapshots
 from seq2seq.runs.training_state import check_last
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import PART
+from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING
 
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
@@ -121,5 +121,5 @@ def remove_parts(folder: Path) -> None:
     """Remove what a killed process was writing."""
     with writing(folder):
         for name in (LAST, BEST, METRICS, CONFIG):
-            (folder / f"{name}{PART}").unlink(missing_ok=True)
+            (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
     remove_snapshot_parts(folder)

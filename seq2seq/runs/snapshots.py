@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seq2seq.runs.checkpoint import LengthLimit, save_weights, writing
 from seq2seq.runs.provenance import Header
-from seq2seq.runtime.files import PART
+from seq2seq.runtime.files import PART_SUFFIX
 
 _NAME = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 
@@ -35,11 +35,11 @@ def save_snapshot(
     limit: LengthLimit,
     step: int,
     bleu: float,
-    origin: Header,
+    provenance: Header,
     keep: int,
 ) -> None:
     """Write the weights of this update, then remove all but the `keep` newest snapshots."""
-    save_weights(folder / f"step-{step}.safetensors", weights, limit, step, bleu, origin)
+    save_weights(folder / f"step-{step}.safetensors", weights, limit, step, bleu, provenance)
     _remove(snapshots(folder)[:-keep], folder)
 
 
@@ -50,8 +50,10 @@ def forget_snapshots(folder: Path, after: int) -> None:
 
 def remove_snapshot_parts(folder: Path) -> None:
     """Remove what a killed process was writing."""
-    parts = folder.glob(f"step-*.safetensors{PART}")
-    _remove([path for path in parts if _NAME.fullmatch(path.name.removesuffix(PART))], folder)
+    parts = folder.glob(f"step-*.safetensors{PART_SUFFIX}")
+    _remove(
+        [path for path in parts if _NAME.fullmatch(path.name.removesuffix(PART_SUFFIX))], folder
+    )
 
 
 def _remove(paths: list[Path], folder: Path) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seq2seq import __version__
 from seq2seq.runtime.errors import DamagedFile, UserError
-from seq2seq.runtime.files import write_whole
+from seq2seq.runtime.files import atomic_write
 
 FORMAT = 2  # raised where the same numbers come to mean another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
@@ -43,7 +43,7 @@ def save_tensors(
     own = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     whole = {"version": __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
     text = json.dumps({**whole, _CHECKSUM: _checksum(whole)})
-    write_whole(path, save(own, {_METADATA: text}), kept)
+    atomic_write(path, save(own, {_METADATA: text}), kept)
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
@@ -105,10 +105,10 @@ def compare(path: Path, found: Shapes, expected: Shapes) -> None:
     """Raise UserError where names or shapes are not those expected."""
     for name in {**expected, **found}:
         if found.get(name) != expected.get(name):
-            raise misfit(path, name)
+            raise shape_mismatch(path, name)
 
 
-def misfit(path: Path, name: str) -> UserError:
+def shape_mismatch(path: Path, name: str) -> UserError:
     """A tensor that is not one of the model's."""
     return UserError(f"{path}: {name} does not fit the config beside it; was either changed?")
 
@@ -117,7 +117,7 @@ def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: P
     """Copy tensors by name; raises UserError where a type is not the one expected."""
     for name, tensor in tensors.items():
         if tensor.dtype != into[name].dtype:
-            raise misfit(path, name)
+            raise shape_mismatch(path, name)
         into[name].copy_(tensor)
 
 

@@ -17,8 +17,8 @@ from seq2seq.runs.checkpoint import (
     PREVIOUS,
     LengthLimit,
     Progress,
-    offering,
     own_weights,
+    with_recovery_hint,
     writing,
 )
 from seq2seq.runs.provenance import Header
@@ -26,11 +26,11 @@ from seq2seq.runs.tensor_file import (
     Shapes,
     compare,
     copy_into,
-    misfit,
     read_header,
     read_tensors,
     reading_header,
     save_tensors,
+    shape_mismatch,
     shapes_of,
     typed,
 )
@@ -49,11 +49,11 @@ def save_last(
     progress: Progress,
     limit: LengthLimit,
     seconds: float,
-    origin: Header,
+    provenance: Header,
 ) -> None:
     """Write all that training goes on from; what was last becomes the previous.
 
-    `seconds` is the time trained so far, `origin` what `origin_of` gives.
+    `seconds` is the time trained so far, `provenance` what `provenance_of` gives.
     """
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
     tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
@@ -61,7 +61,7 @@ def save_last(
         tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
     state = {"progress": asdict(progress), "limit": asdict(limit), "seconds": seconds}
     with writing(folder / LAST):
-        save_tensors(folder / LAST, tensors, {**state, **origin}, folder / PREVIOUS)
+        save_tensors(folder / LAST, tensors, {**state, **provenance}, folder / PREVIOUS)
 
 
 def resumable(folder: Path) -> Path | None:
@@ -78,7 +78,7 @@ def check_last(folder: Path) -> tuple[Path, Header] | None:
     path = resumable(folder)
     if path is None:
         return None
-    with offering(path):
+    with with_recovery_hint(path):
         read_tensors(path)
         return path, read_header(path)[0]
 
@@ -98,7 +98,7 @@ def load_last(
     if path is None:
         raise UserError(f"{folder}: nothing to resume, it has no {LAST}; train without --resume")
     weights, parameters = own_weights(model), list(optimizer.state)
-    with offering(path):
+    with with_recovery_hint(path):
         header, shapes = read_header(path)
         progress = typed(Progress, header, "progress", path)
         limit = typed(LengthLimit, header, "limit", path)
@@ -132,6 +132,6 @@ def _moments(path: Path, shapes: Shapes, weights: Shapes) -> dict[str, list[str]
     for key, shape in shapes.items():
         moment, _, name = key.partition(".")
         if name not in weights or shape not in ((), weights[name]):
-            raise misfit(path, f"optimizer.{key}")
+            raise shape_mismatch(path, f"optimizer.{key}")
         found[name].append(moment)
     return found

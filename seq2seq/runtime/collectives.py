@@ -7,7 +7,7 @@ the command line asks of ranks before it loads anything heavy.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.runtime.distributed import count, gathered, noticing
+from seq2seq.runtime.distributed import count, distributed_errors, gather
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def added(values: Sequence[float]) -> list[float]:
     """The sums of each of the values over the ranks."""
-    return [sum(column) for column in zip(*gathered(values), strict=True)]
+    return [sum(column) for column in zip(*gather(values), strict=True)]
 
 
 def interleaved(lines: Sequence[str]) -> list[str]:
@@ -28,11 +28,11 @@ def interleaved(lines: Sequence[str]) -> list[str]:
     import torch.distributed as dist
 
     own = torch.frombuffer(bytearray(json.dumps(list(lines)).encode()), dtype=torch.uint8)
-    sizes = [int(size) for (size,) in gathered([len(own)])]
+    sizes = [int(size) for (size,) in gather([len(own)])]
     padded = torch.zeros(max(sizes), dtype=torch.uint8)
     padded[: len(own)] = own
     rows = [torch.empty_like(padded) for _ in sizes]
-    with noticing():
+    with distributed_errors():
         dist.all_gather(rows, padded)
     shares = [
         json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=True)
@@ -50,13 +50,13 @@ def add_up(tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
     import torch.distributed as dist
 
     buffer = torch.cat([tensor.flatten() for tensor in tensors])
-    with noticing():
+    with distributed_errors():
         dist.all_reduce(buffer)
     parts = buffer.split([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-class Accord:
+class StopSync:
     """What may end training at any update, known to all ranks at the same one.
 
     Signals that reached any of them, and the time by the clock of rank 0.
@@ -69,12 +69,14 @@ class Accord:
         self._told_seconds = 0.0
         self.after_update(0, None)
 
-    def after_update(self, tokens: int, largest_piece: int | None) -> tuple[int, int | None]:
+    def after_update(
+        self, tokens: int, max_micro_batch_positions: int | None
+    ) -> tuple[int, int | None]:
         """Tell the others, and hear; returns the tokens of all and the least of largest pieces."""
         if not self._agreed:
-            return tokens, largest_piece
+            return tokens, max_micro_batch_positions
         stop = self._stops[0] if self._stops else 0
-        rows = gathered([tokens, largest_piece or 0, stop, self._seconds()])
+        rows = gather([tokens, max_micro_batch_positions or 0, stop, self._seconds()])
         all_tokens, pieces, stops, seconds = zip(*rows, strict=True)
         self._told_stops = [int(number) for number in stops if number]
         self._told_seconds = seconds[0]

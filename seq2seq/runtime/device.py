@@ -67,7 +67,7 @@ def quickest(work: Callable[[], object]) -> float:
 
 
 @contextmanager
-def repeatable(device: torch.device, wanted: bool = True) -> Iterator[None]:
+def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
     """Let the same inputs give the same bits on CUDA too, if wanted; on a CPU they always do.
 
     cuBLAS looks once, as CUDA starts: raises UserError where it has started otherwise.
@@ -98,7 +98,7 @@ def repeatable(device: torch.device, wanted: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def limited_memory(device: torch.device, gigabytes: float | None) -> Iterator[None]:
+def memory_limit(device: torch.device, gigabytes: float | None) -> Iterator[None]:
     """Let allocations beyond so many GiB fail: on CUDA the device's, else the whole process's.
 
     Raises UserError where the system knows no such limit.
@@ -159,7 +159,7 @@ def _keep_memory() -> None:
         _c_library("mallopt", _TOP_PAD, _GIB >> 4)
 
 
-def return_memory() -> None:
+def trim_memory() -> None:
     """Give back what is kept since it was freed: where other sizes follow, little of it fits."""
     _c_library("malloc_trim", 0)
 

@@ -81,7 +81,7 @@ def joined() -> Iterator[None]:
     """
     number, size = _launched()
     if size > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
-        with noticing():
+        with distributed_errors():
             _Joined.store = _reach_store()
     if size == 1:
         yield
@@ -92,7 +92,7 @@ def joined() -> Iterator[None]:
     assert _Joined.store is not None
     _Joined.times += 1
     nccl = dist.is_nccl_available()
-    with noticing():
+    with distributed_errors():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and nccl else "gloo",
             store=_of_training(_Joined.store),
@@ -121,7 +121,7 @@ def wait_for_first() -> None:
     """Wait until rank 0 has prepared the run, however long; raises what tells that it could not."""
     if _Joined.store is None or rank() == 0:
         return
-    with noticing():
+    with distributed_errors():
         store = _of_training(_Joined.store)
         while not store.check([_FIRST]):
             time.sleep(_POLL)
@@ -138,21 +138,21 @@ def prepared(facts: Sequence[float]) -> None:
     Raises UserError where it differs from what rank 0 read.
     """
     if _Joined.store is not None and rank() == 0:
-        with noticing():
+        with distributed_errors():
             _of_training(_Joined.store).set(_FIRST, _READY)
             _Joined.store.set(_begun(), "yes")
-    first, *others = gathered(facts)
+    first, *others = gather(facts)
     for number, other in enumerate(others, start=1):
         if other != first:
             with suppress(RunError):
-                gathered(facts)  # nobody leaves before all have heard
+                gather(facts)  # nobody leaves before all have heard
             raise UserError(
                 f"rank {number} has another config or other data than rank 0: "
                 "all need the same command and the same files"
             )
 
 
-def speaks() -> bool:
+def reports_errors() -> bool:
     """Whether an error is this process's to tell: of several that fail together the first tells."""
     number, size = _launched()
     if size == 1:
@@ -202,7 +202,7 @@ def use_device(device: "torch.device") -> None:
 # ----------------------------------------------------------------------------- what they exchange
 
 
-def gathered(values: Sequence[float]) -> list[list[float]]:
+def gather(values: Sequence[float]) -> list[list[float]]:
     """The values of every rank, in their order; of hosts alone: no device is waited for."""
     if count() == 1:
         return [list(values)]
@@ -211,7 +211,7 @@ def gathered(values: Sequence[float]) -> list[list[float]]:
 
     own = torch.tensor(values, dtype=torch.float64)
     rows = [torch.empty_like(own) for _ in range(count())]
-    with noticing():
+    with distributed_errors():
         dist.all_gather(rows, own)
     return [row.tolist() for row in rows]
 
@@ -229,7 +229,7 @@ def _launched() -> tuple[int, int]:
 
 def _tell_failure(kind: str) -> None:
     """Let those that wait for rank 0 know; what happened is rank 0's to say."""
-    speaks()
+    reports_errors()
     with suppress(RuntimeError):  # the store may be gone
         assert _Joined.store is not None
         _of_training(_Joined.store).set(_FIRST, kind)
@@ -262,7 +262,7 @@ def _begun() -> str:
 
 
 @contextmanager
-def noticing() -> Iterator[None]:
+def distributed_errors() -> Iterator[None]:
     """Turn the loss of another rank, which the network tells in its own words, into a RunError."""
     try:
         yield

@@ -8,18 +8,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-PART = ".part"  # ends the name of a file that is still being written
+PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 
 
 @contextmanager
-def written_aside(path: Path, kept: Path | None = None) -> Iterator[Path]:
+def atomic_path(path: Path, kept: Path | None = None) -> Iterator[Path]:
     """A path to write to; what is there at the end is synced and takes the name `path`.
 
     Until then `path` is the old file, which goes to `kept` if that is given. A link in its place
     is replaced, never followed. Where the block fails, nothing is left aside. Raises OSError, also
     where another process begins to write the same file meanwhile, which leaves it to that one.
     """
-    aside = path.with_name(path.name + PART)
+    aside = path.with_name(path.name + PART_SUFFIX)
     aside.unlink(missing_ok=True)  # left by a kill; or a link to a file that is not ours
     with aside.open("xb") as own:  # open till the end, or its number might become another's
         mine = os.fstat(own.fileno())
@@ -70,15 +70,15 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def write_whole(path: Path, content: bytes, kept: Path | None = None) -> None:
+def atomic_write(path: Path, content: bytes, kept: Path | None = None) -> None:
     """Put a file of this content in the place of `path`; raises OSError."""
-    with written_aside(path, kept) as aside, aside.open("wb") as file:
+    with atomic_path(path, kept) as aside, aside.open("wb") as file:
         file.write(content)
 
 
 @contextmanager
-def written_through(path: Path) -> Iterator[Path]:
-    """A path to write to, as `written_aside` gives it; of a pipe or a device, that itself.
+def output_path(path: Path) -> Iterator[Path]:
+    """A path to write to, as `atomic_path` gives it; of a pipe or a device, that itself.
 
     Of a link the file behind it is written. Raises OSError.
     """
@@ -86,7 +86,7 @@ def written_through(path: Path) -> Iterator[Path]:
     if is_stream(target):
         yield target
         return
-    with written_aside(target) as aside:
+    with atomic_path(target) as aside:
         yield aside
 
 

@@ -12,20 +12,20 @@ LEAST_RATE_FACTOR = 1 / 8
 _NAMED = 3  # batches that the log names at a time
 
 
-def name_untaken(run: Run, reporter: Reporter) -> None:
+def log_skipped(run: Run, reporter: Reporter) -> None:
     """Say which updates were not taken since the last report, and count those in a row."""
     progress = run.progress
-    untaken = run.untaken_updates()
-    for step in untaken[:_NAMED]:
+    skipped = run.skipped_updates()
+    for step in skipped[:_NAMED]:
         reporter.say(
             f"update {step} was not taken: its loss or gradient is not finite ({_batch(run, step)})"
         )
-    if len(untaken) > _NAMED:
-        reporter.say(f"nor were {len(untaken) - _NAMED} more up to update {untaken[-1]}")
+    if len(skipped) > _NAMED:
+        reporter.say(f"nor were {len(skipped) - _NAMED} more up to update {skipped[-1]}")
     for step in range(progress.reported_step + 1, progress.step + 1):
-        progress.untaken_in_a_row = progress.untaken_in_a_row + 1 if step in untaken else 0
+        progress.skipped_in_a_row = progress.skipped_in_a_row + 1 if step in skipped else 0
     progress.reported_step = progress.step
-    run.untaken.zero_()
+    run.skipped.zero_()
 
 
 def _batch(run: Run, step: int) -> str:
@@ -53,18 +53,18 @@ def _updates(batches: int, accumulate: int) -> int:
     return -(-batches // accumulate)
 
 
-def lost_its_way(run: Run) -> bool:
+def diverged(run: Run) -> bool:
     """Whether so many updates in a row were not taken that more of them are no use."""
-    return run.progress.untaken_in_a_row >= MOST_UNTAKEN
+    return run.progress.skipped_in_a_row >= MOST_UNTAKEN
 
 
-def go_back(run: Run, reporter: Reporter) -> None:
+def roll_back(run: Run, reporter: Reporter) -> None:
     """Return to the last saved state, with half the learning rate from there on.
 
     Raises RunError where going back did not help.
     """
     step, factor = run.progress.step, run.progress.rate_factor / 2
-    found = f"update {step}: no finite loss in {run.progress.untaken_in_a_row} updates in a row"
+    found = f"update {step}: no finite loss in {run.progress.skipped_in_a_row} updates in a row"
     remedy = "lower training.learning_rate or training.clip_norm"
     if factor < LEAST_RATE_FACTOR:
         raise RunError(
@@ -72,10 +72,10 @@ def go_back(run: Run, reporter: Reporter) -> None:
             f"what {run.config.run_dir} held before is whole"
         )
     notes = restore(run)
-    run.untaken.zero_()
-    run.progress.untaken_in_a_row = 0
+    run.skipped.zero_()
+    run.progress.skipped_in_a_row = 0
     run.progress.rate_factor = factor
-    reporter.go_back(run.progress.step)
+    reporter.roll_back(run.progress.step)
     reporter.say(
         f"{found}: back to update {run.progress.step}, with {factor:g} of the learning rate"
     )

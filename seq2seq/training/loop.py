@@ -11,17 +11,17 @@ from types import FrameType
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import Batch, Rows, epoch_order, make_batch, sampled_pairs, seed_of
+from seq2seq.data.batching import Batch, Rows, derive_seed, epoch_order, make_batch, sampled_pairs
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import check_folder
 from seq2seq.runtime import collectives as exchange
 from seq2seq.runtime import distributed as ranks
-from seq2seq.runtime.device import bf16_note, choose_device, limited_memory, repeatable
+from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.runtime.locks import locked
 from seq2seq.training.diagnosis import Outcome, diagnose
-from seq2seq.training.divergence import go_back, lost_its_way, name_untaken
+from seq2seq.training.divergence import diverged, log_skipped, roll_back
 from seq2seq.training.optimizer import learning_rate
-from seq2seq.training.reporting import METRICS, Clock, Reporter, Silence, minutes, read_metrics
+from seq2seq.training.reporting import METRICS, Clock, NullReporter, Reporter, minutes, read_metrics
 from seq2seq.training.session import Run, follow, prepare, save_run
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import nothing_left, why_stop
@@ -56,19 +56,21 @@ def train(
         if ranks.is_first():
             check_folder(config, resume, overwrite)
         chosen = choose_device(ranks.device_of(device))
-        with repeatable(chosen, config.training.deterministic):  # before anything starts CUDA
+        with deterministic(chosen, config.training.deterministic):  # before anything starts CUDA
             ranks.use_device(chosen)
             lock = locked(config.run_dir) if ranks.is_first() else nullcontext()
-            with limited_memory(chosen, config.training.memory_gb), lock:
+            with memory_limit(chosen, config.training.memory_gb), lock:
                 return _train(config, chosen, resume, init_from)
 
 
 def _train(config: Config, device: torch.device, resume: bool, init_from: Path | None) -> Path:
     """`train`, alone in the run folder."""
     run, notes = _prepared(config, device, resume, init_from)
-    last_step, began = last_update(run), run.progress.step
+    last_step, began = total_steps(run), run.progress.step
     with (
-        Reporter(config.run_dir, began, last_step) if ranks.is_first() else Silence() as reporter,
+        Reporter(config.run_dir, began, last_step)
+        if ranks.is_first()
+        else NullReporter() as reporter,
         stop_signals() as stops,
     ):
         for note in [*notes, *(missing_figures(run) if ranks.is_first() else ())]:
@@ -77,10 +79,10 @@ def _train(config: Config, device: torch.device, resume: bool, init_from: Path |
         if init_from is not None and began == 0 and run.progress.best_bleu < 0:
             validate(run, reporter, clock)  # what it begins with may stay the best
             save(run, reporter, clock)
-        accord = exchange.Accord(stops, lambda: clock.seconds)
+        accord = exchange.StopSync(stops, lambda: clock.seconds)
         while (reason := why_stop(config.training, run.progress, accord.seconds)) is None:
             train_epoch(run, reporter, clock, last_step, accord)
-        name_untaken(run, reporter)
+        log_skipped(run, reporter)
         trained = run.progress.step > began
         reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
         if run.progress.validated_step < run.progress.step:
@@ -90,11 +92,11 @@ def _train(config: Config, device: torch.device, resume: bool, init_from: Path |
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
-        for complaint in complaints(run) if ranks.is_first() else ():
+        for complaint in diagnose_run(run) if ranks.is_first() else ():
             reporter.say(f"warning: {complaint}")
-        accord.after_update(0, run.largest_piece)  # signals that came since the last
+        accord.after_update(0, run.max_micro_batch_positions)  # signals that came since the last
         if accord.stops:
-            ranks.gathered([0])
+            ranks.gather([0])
             raise Interrupted(accord.stops[0], done=True)
     return config.run_dir
 
@@ -135,14 +137,14 @@ def _fingerprint(run: Run) -> int:
     return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)  # a float holds as much
 
 
-def complaints(run: Run) -> list[str]:
+def diagnose_run(run: Run) -> list[str]:
     """What looks wrong with the run by its last validation and all its figures."""
     metrics = read_metrics(run.config.run_dir)
     return diagnose(Outcome(run.valid.src, run.valid.tgt, run.hypotheses, metrics))
 
 
 def train_epoch(
-    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: exchange.Accord
+    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: exchange.StopSync
 ) -> None:
     """The rest of the epoch that progress stands in, or less where training ends within it."""
     settings, progress = run.config.training, run.progress
@@ -152,13 +154,16 @@ def train_epoch(
         progress.step += 1
         batches = own_batches(run, taken)
         rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
-        largest_piece = run.largest_piece
+        max_micro_batch_positions = run.max_micro_batch_positions
         tokens = train_step(run, batches, rate)
-        tokens, run.largest_piece = accord.after_update(tokens, run.largest_piece)
-        if run.largest_piece != largest_piece:
+        tokens, run.max_micro_batch_positions = accord.after_update(
+            tokens, run.max_micro_batch_positions
+        )
+        if run.max_micro_batch_positions != max_micro_batch_positions:
             reporter.say(
                 f"update {progress.step}: out of memory; from here on a batch of more than "
-                f"{run.largest_piece:,} target positions is done in pieces, with the same gradient"
+                f"{run.max_micro_batch_positions:,} target positions is done in pieces, "
+                "with the same gradient"
             )
         progress.batch = start + len(taken)
         progress.tokens += tokens
@@ -166,8 +171,8 @@ def train_epoch(
         reporter.advance()
         if progress.step % settings.log_every == 0:
             report(run, reporter, clock, rate, last_step)
-            if lost_its_way(run):
-                go_back(run, reporter)
+            if diverged(run):
+                roll_back(run, reporter)
                 return
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
@@ -175,7 +180,7 @@ def train_epoch(
         if accord.stops:
             save(run, reporter, clock)
             reporter.say(f"Stopped at update {progress.step}, saved.")
-            ranks.gathered([0])  # nobody leaves before it is saved
+            ranks.gather([0])  # nobody leaves before it is saved
             raise Interrupted(accord.stops[0])
         if why_stop(settings, progress, accord.seconds) is not None:
             return
@@ -185,7 +190,9 @@ def train_epoch(
 def own_batches(run: Run, taken: Sequence[Rows]) -> list[Batch]:
     """This rank's share of the batches of an update; fewer where one has fewer pairs than ranks."""
     return [
-        batch_of(run, rows, seed_of(run.config.seed, run.progress.step, piece, *ranks.seed_part()))
+        batch_of(
+            run, rows, derive_seed(run.config.seed, run.progress.step, piece, *ranks.seed_part())
+        )
         for piece, rows in enumerate(map(ranks.share, taken))
         if len(rows)
     ]
@@ -207,7 +214,7 @@ def validation_due(run: Run, batches: int) -> bool:
     return progress.batch == batches if every is None else progress.step % every == 0
 
 
-def last_update(run: Run) -> int | None:
+def total_steps(run: Run) -> int | None:
     """The update at which max_steps or max_epochs ends training; None where neither is set."""
     settings = run.config.training
     order = epoch_order(run.train, settings.batch_tokens, run.config.seed, 0)
@@ -219,7 +226,7 @@ def last_update(run: Run) -> int | None:
 def report(run: Run, reporter: Reporter, clock: Clock, rate: float, last_step: int | None) -> None:
     """Training loss and speed since the last report, and which updates were not taken."""
     step = run.progress.step
-    name_untaken(run, reporter)
+    log_skipped(run, reporter)
     loss, tokens = run.loss.tolist()
     run.loss.zero_()
     figures = {"train_loss": loss / tokens} if tokens else {}

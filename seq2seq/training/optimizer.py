@@ -38,17 +38,17 @@ class Optimizer:
 
     @torch.no_grad()
     def step(
-        self, rate: float, divisor: Tensor | None = None, untaken: Tensor | None = None
+        self, rate: float, divisor: Tensor | None = None, skipped: Tensor | None = None
     ) -> None:
         """Move each parameter that has a gradient, in place, at a learning rate.
 
-        `divisor` [] divides the gradients; where `untaken` [] is 1, not 0, nothing changes. Both
+        `divisor` [] divides the gradients; where `skipped` [] is 1, not 0, nothing changes. Both
         are float32 on the parameters' device, which reads them when it comes to them.
         """
         moved: list[Tensor] = [each for each in self.state if each.grad is not None]
         gradients: list[Any] = [each.grad for each in moved]
         how: dict[str, Any] = {"lr": rate, "weight_decay": self.weight_decay, "maximize": False}
-        how |= {"fused": True, "grad_scale": divisor, "found_inf": untaken}
+        how |= {"fused": True, "grad_scale": divisor, "found_inf": skipped}
         if self.kind == "sgd":
             sgd(moved, gradients, [None] * len(moved), **_SGD, **how)
             return
@@ -90,14 +90,14 @@ def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> f
 
 @torch.no_grad()
 def update_average(
-    averages: list[Tensor], weights: list[Tensor], decay: float, step: int, untaken: Tensor
+    averages: list[Tensor], weights: list[Tensor], decay: float, step: int, skipped: Tensor
 ) -> None:
     """Move the averages, in place, towards the weights after update `step` (from 1).
 
     `a = d a + (1 - d) w`, where d grows to `decay` over the first updates as
-    (1 + step) / (10 + step), so that the random beginning is soon forgotten. Where `untaken`
+    (1 + step) / (10 + step), so that the random beginning is soon forgotten. Where `skipped`
     (a number, on the device) is 1 and not 0, nothing moves.
     """
-    rate = (1 - min(decay, (1 + step) / (10 + step))) * (1 - untaken).to(averages[0].dtype)
+    rate = (1 - min(decay, (1 + step) / (10 + step))) * (1 - skipped).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):
         average.lerp_(weight, rate)

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import read_bounded, sync, write_whole
+from seq2seq.runtime.files import atomic_write, read_bounded, sync
 
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 _MOST_BYTES = 1 << 30  # of a file of metrics: no run writes as many
@@ -100,7 +100,7 @@ class Reporter:
             with self._drawing():
                 self.bar.set_postfix_str(text, refresh=False)
 
-    def go_back(self, step: int) -> None:
+    def roll_back(self, step: int) -> None:
         """Take back what was told of the updates after `step`."""
         with self._writing(METRICS):
             self._files[METRICS].close()
@@ -162,7 +162,7 @@ class Reporter:
                 raise
 
 
-class Silence(Reporter):
+class NullReporter(Reporter):
     """Takes the place of a Reporter on ranks that do not report."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Silence(Reporter):
     def describe(self, step: int, text: str) -> None:
         """Draw nothing."""
 
-    def go_back(self, step: int) -> None:
+    def roll_back(self, step: int) -> None:
         """Take nothing back."""
 
     def advance(self) -> None:
@@ -257,7 +257,7 @@ def cut_back(path: Path, step: int) -> None:
                 kept.append(line + b"\n")
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-    write_whole(path, b"".join(kept))
+    atomic_write(path, b"".join(kept))
 
 
 def _tell_later(failure: threading.ExceptHookArgs) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
-from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio, seed_of
+from seq2seq.data.batching import EncodedPairs, derive_seed, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
     check_direction,
@@ -32,14 +32,14 @@ from seq2seq.runs.checkpoint import (
     own_weights,
     update_config,
 )
-from seq2seq.runs.provenance import origin_of, recorded_vocabularies
+from seq2seq.runs.provenance import provenance_of, recorded_vocabularies
 from seq2seq.runs.resuming import check_texts, resumed_vocabularies
 from seq2seq.runs.run_folder import clear, remove_parts
 from seq2seq.runs.snapshots import forget_snapshots
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import load_last, resumable, save_last
 from seq2seq.runs.warm_start import read_warm_start
-from seq2seq.runtime.device import return_memory
+from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.optimizer import Optimizer
 
@@ -59,16 +59,18 @@ class Run:
     optimizer: Optimizer
     limit: LengthLimit
     loss: Tensor  # since the last report, on the device: nats, and of how many tokens
-    untaken: Tensor  # [log_every or more], on the device: which updates since then were not taken
-    largest_piece: int | None = None  # target positions that memory has room for, if it ran out
+    skipped: Tensor  # [log_every or more], on the device: which updates since then were not taken
+    max_micro_batch_positions: int | None = (
+        None  # target positions that memory has room for, if it ran out
+    )
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0  # trained before this process
     hypotheses: list[str] = field(default_factory=list)  # of the last validation
     checksums: dict[str, str] = field(default_factory=dict)  # of the texts of train and valid
 
-    def untaken_updates(self) -> list[int]:
+    def skipped_updates(self) -> list[int]:
         """Those since the last report that were not taken, their loss being no finite number."""
-        flags, last = self.untaken.tolist(), self.progress.step
+        flags, last = self.skipped.tolist(), self.progress.step
         first = max(self.progress.reported_step, last - len(flags)) + 1
         return [step for step in range(first, last + 1) if flags[step % len(flags)]]
 
@@ -116,9 +118,9 @@ def prepare(
     odd = (
         same_sides(text, data.same),
         same_sides(valid),
-        not_nfc_note(f"{valid.origin}, target", valid.tgt),
+        not_nfc_note(f"{valid.source_name}, target", valid.tgt),
     )
-    return_memory()
+    trim_memory()
     return run, [*notes, *filter(None, odd)]
 
 
@@ -201,7 +203,7 @@ def assemble(
             f"training.max_length: every training pair is longer than {longest} pieces; raise it"
         )
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
-    torch.manual_seed(seed_of(config.seed, 0, 0))
+    torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = new_model(config, vocabularies).to(device)
     weights = own_weights(model)
     with torch.no_grad():
@@ -220,7 +222,7 @@ def assemble(
         optimizer=Optimizer(config.training, model.parameters()),
         limit=learn_limit(train),
         loss=torch.zeros(2, dtype=torch.float64, device=device),
-        untaken=torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
+        skipped=torch.zeros(config.training.log_every, dtype=torch.bool, device=device),
     )
 
 
@@ -235,11 +237,11 @@ def restore(run: Run) -> list[str]:
     )
     run.progress = progress
     run.loss[0], run.loss[1] = progress.loss_sum, progress.loss_tokens
-    run.largest_piece = progress.largest_piece or None
+    run.max_micro_batch_positions = progress.max_micro_batch_positions or None
     unreported = progress.step - progress.reported_step + run.config.training.log_every
-    run.untaken = torch.zeros(unreported, dtype=torch.bool, device=run.device)
-    for step in progress.untaken:
-        run.untaken[step % len(run.untaken)] = True
+    run.skipped = torch.zeros(unreported, dtype=torch.bool, device=run.device)
+    for step in progress.skipped:
+        run.skipped[step % len(run.skipped)] = True
     if progress.best_bleu < 0 or best_is_whole(folder, run.config, run.vocabularies):
         return []
     progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
@@ -250,8 +252,8 @@ def save_run(run: Run, seconds: float) -> None:
     """Write all that training goes on from, after so many seconds of it."""
     loss, tokens = run.loss.tolist()
     run.progress.loss_sum, run.progress.loss_tokens = loss, int(tokens)
-    run.progress.untaken = run.untaken_updates()
-    run.progress.largest_piece = run.largest_piece or 0
+    run.progress.skipped = run.skipped_updates()
+    run.progress.max_micro_batch_positions = run.max_micro_batch_positions or 0
     save_last(
         run.config.run_dir,
         own_weights(run.model),
@@ -260,7 +262,7 @@ def save_run(run: Run, seconds: float) -> None:
         run.progress,
         run.limit,
         seconds,
-        {**origin_of(run.config, run.vocabularies), "data": run.checksums},
+        {**provenance_of(run.config, run.vocabularies), "data": run.checksums},
     )
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import Batch, seed_of
+from seq2seq.data.batching import Batch, derive_seed
 from seq2seq.runs.checkpoint import own_weights
 from seq2seq.runtime import collectives as exchange
 from seq2seq.runtime import distributed as ranks
-from seq2seq.runtime.device import return_memory
+from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.optimizer import update_average
@@ -26,7 +26,7 @@ def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     """One update from all the batches at a learning rate; returns their target tokens.
 
     Of several ranks each gives its share of the batches, and all take the same update.
-    Adds to `run.loss`, or to `run.untaken` where loss or gradient is not finite and so neither the
+    Adds to `run.loss`, or to `run.skipped` where loss or gradient is not finite and so neither the
     weights nor the optimizer's state may change. Raises RunError where memory is too small for one
     pair.
     """
@@ -37,17 +37,17 @@ def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     norm = torch.linalg.vector_norm(
         torch.stack([torch.linalg.vector_norm(each.grad) for each in _with_gradient(run)])
     )
-    untaken = ~(norm.isfinite() & loss.isfinite())
+    skipped = ~(norm.isfinite() & loss.isfinite())
     divisor = (norm / settings.clip_norm).clamp(min=1)
-    skip = untaken.to(torch.float32)
+    skip = skipped.to(torch.float32)
     run.optimizer.step(rate, divisor, skip)
     if run.averages:
         averages, weights = list(run.averages.values()), list(own_weights(run.model).values())
         update_average(averages, weights, settings.average, run.progress.step, skip)
-    run.loss += torch.stack([loss, all_tokens]).where(~untaken, 0)
-    run.untaken[run.progress.step % len(run.untaken)] = untaken
+    run.loss += torch.stack([loss, all_tokens]).where(~skipped, 0)
+    run.skipped[run.progress.step % len(run.skipped)] = skipped
     if run.device.type == "cpu" and run.progress.step % _RETURN_EVERY == 0:
-        return_memory()
+        trim_memory()
     return tokens
 
 
@@ -76,20 +76,22 @@ def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
     Where memory does not suffice all is done again in halves, which have the same gradient (but for
     the dropout drawn in each), and so are later batches as large.
     """
-    pieces = [piece for batch in batches for piece in _cut(batch, run.largest_piece)]
+    pieces = [piece for batch in batches for piece in _cut(batch, run.max_micro_batch_positions)]
     while (loss := _accumulated(run, pieces, tokens)) is None:
         if run.device.type == "cuda":
             torch.cuda.empty_cache()
         else:
-            return_memory()
+            trim_memory()
         divisible = [piece.tgt_in.numel() for piece in pieces if len(piece.src) > 1]
         if not divisible:
             raise RunError(
                 f"update {run.progress.step}: out of memory with a single pair; "
                 "lower training.max_length or the sizes of the model"
             )
-        run.largest_piece = max(divisible) - 1
-        pieces = [piece for batch in batches for piece in _cut(batch, run.largest_piece)]
+        run.max_micro_batch_positions = max(divisible) - 1
+        pieces = [
+            piece for batch in batches for piece in _cut(batch, run.max_micro_batch_positions)
+        ]
     return loss
 
 
@@ -101,7 +103,7 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
     run.optimizer.zero_grad()
     try:
         for number, piece in enumerate(pieces):
-            seed = seed_of(run.config.seed, run.progress.step, number, *ranks.seed_part())
+            seed = derive_seed(run.config.seed, run.progress.step, number, *ranks.seed_part())
             torch.manual_seed(seed)
             with _precision(run):  # left again: casts made without a gradient are not to be reused
                 inputs = with_own_inputs(model, piece, share)

@@ -16,8 +16,10 @@ def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> st
         return f"epoch {progress.epoch} of training.max_epochs {settings.max_epochs}"
     if settings.max_minutes is not None and seconds >= 60 * settings.max_minutes:
         return f"training.max_minutes {settings.max_minutes:g} are over"
-    if settings.patience is not None and progress.worse >= settings.patience:
-        return f"no better BLEU in {progress.worse} validations (training.patience)"
+    if settings.patience is not None and progress.validations_since_best >= settings.patience:
+        return (
+            f"no better BLEU in {progress.validations_since_best} validations (training.patience)"
+        )
     return None
 
 

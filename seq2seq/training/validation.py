@@ -11,11 +11,11 @@ from seq2seq.data.batching import epoch_order, make_batch
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import own_weights, save_best
-from seq2seq.runs.provenance import origin_of
+from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.snapshots import save_snapshot
 from seq2seq.runtime import collectives as exchange
 from seq2seq.runtime import distributed as ranks
-from seq2seq.runtime.device import return_memory
+from seq2seq.runtime.device import trim_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter
 from seq2seq.training.session import Run
@@ -29,16 +29,16 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
     """
     began, progress = time.monotonic(), run.progress
     progress.validated_step = progress.step
-    return_memory()
+    trim_memory()
     with averaged(run):
         loss = valid_loss(run)
         bleu = valid_bleu(run)
         better = (bleu, -loss) > (progress.best_bleu, -progress.best_loss)
         if better:
             progress.best_bleu, progress.best_loss = bleu, loss
-            progress.best_step, progress.worse = progress.step, 0
+            progress.best_step, progress.validations_since_best = progress.step, 0
         else:
-            progress.worse += 1
+            progress.validations_since_best += 1
         if ranks.is_first():
             _keep_weights(run, bleu, better)
     perplexity = math.exp(min(loss, 700.0))
@@ -51,18 +51,18 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
         f"validation loss {loss:.3f}, perplexity {perplexity:.2f}, "
         f"BLEU {bleu:.1f}{' (best so far)' if better else ''}"
     )
-    return_memory()
+    trim_memory()
     clock.leave_out(time.monotonic() - began)
 
 
 def _keep_weights(run: Run, bleu: float, better: bool) -> None:
     folder, keep, step = run.config.run_dir, run.config.training.keep, run.progress.step
     weights = own_weights(run.model)
-    origin = origin_of(run.config, run.vocabularies, shaping_only=True)
+    provenance = provenance_of(run.config, run.vocabularies, shaping_only=True)
     if better:
-        save_best(folder, weights, run.limit, run.progress, origin)
+        save_best(folder, weights, run.limit, run.progress, provenance)
     if keep:
-        save_snapshot(folder, weights, run.limit, step, bleu, origin, keep)
+        save_snapshot(folder, weights, run.limit, step, bleu, provenance, keep)
 
 
 def valid_loss(run: Run) -> float:

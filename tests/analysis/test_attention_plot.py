@@ -17,8 +17,8 @@ from seq2seq.runtime.errors import RunError, UserError
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
 SMALL = AttentionMap(
-    src_pieces=["▁Two", "▁<script>", 'alert("x")', "</script>", "▁&", "▁dogs", "</s>"],
-    tgt_pieces=["▁दोन", "▁कुत", "्रे", "<0xE0>", "</s>"],
+    src_tokens=["▁Two", "▁<script>", 'alert("x")', "</script>", "▁&", "▁dogs", "</s>"],
+    tgt_tokens=["▁दोन", "▁कुत", "्रे", "<0xE0>", "</s>"],
     weights=[[(7 * row + column) / 40 for column in range(7)] for row in range(5)],
     text="दोन कुत्रे",
 )
@@ -130,7 +130,7 @@ def test_same_input_same_svg(tmp_path: Path) -> None:
 
 def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     sizes = []
-    longer = chain(9)._replace(src_pieces=["▁a"] * 8 + ["▁" + "a" * 30])
+    longer = chain(9)._replace(src_tokens=["▁a"] * 8 + ["▁" + "a" * 30])
     for number, maps in enumerate([[chain(4)], [chain(9)], [longer], [chain(9), chain(4)]]):
         path = tmp_path / f"{number}.PNG"
         write_attention(maps, ["a"] * len(maps), path)

@@ -245,7 +245,7 @@ def test_torchrun_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("seq2seq.runtime.distributed._launched", lambda: (0, 2))
-    monkeypatch.setattr("seq2seq.runtime.distributed.speaks", lambda: True)
+    monkeypatch.setattr("seq2seq.runtime.distributed.reports_errors", lambda: True)
     assert compare() == 2
     assert "start it without torchrun" in capsys.readouterr().err
 

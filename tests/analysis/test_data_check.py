@@ -338,7 +338,7 @@ def test_a_time_that_does_not_suffice_is_told_with_its_share() -> None:
 
 
 def test_too_few_updates_memory_and_a_busy_machine_are_warned_of() -> None:
-    assert "about 40 updates" in findings_of(COST._replace(last_update=40))["updates"]
+    assert "about 40 updates" in findings_of(COST._replace(total_steps=40))["updates"]
     assert "batch_tokens" in findings_of(COST._replace(peak_bytes=2**34))["memory"]
     assert findings_of(COST._replace(peak_bytes=None)) == {}
     load = findings_of(COST._replace(core_share=0.5))["load"]
@@ -359,7 +359,7 @@ def test_the_length_of_training_is_the_nearest_limit() -> None:
     by_clock = settings.model_copy(update={"max_minutes": 3.0})
     assert expected_seconds(by_clock, COST) == 180
     assert expected_updates(by_clock, COST) == 1200
-    open_ended = COST._replace(last_update=None)
+    open_ended = COST._replace(total_steps=None)
     assert expected_seconds(settings, open_ended) is None
     assert expected_updates(settings, open_ended) is None
 

@@ -41,7 +41,7 @@ def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
     weights = len(list(run.model.parameters()))
     assert found.state_bytes == 5 * 4 * found.parameters + 4 * weights
     assert found.updates_per_epoch == -(-batches // 3)
-    assert found.last_update == 2 * found.updates_per_epoch
+    assert found.total_steps == 2 * found.updates_per_epoch
     assert found.epoch_seconds * found.tokens_per_second == pytest.approx(tokens)
     assert found.measured_updates == 3
     assert run.progress.step == 5

@@ -240,18 +240,18 @@ def test_json_tells_all_of_a_translation(call: Call, tiny_run: Path) -> None:
     objects = [json.loads(line) for line in result.lines]
     assert [each["text"] for each in objects] == plain
     for line, each in zip(ODD_LINES, objects, strict=True):
-        assert list(each) == ["text", "score", "src_pieces", "tgt_pieces", "attention_weights"]
+        assert list(each) == ["text", "score", "src_tokens", "tgt_tokens", "attention_weights"]
         if not line.strip():
-            assert each["src_pieces"] == each["tgt_pieces"] == []
+            assert each["src_tokens"] == each["tgt_tokens"] == []
             continue
-        assert each["src_pieces"][-1] == each["tgt_pieces"][-1] == "</s>"
+        assert each["src_tokens"][-1] == each["tgt_tokens"][-1] == "</s>"
         assert each["score"] < 0
         if tiny_run.name.startswith("none"):
             assert each["attention_weights"] is None
             continue
-        assert len(each["attention_weights"]) == len(each["tgt_pieces"])
+        assert len(each["attention_weights"]) == len(each["tgt_tokens"])
         for row in each["attention_weights"]:
-            assert len(row) == len(each["src_pieces"])
+            assert len(row) == len(each["src_tokens"])
             assert sum(row) == pytest.approx(1, abs=1e-4)
 
 
@@ -292,7 +292,7 @@ def test_translations_begin_with_what_is_asked_for(
             continue
         assert f"{found['text']} ".startswith(prefix)
         weights = found["attention_weights"]
-        assert weights is None or len(weights) == len(found["tgt_pieces"])
+        assert weights is None or len(weights) == len(found["tgt_tokens"])
 
 
 def test_a_prefix_that_cannot_be_is_refused_before_any_work(

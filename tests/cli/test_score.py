@@ -40,7 +40,7 @@ def test_lines_are_the_scores_of_the_pairs(
     out, err = capsys.readouterr()
     expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
     assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
-    pieces = sum(len(each.tgt_pieces) for each in expected)
+    pieces = sum(len(each.tgt_tokens) for each in expected)
     assert err.startswith("perplexity ")
     assert err.endswith(f" over {pieces:,} pieces, END counted\n")
 
@@ -54,7 +54,7 @@ def test_json_says_it_piece_by_piece(luong: Path, files: tuple[Path, Path], tmp_
         assert fields["score"] == round(each.score, 6)
         assert fields["log_prob"] == round(each.log_prob, 6)
         assert fields["perplexity"] == pytest.approx(each.perplexity)
-        assert (fields["src_pieces"], fields["tgt_pieces"]) == (each.src_pieces, each.tgt_pieces)
+        assert (fields["src_tokens"], fields["tgt_tokens"]) == (each.src_tokens, each.tgt_tokens)
         assert fields["log_probs"] == pytest.approx(each.log_probs, abs=1e-6)
 
 
@@ -76,7 +76,7 @@ def test_blank_and_broken_lines_have_their_line(
     assert len(lines) == 6
     if json_lines:
         assert [json.loads(line)["score"] is None for line in lines[:5]] == [0, 0, 1, 1, 0]
-        assert json.loads(lines[0])["tgt_pieces"] == []
+        assert json.loads(lines[0])["tgt_tokens"] == []
     else:
         assert [lines[0], lines[2], lines[3]] == ["0.000000", "-inf", "-inf"]
     assert f"not UTF-8 were replaced in 1 line (2) of {tgt}\n" in err

@@ -144,7 +144,7 @@ def test_the_order_is_that_of_its_definition() -> None:
 
 def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = like_speech(1000)
-    monkeypatch.setattr(module, "PART", 300)
+    monkeypatch.setattr(module, "BLOCK_PAIRS", 300)
     orders = [epoch_order(pairs, 200, 5, epoch) for epoch in (0, 1)]
     assert len(orders[0]) == len(orders[1])
     for order in orders:
@@ -170,7 +170,7 @@ def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_ratio_of_lengths_is_numpys_quantile(pairs: EncodedPairs, quantile: float) -> None:
     ratios = [(len(t) + 1) / (len(s) + 1) for s, t in zip(pairs.src, pairs.tgt, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PART", 7)
+        patch.setattr(module, "BLOCK_PAIRS", 7)
         assert length_ratio(pairs, quantile) == float(np.quantile(ratios, quantile))
 
 

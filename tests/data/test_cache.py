@@ -29,7 +29,7 @@ from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import PART
+from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.training.loop import train
 from seq2seq.training.reporting import LOG, METRICS
 
@@ -95,7 +95,7 @@ def read_into_memory(files: ParallelFiles) -> Given:
 
 
 def assert_alike(found: Given, wanted: Given) -> None:
-    assert found.text.origin == wanted.text.origin
+    assert found.text.source_name == wanted.text.source_name
     assert list(found.text.src) == list(wanted.text.src)
     assert list(found.text.tgt) == list(wanted.text.tgt)
     assert (found.blank, found.same) == (wanted.blank, wanted.same)
@@ -214,7 +214,7 @@ def test_copied_text_is_the_text_that_is_read(
     found = map_text(tmp_path / "copy", str(files))
     assert facts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
     assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
-    assert found.origin == wanted.origin
+    assert found.source_name == wanted.source_name
 
 
 BAD: dict[str, tuple[str, bytes]] = {
@@ -365,7 +365,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_a_line(
             taken(files, run)
     assert "the token cache cannot be written (No space left on device)" in str(told.value)
     assert "\n" not in str(told.value)
-    assert not list(run.parent.rglob(f"*{PART}"))
+    assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
     assert_alike(taken(files, run), read_into_memory(files))
 
 
@@ -376,7 +376,7 @@ def test_a_process_that_is_lost_is_told_in_a_line(
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(RunError, match="ended early, perhaps for want of memory"):
         taken(files, run)
-    assert not list(run.parent.rglob(f"*{PART}"))
+    assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
 
 
 KILLED = """
@@ -414,9 +414,9 @@ def test_after_a_kill_it_is_built_to_the_end(files: ParallelFiles, run: Path) ->
             check=False,
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
-    assert list(cache_of(run).rglob(f"*{PART}"))
+    assert list(cache_of(run).rglob(f"*{PART_SUFFIX}"))
     assert_alike(taken(files, run), read_into_memory(files))
-    assert not list(cache_of(run).rglob(f"*{PART}"))
+    assert not list(cache_of(run).rglob(f"*{PART_SUFFIX}"))
 
 
 def test_runs_that_begin_together_build_it_once(files: ParallelFiles, run: Path) -> None:

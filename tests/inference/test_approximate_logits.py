@@ -13,12 +13,12 @@ from test_search import MAKERS, random_sources
 from torch import Tensor
 
 from seq2seq.inference import translator as translator_module
-from seq2seq.inference.approximate_logits import RoughLogits, RoughProjection
+from seq2seq.inference.approximate_logits import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.int8 import int8_is_exact
-from seq2seq.inference.interface import Beam
+from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX
 from seq2seq.inference.search import search
-from seq2seq.inference.topk import likeliest_of_rough
+from seq2seq.inference.topk import argmax_of_approximate
 from seq2seq.inference.translator import Translator
 from seq2seq.model import seq2seq
 from seq2seq.model.ensemble import Ensemble
@@ -62,7 +62,7 @@ def test_no_logit_is_farther_off_than_it_says(
     weight: Tensor, outputs: Any, bias_size: float
 ) -> None:
     given, bias = outputs(weight.shape[1]), bias_size * random(len(weight), seed=2)
-    rough = RoughProjection(weight, bias)(given)
+    rough = ApproximateProjection(weight, bias)(given)
     true = given.double() @ weight.double().t() + bias.double()
     assert ((rough.logits - true).abs() <= rough.off[:, None]).all()
     rows = torch.arange(len(given)).repeat_interleave(len(weight))
@@ -78,7 +78,7 @@ def test_no_logit_is_farther_off_than_it_says(
 @exact_int8
 @pytest.mark.parametrize("width", [5, 512])
 def test_exact_logits_are_the_same_in_any_company(width: int) -> None:
-    rough = RoughProjection(random(900, width), random(900))(random(64, width, seed=1))
+    rough = ApproximateProjection(random(900, width), random(900))(random(64, width, seed=1))
     rows = torch.arange(64).repeat(900)
     pieces = torch.arange(900).repeat_interleave(64)
     together = rough.exact(rows, pieces)
@@ -86,12 +86,12 @@ def test_exact_logits_are_the_same_in_any_company(width: int) -> None:
         assert torch.equal(rough.exact(rows[part], pieces[part]), together[part])
 
 
-def spoilt(exact: Tensor, off: Tensor, seed: int) -> tuple[RoughLogits, list[int]]:
+def spoilt(exact: Tensor, off: Tensor, seed: int) -> tuple[ApproximateLogits, list[int]]:
     """Rough logits off by up to `off` either way, and how many exact ones are asked for."""
     signs = torch.randint(-1, 2, exact.shape, generator=torch.Generator().manual_seed(seed))
     asked: list[int] = []
 
-    class Known(RoughLogits):
+    class Known(ApproximateLogits):
         def exact(self, rows: Tensor, pieces: Tensor) -> Tensor:
             asked.append(len(rows))
             return exact[rows, pieces]
@@ -108,7 +108,7 @@ def test_the_likeliest_of_rough_logits_is_that_of_exact_ones(width: int, largest
     exact[1], exact[2, width // 2], exact[3] = 0.0, 9.0, exact[3].round()
     exact[4, width // 2 + 1 :] = exact[4].max() + 1e-6
     rough, asked = spoilt(exact, off, seed=3)
-    assert torch.equal(likeliest_of_rough(rough), exact.argmax(-1))
+    assert torch.equal(argmax_of_approximate(rough), exact.argmax(-1))
     if largest == 0.01:
         assert sum(asked) < 2 * (3 * width + 400)  # of three rows many, and one of each
 
@@ -122,7 +122,7 @@ def test_what_may_not_follow_is_not_taken_for_all_that_its_exact_logit_says() ->
     rough.logits[7, 199] = exact[7, 199]
     expected = exact.topk(2, dim=-1).indices[:, 1]
     expected[7] = 199
-    assert torch.equal(likeliest_of_rough(rough), expected)
+    assert torch.equal(argmax_of_approximate(rough), expected)
 
 
 LEADING = prefix_of({5: 1, 6: 1}, {9: None, 4: None})
@@ -131,7 +131,7 @@ LEADING = prefix_of({5: 1, 6: 1}, {9: None, 4: None})
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rough logits even of the smallest models, however long products of eight bits take here."""
-    monkeypatch.setattr(seq2seq, "LEAST_ROUGH", 0)
+    monkeypatch.setattr(seq2seq, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
     monkeypatch.setattr(translator_module, "_gains_by_int8", lambda: True)
 
 
@@ -144,12 +144,12 @@ def test_greedy_search_finds_the_same_by_rough_logits(decoder: str, ngram: int, 
     sources, limits = random_sources(90, seed=4), [1 + n % 17 for n in range(90)]
     prefixes = [LEADING if led and n % 3 == 0 else NO_PREFIX for n in range(90)]
     plain, rough = MAKERS[decoder](), MAKERS[decoder]()
-    rough.roughen()
-    beam = Beam(1, 0.7, no_repeat_ngram=ngram)
+    rough.enable_int8_shortlist()
+    beam = SearchOptions(1, 0.7, no_repeat_ngram=ngram)
     expected = search(plain, sources, limits, beam, CPU, prefixes)
     scored = search(rough, sources, limits, beam, CPU, prefixes)
-    sooner = search(rough, sources, limits, beam._replace(scored=False), CPU, prefixes)
-    unscored = search(plain, sources, limits, beam._replace(scored=False), CPU, prefixes)
+    sooner = search(rough, sources, limits, beam._replace(return_scores=False), CPU, prefixes)
+    unscored = search(plain, sources, limits, beam._replace(return_scores=False), CPU, prefixes)
     assert len({tuple(best.ids) for (best,) in expected}) > 30
     for (one,), (other,), (third,), (fourth,) in zip(
         expected, scored, sooner, unscored, strict=True
@@ -196,14 +196,15 @@ def test_what_has_no_use_for_rough_logits_has_none(
     both = Translator.load(run, run, device="cpu").model
     assert isinstance(both, Ensemble)
     assert [each.rough for each in both.models] == [None, None]
-    assert both.project_roughly(()) is None
+    assert both.project_approximately(()) is None
     if int8_is_exact():
         monkeypatch.setattr(translator_module, "check_int8", lambda _: None)
         assert (
-            Translator.load(run, device="cpu", int8=True).model.project_roughly(random(1)) is None
+            Translator.load(run, device="cpu", int8=True).model.project_approximately(random(1))
+            is None
         )
-    monkeypatch.setattr(seq2seq, "LEAST_ROUGH", 10**6)
-    assert Translator.load(run, device="cpu").model.project_roughly(random(1)) is None
+    monkeypatch.setattr(seq2seq, "MIN_INT8_SHORTLIST_WEIGHTS", 10**6)
+    assert Translator.load(run, device="cpu").model.project_approximately(random(1)) is None
 
 
 @pytest.mark.parametrize(("seconds", "gains"), [((1.0, 10.0), True), ((9.0, 10.0), False)])

@@ -14,8 +14,8 @@ from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference import batch_invariance as tiles
 from seq2seq.inference.batch_invariance import fitting, tile_rows, tile_sizes
-from seq2seq.inference.continuous_batching import Slots
-from seq2seq.inference.interface import Beam
+from seq2seq.inference.continuous_batching import ContinuousBatch
+from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.prepack import pack
 from seq2seq.inference.search import search
 from seq2seq.model.builder import build_model
@@ -44,18 +44,18 @@ def model_of(decoder: str, **more: object) -> Seq2Seq:
 @pytest.fixture
 def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Takes every size for safe, and tells from how many to how many slots tiles shrank."""
-    shrunk, shrink = [], Slots.shrink
+    shrunk, shrink = [], ContinuousBatch.shrink
 
     def sizes(_: Any, __: Sequence[Ids], width: int, beam_size: int, ___: Any) -> list[int]:
         most = tile_rows(width, CPU) * (4 if beam_size == 1 else 1)
         return [size for size in HALVES if size <= most]
 
-    def told(slots: Slots, count: int) -> list[int]:
+    def told(slots: ContinuousBatch, count: int) -> list[int]:
         shrunk.append((len(slots.limits), count))
         return shrink(slots, count)
 
     monkeypatch.setattr("seq2seq.inference.search.tile_sizes", sizes)
-    monkeypatch.setattr(Slots, "shrink", told)
+    monkeypatch.setattr(ContinuousBatch, "shrink", told)
     return shrunk
 
 
@@ -75,7 +75,7 @@ def test_a_tile_that_shrinks_finds_the_same(
     for each in model.models if isinstance(model, Ensemble) else [model]:
         each.double()  # each size may round in its own way here
     limits = [3 + (5 * n) % 23 for n in range(100)]
-    beam = Beam(beam_size, 1.0, coverage_penalty, ngram)
+    beam = SearchOptions(beam_size, 1.0, coverage_penalty, ngram)
     found = search(model, sources, limits, beam, CPU)
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
@@ -97,10 +97,10 @@ def test_a_tile_that_shrinks_finds_the_same(
 def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
     model, sources = model_of(decoder), random_sources(90, seed=8)
     limits = [20] * 90
-    everything = search(model, sources, limits, Beam(beam_size), CPU)
+    everything = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):
         part = slice(start, start + count)
-        some = search(model, sources[part], limits[part], Beam(beam_size), CPU)
+        some = search(model, sources[part], limits[part], SearchOptions(beam_size), CPU)
         for one, other in zip(some, everything[part], strict=True):
             assert same(one, other)
 
@@ -111,7 +111,7 @@ def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, coun
     model, sources = model_of("luong", window="local_p", window_width=3), random_sources(count, 8)
     pack(model)
     model.settle()
-    limits, beam = [12] * count, Beam(beam_size)
+    limits, beam = [12] * count, SearchOptions(beam_size)
     everything = search(model, sources, limits, beam, CPU)
     order = list(range(count))
     random.Random(1).shuffle(order)

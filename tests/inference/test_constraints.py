@@ -24,7 +24,7 @@ from test_search import (
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID, PAD_ID
 from seq2seq.inference.constraints import Rules
-from seq2seq.inference.interface import Beam, Hypothesis
+from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search import search
 
@@ -92,7 +92,7 @@ def test_a_beam_as_wide_as_the_space_finds_all_that_the_rules_allow(
         model,
         SOURCES,
         [4] * len(SOURCES),
-        Beam(len(everything), length_penalty, coverage_penalty, ngram),
+        SearchOptions(len(everything), length_penalty, coverage_penalty, ngram),
         CPU,
         [prefix] * len(SOURCES),
     )
@@ -106,7 +106,9 @@ def test_greedy_takes_the_likeliest_that_the_rules_allow(ngram: int, prefix: Pre
     for seed in range(6):
         model: Any = Oracle(seed, markov=seed % 2 == 0)
         limits = [9, 12]
-        found = search(model, SOURCES, limits, Beam(1, no_repeat_ngram=ngram), CPU, [prefix] * 2)
+        found = search(
+            model, SOURCES, limits, SearchOptions(1, no_repeat_ngram=ngram), CPU, [prefix] * 2
+        )
         for source, limit, (best,) in zip(SOURCES, limits, found, strict=True):
             assert best.ids == ruled_chain(model, source, limit, ngram, prefix)
             check_against(ask(model, source, best.ids), best, 1.0)
@@ -139,8 +141,10 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
     sources = random_sources(9, seed=30)
     for ngram, limit in ((1, VOCABULARY_SIZE + 5), (2, 20), (3, 20)):
         limits = [limit] * len(sources)
-        free = search(model, sources, limits, Beam(beam_size, 0.3), CPU)
-        found = search(model, sources, limits, Beam(beam_size, 0.3, no_repeat_ngram=ngram), CPU)
+        free = search(model, sources, limits, SearchOptions(beam_size, 0.3), CPU)
+        found = search(
+            model, sources, limits, SearchOptions(beam_size, 0.3, no_repeat_ngram=ngram), CPU
+        )
         assert any(repeats(each.ids[:-1], ngram) for hypotheses in free for each in hypotheses)
         for source, before, hypotheses in zip(sources, free, found, strict=True):
             if beam_size == 1 and not repeats(before[0].ids[:-1], ngram):
@@ -154,9 +158,9 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
 def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
-    plain = search(model, sources, [9] * 5, Beam(3), CPU)
+    plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
     monkeypatch.setattr("seq2seq.inference.continuous_batching.Rules", None)
-    again = search(model, sources, [9] * 5, Beam(3), CPU, [NO_PREFIX] * 5)
+    again = search(model, sources, [9] * 5, SearchOptions(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 
 
@@ -173,7 +177,7 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
     ]
     limits = [1 + n % 7 for n in range(len(sources))]
     prefixes = [forced(start) for start in starts]
-    found = search(model, sources, limits, Beam(beam_size, 0.7), CPU, prefixes)
+    found = search(model, sources, limits, SearchOptions(beam_size, 0.7), CPU, prefixes)
     for source, start, limit, hypotheses in zip(sources, starts, limits, found, strict=True):
         room = limit if len(start) < limit else limit + len(start)
         assert 1 <= len(hypotheses) <= beam_size
@@ -185,10 +189,10 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
 
 def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
     sources = random_sources(30, seed=33)
-    free = search(model, sources, [12] * 30, Beam(1), CPU)
+    free = search(model, sources, [12] * 30, SearchOptions(1), CPU)
     starts = [hypotheses[0].ids[: n % 5] for n, hypotheses in enumerate(free)]
     prefixes = [forced([i for i in start if i != EOS_ID]) for start in starts]
-    again = search(model, sources, [12] * 30, Beam(1), CPU, prefixes)
+    again = search(model, sources, [12] * 30, SearchOptions(1), CPU, prefixes)
     for start, before, after in zip(starts, free, again, strict=True):
         assert same(before, after), start
 
@@ -197,7 +201,7 @@ def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
 def test_a_prefix_may_hold_what_no_search_would_repeat(model: Any, beam_size: int) -> None:
     start = [7, 8, 7, 8, 7, 8]
     (found,) = search(
-        model, [[5, 9, 4]], [12], Beam(beam_size, no_repeat_ngram=2), CPU, [forced(start)]
+        model, [[5, 9, 4]], [12], SearchOptions(beam_size, no_repeat_ngram=2), CPU, [forced(start)]
     )
     assert found
     for hypothesis in found:
@@ -221,7 +225,7 @@ def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngra
     def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
         taken = [sources[i] for i in rows], [limits[i] for i in rows]
         given = [prefixes[i] for i in rows]
-        return search(model, *taken, Beam(beam_size, no_repeat_ngram=ngram), CPU, given)
+        return search(model, *taken, SearchOptions(beam_size, no_repeat_ngram=ngram), CPU, given)
 
     everything = results(range(count))
     shuffled = generator.sample(range(count), count)

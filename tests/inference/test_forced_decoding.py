@@ -12,7 +12,7 @@ from test_search import MAKERS, VOCABULARY_SIZE, random_sources
 from seq2seq.data.batching import Ids, make_batch
 from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference.forced_decoding import forced_log_probs
-from seq2seq.inference.interface import Beam
+from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
@@ -53,7 +53,7 @@ def test_pieces_have_the_log_probabilities_of_teacher_forcing(model: Any) -> Non
 
 
 def test_what_greedy_search_found_is_scored_the_same_to_the_bit(model: Any) -> None:
-    found = search(model, SOURCES, [2 + n % 9 for n in range(70)], Beam(1, 0.7), CPU)
+    found = search(model, SOURCES, [2 + n % 9 for n in range(70)], SearchOptions(1, 0.7), CPU)
     targets = [best.ids[:-1] for (best,) in found]
     assert len({len(ids) for ids in targets}) > 3
     for (best,), values in zip(found, forced_log_probs(model, SOURCES, targets, CPU), strict=True):
@@ -64,7 +64,7 @@ def test_what_greedy_search_found_is_scored_the_same_to_the_bit(model: Any) -> N
 
 
 def test_what_a_beam_found_is_scored_the_same(model: Any) -> None:
-    found = search(model, SOURCES[:20], [7] * 20, Beam(3, 0.7), CPU)
+    found = search(model, SOURCES[:20], [7] * 20, SearchOptions(3, 0.7), CPU)
     pairs = [(source, each) for source, all_ in zip(SOURCES, found, strict=False) for each in all_]
     values = forced_log_probs(
         model, [source for source, _ in pairs], [each.ids[:-1] for _, each in pairs], CPU

@@ -168,7 +168,7 @@ def test_the_command_takes_it(
 ) -> None:
     (tmp_path / "in").write_text("\n".join(LINES), encoding="utf-8")
     run = ["-m", str(tiny_runs["luong"]), "--device", "cpu"]
-    assert cli.main(["translate", *run, "--int8", "-i", str(tmp_path / "in")]) == 0
+    assert cli(["translate", *run, "--int8", "-i", str(tmp_path / "in")]) == 0
     expected = Translator.load(tiny_runs["luong"], device="cpu", int8=True).translate(LINES)
     assert io.StringIO(capsys.readouterr().out).read().splitlines() == [e.text for e in expected]
 

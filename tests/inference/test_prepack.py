@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from seq2seq.inference import prepack as packing
-from seq2seq.inference.inference_weights import StandIn, replace_weights
+from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
 from seq2seq.inference.int8 import Int8Weight
 from seq2seq.inference.prepack import PackedWeight, pack
 from seq2seq.inference.translator import Translator
@@ -109,7 +109,7 @@ def test_without_the_operator_weights_stay(
 
 
 def test_what_multiplies_less_exactly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Rounding(StandIn):
+    class Rounding(InferenceWeight):
         def __init__(self, weight: torch.Tensor) -> None:
             self.weight = weight.bfloat16().float()
 

@@ -68,7 +68,7 @@ def translator(
     torch.set_num_threads(1)
     run = train(load_config(folder / "config.yaml")[0], "cpu")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seq2seq, "LEAST_ROUGH", 0)
+        patch.setattr(seq2seq, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
         yield Translator.load(run, device="cpu")
     torch.set_num_threads(threads)
 

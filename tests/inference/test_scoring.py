@@ -25,7 +25,7 @@ class Respelled(Vocabulary):
     def __init__(self, plain: Vocabulary, found: Sequence[Translation]) -> None:
         super().__init__(plain.model)
         ids = {piece: i for i, piece in enumerate(plain.pieces(range(len(plain))))}
-        self.found = [[ids[piece] for piece in each.tgt_pieces[:-1]] for each in found]
+        self.found = [[ids[piece] for piece in each.tgt_tokens[:-1]] for each in found]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         assert len(texts) == len(self.found)
@@ -41,7 +41,7 @@ def test_a_translation_has_the_score_that_translating_gave_it(
     plain = translator.vocabularies
     translator.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, translations))
     for scored, each in zip(score_lines(translator, LINES, texts), translations, strict=True):
-        assert (scored.src_pieces, scored.tgt_pieces) == (each.src_pieces, each.tgt_pieces)
+        assert (scored.src_tokens, scored.tgt_tokens) == (each.src_tokens, each.tgt_tokens)
         assert scored.score == pytest.approx(each.score, rel=1e-5)
         if beam_size == 1:
             assert scored.score == each.score  # to the bit
@@ -52,12 +52,12 @@ def test_the_parts_of_a_score_agree(translator: Translator) -> None:
     for line, scored in zip(LINES, score_lines(translator, LINES, OTHERS), strict=True):
         assert scored.log_prob == pytest.approx(sum(scored.log_probs))
         assert max(scored.log_probs) <= 0
-        assert len(scored.log_probs) == len(scored.tgt_pieces)
-        assert scored.score == pytest.approx(scored.log_prob / len(scored.tgt_pieces) ** 0.6)
-        mean = scored.log_prob / len(scored.tgt_pieces)
+        assert len(scored.log_probs) == len(scored.tgt_tokens)
+        assert scored.score == pytest.approx(scored.log_prob / len(scored.tgt_tokens) ** 0.6)
+        mean = scored.log_prob / len(scored.tgt_tokens)
         assert scored.perplexity == pytest.approx(math.exp(-mean))
-        assert scored.src_pieces[-1] == scored.tgt_pieces[-1] == "</s>"
-        assert "".join(scored.src_pieces[:-1]).replace("▁", " ").strip() == line
+        assert scored.src_tokens[-1] == scored.tgt_tokens[-1] == "</s>"
+        assert "".join(scored.src_tokens[:-1]).replace("▁", " ").strip() == line
 
 
 def test_blank_translates_blank_and_nothing_else(translator: Translator) -> None:
@@ -82,8 +82,8 @@ def test_a_line_longer_than_any_in_training_is_taken_whole(translator: Translato
     longest = translator.longest
     line, other = " ".join(LINES), " ".join(OTHERS)
     (scored,) = score_lines(translator, [line], [other])
-    assert min(len(scored.src_pieces), len(scored.tgt_pieces)) > 2 * longest
-    assert scored.src_pieces.count("</s>") == scored.tgt_pieces.count("</s>") == 1
+    assert min(len(scored.src_tokens), len(scored.tgt_tokens)) > 2 * longest
+    assert scored.src_tokens.count("</s>") == scored.tgt_tokens.count("</s>") == 1
     assert translator.translate([line])[0].parts > 1
 
 

@@ -18,10 +18,10 @@ from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.inference import greedy_search as greedy
 from seq2seq.inference import search as search_module
 from seq2seq.inference.batch_invariance import tile_rows
-from seq2seq.inference.beam_search import LEAST_COVERED, BeamSlots
-from seq2seq.inference.interface import Beam, Hypothesis
+from seq2seq.inference.beam_search import LEAST_COVERED, BeamSearch
+from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search import by_width, search
-from seq2seq.inference.topk import likeliest, likeliest_piece
+from seq2seq.inference.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
@@ -66,7 +66,7 @@ class Oracle:
     def __init__(self, seed: int, attends: bool = True, markov: bool = False) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.table = 2 * torch.randn(9973, SIZE, generator=generator)
-        self.looks = torch.randn(9973, 64, generator=generator)
+        self.return_attention = torch.randn(9973, 64, generator=generator)
         self.attends = attends
         self.markov = markov
 
@@ -81,14 +81,16 @@ class Oracle:
     def step(self, ids: Tensor, state: State, memory: Memory) -> Step:
         history = ids if self.markov else (state.history * 31 + ids * 7 + 3) % len(self.table)
         pad_mask = memory.pad_mask.repeat_interleave(len(ids) // len(memory.pad_mask), 0)
-        looks = self.looks[history][:, : pad_mask.shape[1]].masked_fill(pad_mask, -torch.inf)
+        looks = self.return_attention[history][:, : pad_mask.shape[1]].masked_fill(
+            pad_mask, -torch.inf
+        )
         weights = looks.softmax(-1) if self.attends else None
         return Step(self.table[history], State(history), weights)
 
     def project(self, outputs: Tensor) -> Tensor:
         return outputs
 
-    def project_roughly(self, outputs: Tensor) -> None:  # noqa: ARG002
+    def project_approximately(self, outputs: Tensor) -> None:  # noqa: ARG002
         return
 
 
@@ -127,7 +129,7 @@ def test_greedy_takes_the_likeliest_piece_each_time(markov: bool) -> None:
     for seed in range(4):
         model: Any = Oracle(seed, markov=markov)
         limits = [3, 4, 5, 6, 9]
-        found = search(model, SOURCES, limits, Beam(1), CPU)
+        found = search(model, SOURCES, limits, SearchOptions(1), CPU)
         for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
             (best,) = hypotheses
             assert best.ids == likeliest_chain(model, source, limit)
@@ -141,7 +143,7 @@ def test_what_may_never_follow_does_not(size: int) -> None:
     for seed in range(4):
         model: Any = Oracle(seed)
         for never in ((PAD_ID, BOS_ID), (PAD_ID, BOS_ID, 5)):
-            found = search(model, SOURCES, [9] * 5, Beam(size, never=never), CPU)
+            found = search(model, SOURCES, [9] * 5, SearchOptions(size, forbidden_ids=never), CPU)
             ids = {i for hypotheses in found for each in hypotheses for i in each.ids}
             assert not ids & set(never)
             seen |= ids
@@ -196,7 +198,7 @@ def test_a_beam_as_wide_as_the_space_finds_all_in_order(
 ) -> None:
     model: Any = Oracle(3, attends)
     limits, everything = [3] * len(SOURCES), list(all_hypotheses(3))
-    beam = Beam(len(everything), length_penalty, coverage_penalty)
+    beam = SearchOptions(len(everything), length_penalty, coverage_penalty)
     found = search(model, SOURCES, limits, beam, CPU)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         check_ranking(model, source, hypotheses, everything, length_penalty, coverage_penalty)
@@ -212,7 +214,7 @@ def test_a_narrow_beam_is_the_search_written_out_with_lists(
     limits = [2, 7, 9, 5, 1]
     for seed in range(2):
         model: Any = Oracle(seed)
-        beam = Beam(beam_size, length_penalty, coverage_penalty)
+        beam = SearchOptions(beam_size, length_penalty, coverage_penalty)
         found = search(model, SOURCES, limits, beam, CPU)
         for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
             expected = listed_beam(
@@ -270,7 +272,9 @@ def test_a_hypothesis_keeps_its_own_parents(
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)
-    found = search(model, sources, [3 + n % 9 for n in range(40)], Beam(beam_size, 0.7), CPU)
+    found = search(
+        model, sources, [3 + n % 9 for n in range(40)], SearchOptions(beam_size, 0.7), CPU
+    )
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:
             check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
@@ -280,10 +284,13 @@ def test_a_hypothesis_keeps_its_own_parents(
 def test_where_nobody_asks_where_it_looked_all_else_is_the_same(beam_size: int) -> None:
     generator = random.Random(3)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
-    limits, beam = [3 + n % 9 for n in range(40)], Beam(beam_size, 0.7, coverage_penalty=0.3)
+    limits, beam = (
+        [3 + n % 9 for n in range(40)],
+        SearchOptions(beam_size, 0.7, coverage_penalty=0.3),
+    )
     model: Any = Oracle(5)
     expected = search(model, sources, limits, beam, CPU)
-    found = search(model, sources, limits, beam._replace(looks=False), CPU)
+    found = search(model, sources, limits, beam._replace(return_attention=False), CPU)
     for hypotheses, others in zip(expected, found, strict=True):
         assert all(each.attention_weights is not None for each in hypotheses)
         assert [each._replace(attention_weights=None) for each in hypotheses] == others
@@ -370,7 +377,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
     sources = random_sources(90, seed=7)
     limits = [1 + n % 13 for n in range(90)]
-    found = search(model, sources, limits, Beam(beam_size), CPU)
+    found = search(model, sources, limits, SearchOptions(beam_size), CPU)
     lengths = set()
     for source, limit, hypotheses in zip(sources, limits, found, strict=True):
         assert 1 <= len(hypotheses) <= beam_size
@@ -391,7 +398,7 @@ def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
 
 
 def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
-    found = search(model, random_sources(20, seed=8), [9] * 20, Beam(6), CPU)
+    found = search(model, random_sources(20, seed=8), [9] * 20, SearchOptions(6), CPU)
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
@@ -400,7 +407,7 @@ def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
 def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     model = MAKERS[kind]()
     sources, length_penalty = random_sources(40, seed=9), 0.7
-    found = search(model, sources, [12] * 40, Beam(beam_size, length_penalty), CPU)
+    found = search(model, sources, [12] * 40, SearchOptions(beam_size, length_penalty), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
         for ids, score, _ in hypotheses:
             src, src_lengths = pad_sources([source])
@@ -414,7 +421,7 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_scores_and_weights_are_those_of_stepping_alone(model: Any, beam_size: int) -> None:
     sources = random_sources(30, seed=10)
-    found = search(model, sources, [10] * 30, Beam(beam_size), CPU)
+    found = search(model, sources, [10] * 30, SearchOptions(beam_size), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:
             check_against(ask(model, source, hypothesis.ids), hypothesis, 1.0)
@@ -426,9 +433,11 @@ def test_a_beam_of_one_is_greedy_that_may_go_on(
     """Its first ended hypothesis is the greedy one, wherever it is not beaten by a longer one."""
     sources = random_sources(60, seed=11)
     limits = [3 + n % 9 for n in range(60)]
-    ones = search(model, sources, limits, Beam(1, 0.0), CPU)
-    monkeypatch.setattr(search_module, "GreedySlots", BeamSlots)
-    for one, other in zip(ones, search(model, sources, limits, Beam(1, 0.0), CPU), strict=True):
+    ones = search(model, sources, limits, SearchOptions(1, 0.0), CPU)
+    monkeypatch.setattr(search_module, "GreedySearch", BeamSearch)
+    for one, other in zip(
+        ones, search(model, sources, limits, SearchOptions(1, 0.0), CPU), strict=True
+    ):
         assert [hypothesis.ids for hypothesis in other] == [hypothesis.ids for hypothesis in one]
         assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
 
@@ -436,7 +445,10 @@ def test_a_beam_of_one_is_greedy_that_may_go_on(
 def test_a_wider_beam_scores_higher_on_the_whole(model: Any) -> None:
     sources = random_sources(60, seed=12)
     totals = [
-        sum(each[0].score for each in search(model, sources, [8] * 60, Beam(beam_size, 0.0), CPU))
+        sum(
+            each[0].score
+            for each in search(model, sources, [8] * 60, SearchOptions(beam_size, 0.0), CPU)
+        )
         for beam_size in (1, 3, 8)
     ]
     assert totals == sorted(totals)
@@ -465,7 +477,7 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
 
     def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
         taken = [sources[i] for i in rows], [limits[i] for i in rows]
-        return search(model, *taken, Beam(beam_size, 1.0, coverage_penalty), CPU)
+        return search(model, *taken, SearchOptions(beam_size, 1.0, coverage_penalty), CPU)
 
     everything = results(range(300))
     generator = random.Random(1)
@@ -486,17 +498,17 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
 def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, sources = random_model("luong", 2), random_sources(40, seed=9, longest=15)
     limits = [len(source) + 5 for source in sources]
-    expected = search(model, sources, limits, Beam(beam_size), CPU)
+    expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
         monkeypatch.setattr(
             "seq2seq.inference.batch_invariance.tile_rows", lambda *_, rows=rows: rows
         )
-        found = search(model, sources, limits, Beam(beam_size), CPU)
+        found = search(model, sources, limits, SearchOptions(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
 
 
 def test_no_sources_no_results() -> None:
-    assert search(random_model("none", 1), [], [], Beam(3), CPU) == []
+    assert search(random_model("none", 1), [], [], SearchOptions(3), CPU) == []
 
 
 def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
@@ -523,7 +535,7 @@ def test_the_likeliest_of_many_are_those_of_a_whole_sort(
     values[1] = -torch.inf
     values[1, 0, -1] = 0
     scores[2, 1:] = -torch.inf
-    found, parents, pieces = likeliest(values.view(-1, width), scores, count)
+    found, parents, pieces = topk_continuations(values.view(-1, width), scores, count)
     expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, beginnings * width))
     assert torch.equal(found, expected)
     batch = torch.arange(6)[:, None].expand_as(parents)
@@ -541,7 +553,7 @@ def test_the_likeliest_piece_is_that_of_max(width: int) -> None:
     values[1, -1] = 0
     values[2, width // 2] = 9
     values[3] = 1.0
-    assert torch.equal(likeliest_piece(values), values.argmax(dim=-1))
+    assert torch.equal(argmax_token(values), values.argmax(dim=-1))
 
 
 def test_a_tile_holds_fewer_of_the_long_ones() -> None:

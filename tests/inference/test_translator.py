@@ -24,7 +24,7 @@ from seq2seq.data.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train
 from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.line_splitting import MOST_PARTS, cut_line
 from seq2seq.inference.translation import joined
-from seq2seq.inference.translator import MOST_PIECES, Translation, Translator
+from seq2seq.inference.translator import MAX_TOKENS, Translation, Translator
 from seq2seq.model.builder import build_model
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.runs.checkpoint import LengthLimit, load_best
@@ -74,16 +74,16 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     assert translation.text == translation.text.strip()
     assert translation.nbest[0] == (translation.text, translation.score)
     assert translation.score < 0
-    assert translation.src_pieces[-1] == translation.tgt_pieces[-1] == "</s>"
-    assert translation.src_pieces.count("</s>") == translation.parts
-    assert translation.tgt_pieces.count("</s>") == translation.parts
-    assert spelled(translation.src_pieces) == without_spaces(line)
+    assert translation.src_tokens[-1] == translation.tgt_tokens[-1] == "</s>"
+    assert translation.src_tokens.count("</s>") == translation.parts
+    assert translation.tgt_tokens.count("</s>") == translation.parts
+    assert spelled(translation.src_tokens) == without_spaces(line)
     weights = translation.attention_weights
-    size = len(translation.src_pieces) - translation.parts
-    assert (weights is not None) == (translator.attends and size <= MOST_PIECES)
+    size = len(translation.src_tokens) - translation.parts
+    assert (weights is not None) == (translator.attends and size <= MAX_TOKENS)
     if weights is not None:
-        assert len(weights) == len(translation.tgt_pieces)
-        assert {len(row) for row in weights} == {len(translation.src_pieces)}
+        assert len(weights) == len(translation.tgt_tokens)
+        assert {len(row) for row in weights} == {len(translation.src_tokens)}
         assert [sum(row) for row in weights] == pytest.approx([1.0] * len(weights), rel=1e-4)
 
 
@@ -178,7 +178,7 @@ def test_a_line_too_long_is_cut_into_parts_that_fit(translator: Translator, line
     assert [before, after] == translator.translate(LINES[:2])
     assert translation.parts > 1
     check_shape(translator, line, translation)
-    blocks = list(zip(ends(translation.tgt_pieces), ends(translation.src_pieces), strict=True))
+    blocks = list(zip(ends(translation.tgt_tokens), ends(translation.src_tokens), strict=True))
     tgt_start = src_start = 0
     for tgt_end, src_end in blocks:
         assert 1 < src_end - src_start <= LONGEST + 1
@@ -206,10 +206,10 @@ def test_parts_are_whole_sentences_where_these_fit(translator: Translator) -> No
     alone = translator.translate(sentences)
     assert whole.parts == len(sentences)
     assert whole.text.split() == [word for each in alone for word in each.text.split()]
-    assert whole.src_pieces == [piece for each in alone for piece in each.src_pieces]
-    assert whole.tgt_pieces == [piece for each in alone for piece in each.tgt_pieces]
-    pieces = sum(len(each.tgt_pieces) for each in alone)
-    total = sum(each.score * len(each.tgt_pieces) for each in alone)
+    assert whole.src_tokens == [piece for each in alone for piece in each.src_tokens]
+    assert whole.tgt_tokens == [piece for each in alone for piece in each.tgt_tokens]
+    pieces = sum(len(each.tgt_tokens) for each in alone)
+    total = sum(each.score * len(each.tgt_tokens) for each in alone)
     assert whole.score == pytest.approx(total / pieces)
 
 
@@ -217,7 +217,7 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
     line = " ".join(LINES[:10]).replace(".", "")
     (whole,) = translator.translate([line])
     parts: list[list[str]] = [[]]
-    for piece in whole.src_pieces:
+    for piece in whole.src_tokens:
         if piece == "</s>":
             parts.append([])
         else:
@@ -328,9 +328,9 @@ def test_n_best_beyond_what_there_is_repeats_the_last(tiny_runs: dict[str, Path]
 def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["bahdanau"])
     for each in translator.translate(LINES):
-        assert len(each.tgt_pieces) <= translator.limit(len(each.src_pieces) - 1) + 1
+        assert len(each.tgt_tokens) <= translator.limit(len(each.src_tokens) - 1) + 1
     translator.decoding = translator.decoding.model_copy(update={"max_length": 2})
-    lengths = {len(each.tgt_pieces) for each in translator.translate(LINES)}
+    lengths = {len(each.tgt_tokens) for each in translator.translate(LINES)}
     assert lengths <= {2, 3}
     assert 3 in lengths
 
@@ -357,7 +357,7 @@ def test_no_two_pieces_in_a_row_occur_twice_where_the_config_says_so(
     translations = translator.translate(lines, beam_size)
     assert [each.text for each in translations] != [each.text for each in before]
     for each in translations:
-        for part in " ".join(each.tgt_pieces).split("</s>"):
+        for part in " ".join(each.tgt_tokens).split("</s>"):
             pairs = list(itertools.pairwise(part.split()))
             assert len(set(pairs)) == len(pairs)
 
@@ -458,12 +458,12 @@ def test_unknown_words_are_the_source_words_looked_at_most(
         words = [word for word in words if word]
         columns: list[str | None] = []
         left = iter(words)
-        for piece in each.src_pieces:
+        for piece in each.src_tokens:
             columns.append(None if piece == "</s>" else next(left))
         assert next(left, None) is None
         assert each.attention_weights is not None
         expected = []
-        for piece, row in zip(each.tgt_pieces, each.attention_weights, strict=True):
+        for piece, row in zip(each.tgt_tokens, each.attention_weights, strict=True):
             looked = [(weight, -n) for n, weight in enumerate(row) if columns[n] is not None]
             if piece == "<unk>":
                 expected.append(columns[-max(looked)[1]] or "")
@@ -471,7 +471,7 @@ def test_unknown_words_are_the_source_words_looked_at_most(
                 expected.append(piece.removeprefix("▁"))
         assert each.text == " ".join(expected).replace("\r", " ")
         assert each.nbest[0][0] == each.text
-        seen.update(each.tgt_pieces)
+        seen.update(each.tgt_tokens)
     assert "<unk>" in seen
     alone = of_words.translate(WORDY, beam_size, text_only=True)
     assert [each.text for each in alone] == [each.text for each in found]
@@ -486,7 +486,7 @@ def test_without_it_an_unknown_word_is_a_mark_between_spaces(
     with_words = of_words.translate(WORDY, 1)
     monkeypatch.setattr(of_words, "decoding", kept)
     for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
-        words = [piece.removeprefix("▁") for piece in each.tgt_pieces if piece != "</s>"]
+        words = [piece.removeprefix("▁") for piece in each.tgt_tokens if piece != "</s>"]
         assert each.text == " ".join(words).replace("<unk>", UNKNOWN)
         assert replace(each, text="", nbest=[]) == replace(other, text="", nbest=[])
 
@@ -516,8 +516,8 @@ def test_unknown_words_of_a_prefix_are_printed_as_given(of_words: Translator) ->
         of_words.translate(["xa xb"], 1),
         of_words.translate(["xa xb"], 1, 1, ["Xu "]),
     )
-    assert forced.tgt_pieces[0] == "<unk>"
-    assert free.src_pieces == forced.src_pieces
+    assert forced.tgt_tokens[0] == "<unk>"
+    assert free.src_tokens == forced.src_tokens
 
 
 def test_subwords_leave_nothing_to_replace(
@@ -615,7 +615,7 @@ def test_garbage_is_looked_for_again_after_loading(
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_who_spells_prints_no_unknown_piece(tiny_runs: dict[str, Path], beam_size: int) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
-    assert translator.vocabularies.tgt.spells
+    assert translator.vocabularies.tgt.has_byte_fallback
     with torch.no_grad():
         translator.model.projection.bias[UNK_ID] += 50
     found = translator.translate(LINES[:9], beam_size)

@@ -266,7 +266,7 @@ def test_start_state(case: Case) -> None:
         assert torch.equal(state.hidden, encoded.hidden)
         assert torch.equal(state.cell, encoded.cell)
     feed_size = R if case.input_feeding else 0
-    assert torch.equal(state.feed, torch.zeros(B, feed_size, dtype=torch.float64))
+    assert torch.equal(state.input_feed, torch.zeros(B, feed_size, dtype=torch.float64))
     assert torch.equal(memory.pad_mask, encoded.pad_mask)
     if case.kind == "plain":
         assert memory.keys.shape == memory.values.shape == (B, S, 0)
@@ -283,7 +283,7 @@ def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
         memory, state = decoder.start(encoder_output(layers))
         step = one_step(decoder, embedded_targets()[:, 0], state, memory)
         expected = step.outputs / 2 if feeding else step.outputs[:, :0]
-        assert torch.equal(step.state.feed, expected)
+        assert torch.equal(step.state.input_feed, expected)
     names = {name for name, _ in decoder.named_parameters()}
     assert not any(name.startswith("feed") for name in names)
 
@@ -374,7 +374,7 @@ def test_luong_feeds_back_what_dropout_has_not_touched() -> None:
     memory, state = decoder.start(encoder_output(1))
     step = one_step(decoder, embedded_targets()[:, 0], state, memory)
     assert (step.outputs == 0).any()
-    assert (step.state.feed != 0).all()
+    assert (step.state.input_feed != 0).all()
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)

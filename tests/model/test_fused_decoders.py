@@ -33,7 +33,7 @@ from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
-from seq2seq.model.fused.layers import Upper, upper_of
+from seq2seq.model.fused.layers import LayerInputs, upper_of
 from seq2seq.model.fused.lstm import LSTMSteps
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
@@ -306,7 +306,7 @@ def test_gradients_of_upper_layers_are_those_of_differences(wiring: str) -> None
     def run(*parts: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         gates, keys, values, hidden, cell, *rest = parts
         matrices, rest = rest[: len(weights)], rest[len(weights) :]
-        above = [Upper(*rest[4 * n : 4 * n + 4], drops[n]) for n in range(2)]
+        above = [LayerInputs(*rest[4 * n : 4 * n + 4], drops[n]) for n in range(2)]
         unroll: Callable[..., Any] = unroll_bahdanau if wiring == "bahdanau" else unroll_luong
         result: Tensor | tuple[Tensor, Tensor] = unroll(
             gates, *matrices, (keys, values, mask), score, hidden, cell, above

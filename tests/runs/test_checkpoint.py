@@ -35,10 +35,10 @@ from seq2seq.runs.checkpoint import (
     read_config,
     save_best,
 )
-from seq2seq.runs.provenance import origin_of
+from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.training_state import load_last, save_last
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import written_aside
+from seq2seq.runtime.files import atomic_path
 from seq2seq.training.optimizer import Optimizer
 
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ PROGRESS = Progress(
     tokens=4321,
     best_bleu=12.345678901234567,
     best_step=14,
-    worse=1,
+    validations_since_best=1,
     loss_sum=1 / 3,
     loss_tokens=91,
 )
@@ -110,13 +110,13 @@ class State:
 
     def save(self, folder: Path) -> None:
         weights = own_weights(self.model)
-        origin = origin_of(self.config, self.vocabularies)
+        origin = provenance_of(self.config, self.vocabularies)
         save_last(
             folder, weights, self.averages, self.optimizer, PROGRESS, LIMIT, 98.7654321, origin
         )
 
     def save_best(self, folder: Path) -> None:
-        origin = origin_of(self.config, self.vocabularies, shaping_only=True)
+        origin = provenance_of(self.config, self.vocabularies, shaping_only=True)
         save_best(folder, own_weights(self.model), LIMIT, PROGRESS, origin)
 
     def load(self, folder: Path) -> tuple[Progress, LengthLimit, float]:
@@ -172,7 +172,7 @@ def test_best_weights_come_back_bit_for_bit(
         vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies))
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
-    origin = origin_of(config, vocabularies, shaping_only=True)
+    origin = provenance_of(config, vocabularies, shaping_only=True)
     save_best(tmp_path, own_weights(model), LIMIT, PROGRESS, origin)
 
     loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
@@ -434,13 +434,13 @@ def full_disk(*_: object) -> None:
 
 
 def half_written(path: Path, content: bytes, _: Path | None = None) -> None:
-    with written_aside(path) as aside:
+    with atomic_path(path) as aside:
         aside.write_bytes(cut_short(content, 0.5))
         full_disk()
 
 
 FAILURES = {
-    "half a file": ("seq2seq.runs.tensor_file.write_whole", half_written),
+    "half a file": ("seq2seq.runs.tensor_file.atomic_write", half_written),
     "at the sync": ("os.fsync", full_disk),
     "at the rename": ("pathlib.Path.replace", full_disk),
 }

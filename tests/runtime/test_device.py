@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from seq2seq.runtime import device as device_module
-from seq2seq.runtime.device import bf16_note, choose_device, limited_memory, quickest, repeatable
+from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit, quickest
 from seq2seq.runtime.errors import UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -118,11 +118,11 @@ def test_the_limit_is_set_on_the_device_that_is_meant(
         torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
     )
     for gigabytes, share in ((4, 0.25), (99, 1.0)):
-        with limited_memory(torch.device(name), gigabytes):
+        with memory_limit(torch.device(name), gigabytes):
             assert limits == [(share, number)]
         assert limits == [(share, number), (1.0, number)]
         limits.clear()
-    with limited_memory(torch.device(name), None):
+    with memory_limit(torch.device(name), None):
         assert limits == []
 
 
@@ -131,7 +131,7 @@ def test_a_limit_of_memory_ends_with_its_training() -> None:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    with limited_memory(torch.device("cpu"), 512):
+    with memory_limit(torch.device("cpu"), 512):
         assert resource.getrlimit(resource.RLIMIT_DATA) == (512 * 2**30, before[1])
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
@@ -140,7 +140,7 @@ def test_a_limit_of_memory_ends_with_its_training() -> None:
 def test_memory_kept_is_given_back() -> None:
     program = """
 import torch
-from seq2seq.runtime.device import choose_device, return_memory
+from seq2seq.runtime.device import choose_device, trim_memory
 def held():
     (line,) = (each for each in open("/proc/self/status") if each.startswith("RssAnon"))
     return int(line.split()[1]) >> 10
@@ -149,7 +149,7 @@ blocks = [torch.ones(2**20) for _ in range(64)]
 before = held()
 del blocks[:-1]
 kept = before - held()
-return_memory()
+trim_memory()
 print(kept < 20, before - held() > 200)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -225,7 +225,7 @@ print((multiply(range(20, 400)) - before) >> 20)
 
 @pytest.fixture
 def clean_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Puts back what `repeatable` changes."""
+    """Puts back what `deterministic` changes."""
     monkeypatch.delenv(WORKSPACE, raising=False)
     cudnn = torch.backends.cudnn
     for name in ("benchmark", "deterministic"):
@@ -243,7 +243,7 @@ def test_on_cuda_equal_bits_are_asked_for_and_then_no_more(
         clean_cuda.setenv(WORKSPACE, before)
     cudnn = torch.backends.cudnn
     cudnn.benchmark, cudnn.deterministic = True, False
-    with repeatable(torch.device("cuda:1")):
+    with deterministic(torch.device("cuda:1")):
         assert os.environ[WORKSPACE] == (":16:8" if before == ":16:8" else ":4096:8")
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.is_deterministic_algorithms_warn_only_enabled()
@@ -257,7 +257,7 @@ def test_on_cuda_equal_bits_are_asked_for_and_then_no_more(
 @pytest.mark.usefixtures("clean_cuda")
 @pytest.mark.parametrize(("name", "wanted"), [("cpu", True), ("cuda", False)])
 def test_on_a_cpu_nothing_need_be_asked_for(name: str, wanted: bool) -> None:
-    with repeatable(torch.device(name), wanted):
+    with deterministic(torch.device(name), wanted):
         assert WORKSPACE not in os.environ
         assert not torch.are_deterministic_algorithms_enabled()
 
@@ -265,10 +265,10 @@ def test_on_a_cpu_nothing_need_be_asked_for(name: str, wanted: bool) -> None:
 def test_where_cuda_has_started_it_is_too_late_to_ask(clean_cuda: pytest.MonkeyPatch) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: True)
     late = "start it anew with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"
-    with pytest.raises(UserError, match=late), repeatable(torch.device("cuda")):
+    with pytest.raises(UserError, match=late), deterministic(torch.device("cuda")):
         pass
     clean_cuda.setenv(WORKSPACE, ":4096:8")
-    with repeatable(torch.device("cuda")):
+    with deterministic(torch.device("cuda")):
         pass
 
 
@@ -288,6 +288,6 @@ def test_a_limit_above_the_hard_one_is_the_hard_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
     for gigabytes in (1.0, 500.0):
-        with limited_memory(torch.device("cpu"), gigabytes):
+        with memory_limit(torch.device("cpu"), gigabytes):
             pass
     assert limits == [(1 << 30, most), (most, most), (most, most), (most, most)]

@@ -102,7 +102,7 @@ def all_told():
         for length in (0, 1, 2, 7):
             lines = [f"\\u0930{n}\\n" * n for n in range(length)]
             assert exchange.interleaved(ranks.share(lines)) == lines
-        assert ranks.gathered([number, 0.5]) == [[n, 0.5] for n in range(size)]
+        assert ranks.gather([number, 0.5]) == [[n, 0.5] for n in range(size)]
         assert exchange.added([number, 1]) == [size * (size - 1) / 2, size]
         tensors = [torch.full((2, 3), float(number)), torch.tensor(1.5), torch.ones(0)]
         summed = exchange.add_up(tensors)
@@ -310,7 +310,7 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         assert not torch.distributed.is_initialized()
         assert (ranks.rank(), ranks.count(), ranks.seed_part()) == (0, 1, ())
         assert ranks.is_first()
-        assert ranks.speaks()
+        assert ranks.reports_errors()
         assert not ranks.restarted()
         assert ranks.share([3, 4]) == [3, 4]
         assert exchange.interleaved(["a"]) == ["a"]
@@ -322,7 +322,7 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 def test_by_itself_a_process_decides_at_once() -> None:
     stops: list[int] = []
     seconds = [1.0]
-    accord = exchange.Accord(stops, lambda: seconds[0])
+    accord = exchange.StopSync(stops, lambda: seconds[0])
     assert accord.after_update(5, 7) == (5, 7)
     stops.append(signal.SIGTERM)
     seconds[0] = 2.0

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.runtime.files import PART, read_bounded, sync, write_whole, written_aside
+from seq2seq.runtime.files import PART_SUFFIX, atomic_path, atomic_write, read_bounded, sync
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for content in (b"one", b"", b"three\n\0"):
-        write_whole(path, content)
+        atomic_write(path, content)
         assert path.read_bytes() == content
         assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_old_file_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
     path, kept = tmp_path / "a", tmp_path / "b"
-    write_whole(path, b"1", kept)
+    atomic_write(path, b"1", kept)
     assert not kept.exists()
     for old, new in ((b"1", b"2"), (b"2", b"3")):
-        write_whole(path, new, kept)
+        atomic_write(path, new, kept)
         assert (path.read_bytes(), kept.read_bytes()) == (new, old)
 
 
@@ -35,7 +35,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_aside(
     path.write_bytes(b"old")
 
     def fail() -> None:
-        with written_aside(path) as aside:
+        with atomic_path(path) as aside:
             aside.write_bytes(b"ne")
             raise error
 
@@ -47,8 +47,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_aside(
 
 def test_what_a_kill_left_aside_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    (tmp_path / f"a{PART}").write_bytes(b"half of something longer")
-    write_whole(path, b"new")
+    (tmp_path / f"a{PART_SUFFIX}").write_bytes(b"half of something longer")
+    atomic_write(path, b"new")
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -59,7 +59,7 @@ def test_of_two_writers_the_first_is_told_and_the_second_writes(
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    first, second = written_aside(path), written_aside(path)
+    first, second = atomic_path(path), atomic_path(path)
     first.__enter__().write_bytes(b"first")
     second.__enter__().write_bytes(b"second")
     if not first_ends_first:
@@ -78,7 +78,7 @@ def test_a_writer_that_begins_while_another_syncs_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = tmp_path / "a", os.fsync
-    second = written_aside(path)
+    second = atomic_path(path)
 
     def slow(descriptor: int) -> None:
         monkeypatch.setattr(os, "fsync", whole)
@@ -87,7 +87,7 @@ def test_a_writer_that_begins_while_another_syncs_loses_nothing(
 
     monkeypatch.setattr(os, "fsync", slow)
     with pytest.raises(OSError, match="another process writes it too"):
-        write_whole(path, b"first")
+        atomic_write(path, b"first")
     assert not path.exists()
     second.__exit__(None, None, None)
     assert path.read_bytes() == b"half"
@@ -114,13 +114,13 @@ def test_a_mac_empties_the_memory_of_its_drive(
     assert calls == ([51] if knows else [51, 0])
 
 
-@pytest.mark.parametrize("planted", ["a", f"a{PART}"])
+@pytest.mark.parametrize("planted", ["a", f"a{PART_SUFFIX}"])
 def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> None:
     mine, folder = tmp_path / "mine", tmp_path / "folder"
     mine.write_bytes(b"precious")
     folder.mkdir()
     (folder / planted).symlink_to(mine)
-    write_whole(folder / "a", b"new")
+    atomic_write(folder / "a", b"new")
     assert mine.read_bytes() == b"precious"
     assert (folder / "a").read_bytes() == b"new"
     assert [path.name for path in folder.iterdir() if path.is_symlink()] == []
@@ -128,7 +128,7 @@ def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> 
 
 def test_others_may_read_it_as_any_file(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"")
-    write_whole(tmp_path / "a", b"")
+    atomic_write(tmp_path / "a", b"")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 

@@ -16,7 +16,7 @@ from conftest import write_small_corpus
 from seq2seq.cli.main import main
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.runs.tensor_file import read_header, read_tensors
-from seq2seq.runtime.files import PART, write_whole
+from seq2seq.runtime.files import PART_SUFFIX, atomic_write
 from seq2seq.training import loop as training
 from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter
 
@@ -64,7 +64,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
 def assert_whole(run: Path, *names: str) -> None:
     for name in names:
         read_tensors(run / name)
-    assert not list(run.rglob(f"*{PART}"))
+    assert not list(run.rglob(f"*{PART_SUFFIX}"))
 
 
 def assert_same_state(run: Path, wanted: Path) -> None:
@@ -103,7 +103,7 @@ def test_no_checkpoint_counts_figures_that_are_not_on_the_disk(
         sync(descriptor)
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode):
-            for path in (run / METRICS, run / f"{METRICS}{PART}"):
+            for path in (run / METRICS, run / f"{METRICS}{PART_SUFFIX}"):
                 if path.exists() and path.stat().st_ino == status.st_ino:
                     synced[status.st_ino] = path.read_bytes()
 
@@ -134,7 +134,7 @@ def test_a_new_name_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(Path, "replace", noted_rename)
-    write_whole(tmp_path / "a", b"new")
+    atomic_write(tmp_path / "a", b"new")
     assert events == ["file", "name", "folder"]
 
 
@@ -344,7 +344,7 @@ def test_a_limit_on_file_sizes_is_told_in_a_line(
     assert "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
     assert "File too large" in done.stderr.splitlines()[-1]
-    assert not list(run.rglob(f"*{PART}"))
+    assert not list(run.rglob(f"*{PART_SUFFIX}"))
     if (run / LAST).exists():  # the first state is small, for it has no moments
         assert read_header(run / LAST)[0]["progress"]["step"] == 0
         read_tensors(run / LAST)

@@ -38,13 +38,13 @@ def nearly(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def complaints(hypotheses: Sequence[str], metrics: Metrics | None = None) -> list[str]:
+def diagnose_run(hypotheses: Sequence[str], metrics: Metrics | None = None) -> list[str]:
     outcome = Outcome(SOURCES, REFERENCES, hypotheses, figures() if metrics is None else metrics)
     return diagnose(outcome)
 
 
 def only(hypotheses: Sequence[str], metrics: Metrics | None = None) -> str:
-    (complaint,) = complaints(hypotheses, metrics)
+    (complaint,) = diagnose_run(hypotheses, metrics)
     assert "\n" not in complaint
     return complaint
 
@@ -56,8 +56,8 @@ POOR = figures(bleu=(0.0, 0.1, 0.4))
 
 
 def test_a_sound_run_is_left_in_peace() -> None:
-    assert complaints(nearly(REFERENCES)) == []
-    assert complaints(REFERENCES) == []
+    assert diagnose_run(nearly(REFERENCES)) == []
+    assert diagnose_run(REFERENCES) == []
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_sound_run_is_left_in_peace() -> None:
     ],
 )
 def test_figures_that_sound_runs_have_are_left_in_peace(metrics: Metrics) -> None:
-    assert complaints(nearly(REFERENCES), metrics) == []
+    assert diagnose_run(nearly(REFERENCES), metrics) == []
 
 
 def test_nothing_is_said_of_texts_where_there_are_none() -> None:
-    assert complaints([]) == []
+    assert diagnose_run([]) == []
     assert diagnose(Outcome(["a"] * 3, ["b"] * 3, [""] * 3, figures())) == []
 
 

@@ -21,7 +21,7 @@ from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runs.training_state import resumable
-from seq2seq.runtime.files import PART
+from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.training.reporting import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +142,7 @@ def kill_by_clock(trainings: Trainings, run: Path, generator: random.Random, len
 
 def kill_in_a_write(trainings: Trainings, run: Path, generator: random.Random) -> int:
     """Kill while a file is being written, or just after."""
-    path = run / f"{generator.choice(WRITTEN)}{PART}"
+    path = run / f"{generator.choice(WRITTEN)}{PART_SUFFIX}"
     skipped, delay = generator.randrange(3), generator.choice([0, generator.uniform(0, 0.02)])
     number = trainings.start(run)
     there = False

@@ -190,10 +190,10 @@ def test_a_step_that_is_not_to_be_taken_changes_nothing(device: str, name: str) 
     weights = [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)]
     optimizer = Optimizer(make_config(optimizer=name, weight_decay=0.25), weights)
 
-    def step(gradient: float, untaken: float) -> list[torch.Tensor]:
+    def step(gradient: float, skipped: float) -> list[torch.Tensor]:
         for weight in weights:
             weight.grad = torch.full_like(weight, gradient)
-        optimizer.step(0.5, None, torch.tensor(untaken, device=device))
+        optimizer.step(0.5, None, torch.tensor(skipped, device=device))
         moments = [value for state in optimizer.state.values() for value in state.values()]
         return [each.detach().clone() for each in (*weights, *moments)]
 

@@ -225,5 +225,5 @@ def test_a_terminal_that_goes_does_not_end_training(
             reporter.advance()
             reporter.describe(step, "loss 1")
             reporter.say("gone")
-        reporter.go_back(3)
+        reporter.roll_back(3)
     assert text_of(tmp_path / LOG).count("gone\n") == 199

@@ -82,11 +82,11 @@ def test_a_step_without_a_finite_gradient_changes_nothing(
         taken(run, range(8, 16))
     assert same(everything(run), before)
     assert torch.equal(run.loss, told)
-    assert run.untaken.nonzero().flatten().tolist() == [2]
+    assert run.skipped.nonzero().flatten().tolist() == [2]
     taken(run, range(16, 24))
     assert not same(everything(run), before)
     assert run.loss.isfinite().all()
-    assert run.untaken.nonzero().flatten().tolist() == [2]
+    assert run.skipped.nonzero().flatten().tolist() == [2]
 
 
 READING = ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "nonzero")
@@ -112,7 +112,7 @@ def test_a_step_reads_no_value(
             patch.setattr(Tensor, name, read)
         run.progress.step = 2
         train_step(run, [batch], 1e-2)
-    assert run.untaken.tolist()[2] is (loss is not batch_loss)
+    assert run.skipped.tolist()[2] is (loss is not batch_loss)
 
 
 def test_a_step_after_one_not_taken_is_as_if_that_had_not_been(
@@ -166,7 +166,7 @@ def test_pieces_have_the_gradient_of_the_whole(
     monkeypatch.setattr(update, "batch_loss", loss)
     assert taken(parts, range(19)) == tokens
     assert len(loss.pieces) >= divisor
-    assert parts.largest_piece is not None
+    assert parts.max_micro_batch_positions is not None
     torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-6, atol=0)  # sums of float32
     gradients = (each.grad for each in whole.model.parameters())
     for parameter, gradient in zip(parts.model.parameters(), gradients, strict=True):
@@ -180,10 +180,10 @@ def test_what_was_too_large_once_is_not_tried_again(
     loss = LittleMemory(some_batch(run, range(16)).tgt_in.numel() - 1)
     monkeypatch.setattr(update, "batch_loss", loss)
     taken(run, range(16))
-    limit = run.largest_piece
+    limit = run.max_micro_batch_positions
     loss.positions = 10**9
     taken(run, range(16))
-    assert run.largest_piece == limit
+    assert run.max_micro_batch_positions == limit
     assert limit is not None
     assert max(loss.pieces) <= limit
 
@@ -204,8 +204,8 @@ def test_memory_for_a_wide_pair_in_company_is_an_error_in_words(
     run.progress.step = 1
     with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
         train_step(run, [wide, narrow], 1e-3)
-    assert run.largest_piece is not None
-    assert run.largest_piece <= 2 * wide.tgt_in.shape[1]
+    assert run.max_micro_batch_positions is not None
+    assert run.max_micro_batch_positions <= 2 * wide.tgt_in.shape[1]
 
 
 def test_memory_for_not_even_a_pair_is_an_error_in_words(
@@ -221,10 +221,10 @@ def test_memory_for_not_even_a_pair_is_an_error_in_words(
 def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
     program = """
 import resource, torch
-from seq2seq.runtime.device import limited_memory
+from seq2seq.runtime.device import memory_limit
 from seq2seq.training.step import _is_out_of_memory
 (size,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
-with limited_memory(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25):
+with memory_limit(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25):
     torch.zeros(2**20)
     try:
         torch.zeros(2**27)

@@ -66,11 +66,11 @@ def _figure(panels: Sequence[Panel], families: list[str]) -> "Figure":
 
     font = FontProperties(family=families, size=9)
     maps = [panel.attention for panel in panels]
-    left = MARGIN + _widest([label for m in maps for label in labels_of(m.tgt_pieces)], font)
+    left = MARGIN + _widest([label for m in maps for label in labels_of(m.tgt_tokens)], font)
     left += LABEL_GAP
-    tops = [MARGIN + HEADING + _widest(labels_of(m.src_pieces), font) + LABEL_GAP for m in maps]
-    heights = [top + CELL * len(m.tgt_pieces) + MARGIN for m, top in zip(maps, tops, strict=True)]
-    grid_width = CELL * max(len(m.src_pieces) for m in maps)
+    tops = [MARGIN + HEADING + _widest(labels_of(m.src_tokens), font) + LABEL_GAP for m in maps]
+    heights = [top + CELL * len(m.tgt_tokens) + MARGIN for m, top in zip(maps, tops, strict=True)]
+    grid_width = CELL * max(len(m.src_tokens) for m in maps)
     heading_width = _widest([text for panel in panels for text in headings_of(panel)], font)
     width = max(left + grid_width + SCALE, heading_width + 2 * MARGIN)
 
@@ -101,7 +101,7 @@ def _draw_panel(
     figure: "Figure", attention: AttentionMap, x: float, y: float, font: "FontProperties"
 ) -> None:
     """Draw the cells with their upper left corner at (x, y) inches from the figure's."""
-    columns, rows = len(attention.src_pieces), len(attention.tgt_pieces)
+    columns, rows = len(attention.src_tokens), len(attention.tgt_tokens)
     axes = figure.add_axes(_box(figure, x, y, columns * CELL, rows * CELL))
     cells = axes.pcolormesh(
         attention.weights, vmin=0, vmax=1, cmap="Blues", edgecolors="#e6e8ec", linewidth=0.5
@@ -109,8 +109,8 @@ def _draw_panel(
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, pad=72 * LABEL_GAP, top=True, labeltop=True, labelbottom=False)
-    axes.set_xticks(_centres(columns), labels_of(attention.src_pieces), rotation=90)
-    axes.set_yticks(_centres(rows), labels_of(attention.tgt_pieces))
+    axes.set_xticks(_centres(columns), labels_of(attention.src_tokens), rotation=90)
+    axes.set_yticks(_centres(rows), labels_of(attention.tgt_tokens))
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         label.set(fontproperties=font, parse_math=False)  # a piece may be "$"
     _draw_word_bars(axes, attention)
@@ -125,8 +125,8 @@ def _draw_panel(
 def _draw_word_bars(axes: "Axes", attention: AttentionMap) -> None:
     """Hold the labels of a word's pieces together by a bar beside the cells."""
     beside = -0.5 * LABEL_GAP / CELL
-    across = [(span, (beside, beside)) for span in _bars(attention.src_pieces)]
-    down = [((beside, beside), span) for span in _bars(attention.tgt_pieces)]
+    across = [(span, (beside, beside)) for span in _bars(attention.src_tokens)]
+    down = [((beside, beside), span) for span in _bars(attention.tgt_tokens)]
     for xs, ys in across + down:
         axes.plot(xs, ys, color="#9aa0a8", linewidth=1.2, clip_on=False)
 
@@ -164,7 +164,7 @@ def _characters(panels: Sequence[Panel]) -> set[str]:
     """Collect the visible characters of the panels."""
     texts = [text for panel in panels for text in headings_of(panel)]
     for _, attention in panels:
-        texts += labels_of(attention.src_pieces) + labels_of(attention.tgt_pieces)
+        texts += labels_of(attention.src_tokens) + labels_of(attention.tgt_tokens)
     return {c for c in "".join(texts) if unicodedata.category(c)[0] not in "CZ"}
 
 

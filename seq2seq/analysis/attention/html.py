@@ -66,12 +66,12 @@ def page(panels: Sequence[Panel]) -> str:
 def _section(panel: Panel) -> str:
     attention = panel.attention
     source, translation = map(escape, headings_of(panel))
-    columns = range(len(attention.src_pieces))
-    head = [_header(attention.src_pieces, column, "col") for column in columns]
+    columns = range(len(attention.src_tokens))
+    head = [_header(attention.src_tokens, column, "col") for column in columns]
     rows = []
-    for row in range(len(attention.tgt_pieces)):
+    for row in range(len(attention.tgt_tokens)):
         cells = [_cell(attention, row, column) for column in columns]
-        rows.append(f"<tr>{_header(attention.tgt_pieces, row, 'row')}{''.join(cells)}</tr>")
+        rows.append(f"<tr>{_header(attention.tgt_tokens, row, 'row')}{''.join(cells)}</tr>")
     return "\n".join(
         [
             "<section>",
@@ -94,7 +94,7 @@ def _header(pieces: Sequence[str], index: int, scope: str) -> str:
 
 def _cell(attention: AttentionMap, row: int, column: int) -> str:
     weight = attention.weights[row][column]
-    tgt, src = label_of(attention.tgt_pieces[row]), label_of(attention.src_pieces[column])
+    tgt, src = label_of(attention.tgt_tokens[row]), label_of(attention.src_tokens[column])
     hint = escape(f"{tgt} \N{LEFTWARDS ARROW} {src}: {weight:.3f}")
     kind = ' class="high"' if weight >= HIGH else ""
     percent = f"{100 * weight:.0f}" if weight >= LEGIBLE else ""

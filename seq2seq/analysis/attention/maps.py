@@ -11,12 +11,12 @@ WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes the space 
 class AttentionMap(NamedTuple):
     """One translated sentence.
 
-    `weights` has a row for each of `tgt_pieces` and a column for each of `src_pieces`, both with
+    `weights` has a row for each of `tgt_tokens` and a column for each of `src_tokens`, both with
     END, and values in 0..1. `text` is the translation.
     """
 
-    src_pieces: list[str]
-    tgt_pieces: list[str]
+    src_tokens: list[str]
+    tgt_tokens: list[str]
     weights: list[list[float]]
     text: str
 

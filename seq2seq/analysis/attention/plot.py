@@ -8,7 +8,7 @@ from seq2seq.analysis.attention.figure import picture
 from seq2seq.analysis.attention.html import page
 from seq2seq.analysis.attention.maps import AttentionMap, Panel
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import written_through
+from seq2seq.runtime.files import output_path
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in one HTML page
@@ -59,7 +59,7 @@ def write_attention(maps: Sequence[AttentionMap], sources: Sequence[str], path: 
         content, font_notes = picture(shown, path.suffix.lower())
         notes += font_notes
     try:
-        with written_through(path) as target:
+        with output_path(path) as target:
             target.write_bytes(content)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None

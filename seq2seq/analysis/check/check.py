@@ -23,7 +23,7 @@ from seq2seq.data.corpus import ParallelText, usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runs.run_folder import check_folder, run_lives
 from seq2seq.runs.warm_start import read_warm_start
-from seq2seq.runtime.device import bf16_note, choose_device, limited_memory, repeatable
+from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.training.session import assemble, read_texts
 
 FEW_UPDATES = 500
@@ -60,7 +60,7 @@ def check(config: Config, device: str = "auto", init_from: Path | None = None) -
     """
     check_folder(config, resume=False, overwrite=True)
     chosen, training = choose_device(device), config.training
-    with repeatable(chosen, training.deterministic), limited_memory(chosen, training.memory_gb):
+    with deterministic(chosen, training.deterministic), memory_limit(chosen, training.memory_gb):
         return _examined(config, chosen, init_from)
 
 
@@ -132,8 +132,8 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
 def expected_seconds(settings: TrainingConfig, cost: Forecast) -> float | None:
     """How long training goes on, validations left out; None where only patience ends it."""
     limits = []
-    if cost.last_update is not None:
-        limits.append(cost.last_update / cost.updates_per_epoch * cost.epoch_seconds)
+    if cost.total_steps is not None:
+        limits.append(cost.total_steps / cost.updates_per_epoch * cost.epoch_seconds)
     if settings.max_minutes is not None:
         limits.append(60 * settings.max_minutes)
     return min(limits, default=None)
@@ -162,9 +162,9 @@ def _memory(cost: Forecast) -> Finding:
 
 def _time(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
     """Whether max_minutes lets max_epochs or max_steps be reached."""
-    if cost.last_update is None or settings.max_minutes is None:
+    if cost.total_steps is None or settings.max_minutes is None:
         return
-    wanted = cost.last_update / cost.updates_per_epoch * cost.epoch_seconds
+    wanted = cost.total_steps / cost.updates_per_epoch * cost.epoch_seconds
     if wanted <= 60 * settings.max_minutes:
         yield Finding("time", False, "training.max_minutes leaves time for all updates")
         return
@@ -174,7 +174,7 @@ def _time(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
         "time",
         True,
         f"training.max_minutes {settings.max_minutes:g} ends training after about "
-        f"{100 * share:.0f} % of its {cost.last_update:,} updates (all take {duration(wanted)}, "
+        f"{100 * share:.0f} % of its {cost.total_steps:,} updates (all take {duration(wanted)}, "
         "validations left out): raise it, or lower training.max_epochs or max_steps"
         + (f", so that the {settings.decay} decay reaches its end" if falls else ""),
     )

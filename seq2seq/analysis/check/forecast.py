@@ -10,7 +10,7 @@ import torch
 
 from seq2seq.data.batching import EncodedPairs, Rows, epoch_order
 from seq2seq.runs.checkpoint import own_weights
-from seq2seq.training.loop import last_update, own_batches
+from seq2seq.training.loop import own_batches, total_steps
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import Run
 from seq2seq.training.step import train_step
@@ -29,7 +29,7 @@ class Forecast(NamedTuple):
     peak_bytes: int | None  # the most held so far; None where the system does not tell
     machine_bytes: int | None  # that the machine has
     updates_per_epoch: int
-    last_update: int | None  # where max_epochs or max_steps ends training
+    total_steps: int | None  # where max_epochs or max_steps ends training
     measured_updates: int
     tokens_per_second: float  # target tokens
     epoch_seconds: float  # validations left out
@@ -47,7 +47,7 @@ def forecast(run: Run) -> Forecast:
         order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)
     ]
     widest = [max(order, key=lambda rows: _width(run.train, rows))] * len(updates[0])
-    last = last_update(run)
+    last = total_steps(run)
     for rows in [widest, *updates[: WARM_UP - 1]]:
         _update(run, rows, last)
     count, tokens, seconds, core_share = _measure(run, updates, last)

@@ -24,9 +24,9 @@ from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.resuming import check_texts
 from seq2seq.runs.run_folder import check_folder, run_lives
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runtime.device import choose_device, repeatable
+from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import write_whole
+from seq2seq.runtime.files import atomic_write
 from seq2seq.training.loop import train
 from seq2seq.training.reporting import TIMING, read_metrics
 from seq2seq.training.session import other_texts
@@ -100,8 +100,8 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
     if files is None:
         raise UserError("--split test: the config has no data.test; set it, or leave this out")
     chosen = choose_device(device)
-    deterministic = any(each.config.training.deterministic for each in plan.trained())
-    with repeatable(chosen, deterministic):  # asked before any of them starts CUDA
+    wanted = any(each.config.training.deterministic for each in plan.trained())
+    with deterministic(chosen, wanted):  # asked before any of them starts CUDA
         pass
     for variant in plan.trained():
         for seed in plan.seeds:
@@ -234,7 +234,7 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     translations = translator.translate(task.text.src, task.beam, text_only=True)
     hypotheses = [each.text for each in translations]
     file = plan.folder / f"{name}.{task.split}.hyp"
-    write_whole(file, "".join(f"{line}\n" for line in hypotheses).encode())
+    atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
     references = task.text.tgt
     tokenize = evaluation.tokenizer_of(variant.config.data.tgt_lang)
     scores = evaluation.score(hypotheses, [references], task.lowercase, tokenize, bootstrap=0)

@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, ValidationError
 
 from seq2seq.config.document import Document, read_document
-from seq2seq.config.errors import ConfigError, Mistake, describe, show, summary
-from seq2seq.config.fields import File
+from seq2seq.config.errors import ConfigError, ConfigIssue, describe, show, summary
+from seq2seq.config.fields import FilePath
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, load_config
 from seq2seq.config.section import Section
 from seq2seq.runtime.errors import UserError
@@ -72,8 +72,8 @@ def parsed_seeds(given: object) -> tuple[int, ...]:
 class _Listed(Section):
     """The YAML file that lists variants."""
 
-    base: File  # the config that they vary; relative to this file
-    folder: File = FOLDER  # where the runs lie; relative to the working directory
+    base: FilePath  # the config that they vary; relative to this file
+    folder: FilePath = FOLDER  # where the runs lie; relative to the working directory
     seeds: Annotated[tuple[int, ...], BeforeValidator(parsed_seeds)] = SEEDS
     variants: dict[str, object]  # by name: the keys it sets, dotted, and their values
 
@@ -140,7 +140,7 @@ def _listed(path: Path, document: Document, overrides: Sequence[str]) -> Plan:
             if error.mistakes:
                 refusal = str(error)
             else:
-                mistakes.append(Mistake(document.lines["base",], f"base: {error}"))
+                mistakes.append(ConfigIssue(document.lines["base",], f"base: {error}"))
         else:
             found = _varied(path.parent / base, document, overrides)
     mistakes += dict.fromkeys(found.mistakes)  # one of the command line is every variant's
@@ -153,7 +153,7 @@ def _listed(path: Path, document: Document, overrides: Sequence[str]) -> Plan:
 
 class _Found(NamedTuple):
     variants: list[Variant]
-    mistakes: list[Mistake]
+    mistakes: list[ConfigIssue]
     notes: list[str]
 
 
@@ -162,7 +162,7 @@ def _varied(base: Path, document: Document, overrides: Sequence[str]) -> _Found:
     found, listed = _Found([], [], []), document.tree[VARIANTS]
     if listed == {}:
         line = document.lines[VARIANTS,]
-        found.mistakes.append(Mistake(line, f"{VARIANTS}: lists none; {_EXAMPLE}"))
+        found.mistakes.append(ConfigIssue(line, f"{VARIANTS}: lists none; {_EXAMPLE}"))
     for name, settings in listed.items() if isinstance(listed, dict) else ():
         wrong = list(_misset(name, settings, document))
         found.mistakes.extend(wrong)
@@ -181,36 +181,38 @@ def _varied(base: Path, document: Document, overrides: Sequence[str]) -> _Found:
     return found
 
 
-def _misset(name: str, settings: object, document: Document) -> Iterator[Mistake]:
+def _misset(name: str, settings: object, document: Document) -> Iterator[ConfigIssue]:
     """What is wrong with a variant before its keys are looked at one by one."""
     place, line = f"{VARIANTS}.{name}", document.lines[VARIANTS, name]
     if not _NAME.fullmatch(name):
-        yield Mistake(line, f"{place}: {_naming()}")
+        yield ConfigIssue(line, f"{place}: {_naming()}")
     if settings is not None and not isinstance(settings, Mapping):
-        yield Mistake(line, f"{place}: must be a section of keys; {_EXAMPLE}; got {show(settings)}")
+        yield ConfigIssue(
+            line, f"{place}: must be a section of keys; {_EXAMPLE}; got {show(settings)}"
+        )
         return
     for key, value in (settings or {}).items():
         line = document.lines[VARIANTS, name, key]
         if key in _OWN:
-            yield Mistake(line, f"{place}.{key}: {_OWN[key]}")
+            yield ConfigIssue(line, f"{place}.{key}: {_OWN[key]}")
         elif isinstance(value, dict | list):
-            yield Mistake(line, f"{place}.{key}: must be a single value; {_EXAMPLE}")
+            yield ConfigIssue(line, f"{place}.{key}: must be a single value; {_EXAMPLE}")
 
 
 def _of_variant(
-    mistake: Mistake, name: str, base: Path, document: Document, overrides: Sequence[str]
-) -> Mistake:
+    mistake: ConfigIssue, name: str, base: Path, document: Document, overrides: Sequence[str]
+) -> ConfigIssue:
     """A mistake of the base under the keys of a variant, told where the variant is listed."""
     line = document.lines[VARIANTS, name]
     if not mistake.command_line:
         where = f"{base}, line {mistake.line}" if mistake.line else f"{base}"
-        return Mistake(line, f"{VARIANTS}.{name}: with it, {where}: {mistake.text}")
+        return ConfigIssue(line, f"{VARIANTS}.{name}: with it, {where}: {mistake.text}")
     key = mistake.text.partition(" (command line)")[0].partition("=")[0].strip()
     if key in {each.partition("=")[0].strip() for each in overrides}:
         return mistake
     text = mistake.text.replace(" (command line)", "", 1)
     line = document.lines.get((VARIANTS, name, key), line)
-    return Mistake(line, f"{VARIANTS}.{name}.{text}")
+    return ConfigIssue(line, f"{VARIANTS}.{name}.{text}")
 
 
 def _check(plan: Plan) -> Iterator[str]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.runtime.files import PART, read_bounded, sync
+from seq2seq.runtime.files import PART_SUFFIX, read_bounded, sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -49,7 +49,7 @@ def open_entry(folder: Path, key: Mapping[str, Any], build: Callable[[Path], Fac
         reason = MISSING
     except Unusable as error:
         reason = str(error)
-    aside = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{PART}")
+    aside = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     try:
         aside.mkdir(parents=True)
         facts = build(aside)
@@ -107,7 +107,7 @@ def remove(path: Path) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete what killed processes were building."""
-    for path in folder.glob(f"*{PART}"):
+    for path in folder.glob(f"*{PART_SUFFIX}"):
         remove(path)
 
 

@@ -75,7 +75,7 @@ def copy_text(files: Files, folder: Path) -> Facts:
     raise UserError(f"{files}: changed while being read; try again")
 
 
-def map_text(folder: Path, origin: str) -> ParallelText:
+def map_text(folder: Path, source_name: str) -> ParallelText:
     """The text of an entry, mapped."""
     src, tgt = (
         PackedLines(
@@ -85,7 +85,7 @@ def map_text(folder: Path, origin: str) -> ParallelText:
         )
         for side in SIDES
     )
-    return ParallelText(src, tgt, origin)
+    return ParallelText(src, tgt, source_name)
 
 
 def mapped(path: Path, kind: type[Number]) -> NDArray[Number]:

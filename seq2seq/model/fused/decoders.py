@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seq2seq.model.attention import ScoreWeights
 from seq2seq.model.fused.attention import unrolled_attention
-from seq2seq.model.fused.layers import UnrolledGradients, UnrolledLayers, Upper
+from seq2seq.model.fused.layers import LayerInputs, UnrolledGradients, UnrolledLayers
 from seq2seq.model.fused.lstm import LSTMSteps
 from seq2seq.model.lstm import without_autocast
 from seq2seq.model.nonlinear import tanh_into
@@ -32,7 +32,7 @@ def unroll_bahdanau(
     score: ScoreWeights,
     hidden: Tensor,
     cell: Tensor,
-    upper: Sequence[Upper] = (),
+    upper: Sequence[LayerInputs] = (),
 ) -> tuple[Tensor, Tensor]:
     """`c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})`.
 
@@ -56,7 +56,7 @@ def unroll_luong(
     score: ScoreWeights,
     hidden: Tensor,
     cell: Tensor,
-    upper: Sequence[Upper] = (),
+    upper: Sequence[LayerInputs] = (),
 ) -> Tensor:
     """`h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])`.
 
@@ -101,7 +101,7 @@ class _Bahdanau(torch.autograd.Function):
         layers = UnrolledLayers(lowest, upper)
         contexts = cell.new_empty(steps, len(cell), context_size)
         for t in range(steps):
-            contexts[t] = attention.forward(t, layers.top.befores[t])
+            contexts[t] = attention.forward(t, layers.top.previous_hidden[t])
             lowest.inputs[t, :, :context_size] = contexts[t]
             layers.forward(t, gates[t])
         ctx.save_for_backward(*layers.taken())
@@ -117,7 +117,7 @@ class _Bahdanau(torch.autograd.Function):
         for t in reversed(range(len(grad_contexts))):
             grad_context = grad_contexts[t] + layers.backward(t, grad_hiddens[t])
             layers.top.grad_hidden = layers.top.grad_hidden + attention.backward(t, grad_context)
-        grad_keys, grad_values, grad_score = attention.finish(layers.top.befores)
+        grad_keys, grad_values, grad_score = attention.finish(layers.top.previous_hidden)
         return (
             layers.lowest.grad_gates,
             layers.lowest.grad_weight(),

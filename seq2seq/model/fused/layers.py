@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, Taken
+from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, SavedForBackward
 from seq2seq.model.lstm import LSTMStack
 
 
-class Upper(NamedTuple):
+class LayerInputs(NamedTuple):
     """What a layer above the lowest needs, in the order in which autograd is given it."""
 
     weight: Tensor  # [4H, 2H], of the hidden state below and of its own before
@@ -28,11 +28,11 @@ class Upper(NamedTuple):
 
 def upper_of(
     layers: LSTMStack, hidden: Tensor, cell: Tensor, steps: int, dropout: Dropout
-) -> list[Upper]:
+) -> list[LayerInputs]:
     """All but the lowest, for first states [B, L, H]; draws the dropout of so many steps."""
     drops = dropout.training and dropout.p > 0
     return [
-        Upper(
+        LayerInputs(
             torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
             layer.bias,
             hidden[:, level],
@@ -49,16 +49,17 @@ class UnrolledLayers:
 
     def __init__(self, lowest: LSTMSteps, upper: Sequence[Tensor | None]) -> None:
         """The lowest layer, and what the others need as one flat sequence."""
-        width = len(Upper._fields)
+        width = len(LayerInputs._fields)
         parts = (upper[start : start + width] for start in range(0, len(upper), width))
-        self.lowest, self.uppers = lowest, [_UpperSteps(Upper(*each), lowest) for each in parts]  # type: ignore[arg-type]
+        self.lowest = lowest
+        self.uppers = [_UpperSteps(LayerInputs(*each), lowest) for each in parts]  # type: ignore[arg-type]
         self.top = self.uppers[-1] if self.uppers else lowest
 
     def forward(self, t: int, gates: Tensor) -> Tensor:
         """The top's hidden state [B, H] after step t, from what adds to the lowest's gates."""
         hidden = self.lowest.forward(t, gates)
         for upper in self.uppers:
-            hidden = upper.climb(t, hidden)
+            hidden = upper.step_layers(t, hidden)
         return hidden
 
     def taken(self) -> list[Tensor | None]:
@@ -72,17 +73,17 @@ class UnrolledGradients:
 
     def __init__(self, taken: Sequence[Any]) -> None:
         """Of what `UnrolledLayers.taken` gave."""
-        width = len(Taken._fields)
+        width = len(SavedForBackward._fields)
         lowest, above = taken[:width], taken[width:]
-        self.lowest = LSTMGradients(Taken(*lowest))
+        self.lowest = LSTMGradients(SavedForBackward(*lowest))
         parts = (above[start : start + width + 1] for start in range(0, len(above), width + 1))
-        self.uppers = [_UpperGradients(Taken(*each), mask) for *each, mask in parts]
+        self.uppers = [_UpperGradients(SavedForBackward(*each), mask) for *each, mask in parts]
         self.top = self.uppers[-1] if self.uppers else self.lowest
 
     def backward(self, t: int, grad_top: Tensor) -> Tensor:
         """From the gradient of the top's hidden state after step t to what came into the lowest."""
         for upper in reversed(self.uppers):
-            grad_top = upper.descend(t, grad_top)
+            grad_top = upper.backward_layers(t, grad_top)
         return self.lowest.backward(t, grad_top)
 
     def grad_uppers(self) -> Iterator[Tensor | None]:
@@ -92,26 +93,26 @@ class UnrolledGradients:
 
 
 class _UpperSteps(LSTMSteps):
-    def __init__(self, given: Upper, lowest: LSTMSteps) -> None:
+    def __init__(self, given: LayerInputs, lowest: LSTMSteps) -> None:
         steps, dtype = len(lowest.cells), lowest.weight.dtype
         super().__init__(steps, given.weight.to(dtype), given.hidden, given.cell)
         self.bias, self.mask = given.bias.to(dtype), given.mask
 
-    def climb(self, t: int, below: Tensor) -> Tensor:
+    def step_layers(self, t: int, below: Tensor) -> Tensor:
         came_in = below if self.mask is None else below * self.mask[t]
         self.inputs[t, :, : below.shape[1]] = came_in
         return self.forward(t, self.bias)
 
 
 class _UpperGradients(LSTMGradients):
-    def __init__(self, taken: Taken, mask: Tensor | None) -> None:
+    def __init__(self, taken: SavedForBackward, mask: Tensor | None) -> None:
         super().__init__(taken)
         self.mask = mask
 
-    def descend(self, t: int, grad_hidden: Tensor) -> Tensor:
+    def backward_layers(self, t: int, grad_hidden: Tensor) -> Tensor:
         below = self.backward(t, grad_hidden)
         return below if self.mask is None else below * self.mask[t]
 
-    def grad_given(self) -> Upper:
+    def grad_given(self) -> LayerInputs:
         grad_bias = self.grad_gates.sum((0, 1), dtype=self.grad_cell.dtype)
-        return Upper(self.grad_weight(), grad_bias, self.grad_hidden, self.grad_cell, None)
+        return LayerInputs(self.grad_weight(), grad_bias, self.grad_hidden, self.grad_cell, None)

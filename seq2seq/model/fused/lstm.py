@@ -12,7 +12,7 @@ from torch import Tensor
 from seq2seq.model.nonlinear import sigmoid_, tanh, tanh_into
 
 
-class Taken(NamedTuple):
+class SavedForBackward(NamedTuple):
     """What the way back needs of a layer's steps, saved by autograd, which frees it."""
 
     weight: Tensor  # [4H, I + H]
@@ -33,8 +33,10 @@ class LSTMSteps:
         self.hiddens = torch.empty_like(self.cells)
         self.activations = cell.new_empty(steps, batch, 4 * size)
         self.inputs = weight.new_empty(steps, batch, weight.shape[1])  # [what comes in; h_{t-1}]
-        self.befores = self.inputs[:, :, weight.shape[1] - size :]  # the hidden before each step
-        self.befores[0] = hidden
+        self.previous_hidden = self.inputs[
+            :, :, weight.shape[1] - size :
+        ]  # the hidden before each step
+        self.previous_hidden[0] = hidden
 
     def forward(self, t: int, gates: Tensor) -> Tensor:
         """Gates [B, 4H], or a bias [4H], to which the inputs' are added -> hidden [B, H]."""
@@ -45,20 +47,20 @@ class LSTMSteps:
             activations.copy_(torch.addmm(*terms))
         before = self.cells[t - 1] if t else self.cell
         activate(activations, before, self.hiddens[t], self.cells[t])
-        self.befores[t + 1 : t + 2] = self.hiddens[t]  # nothing after the last
+        self.previous_hidden[t + 1 : t + 2] = self.hiddens[t]  # nothing after the last
         return self.hiddens[t]
 
-    def taken(self) -> Taken:
+    def taken(self) -> SavedForBackward:
         """What the way back needs."""
-        return Taken(self.weight, self.cell, self.inputs, self.activations, self.cells)
+        return SavedForBackward(self.weight, self.cell, self.inputs, self.activations, self.cells)
 
 
 class LSTMGradients:
     """The way back through `LSTMSteps`, from the last to the first."""
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: SavedForBackward) -> None:
         self.taken = taken
-        self.befores = taken.inputs[:, :, taken.inputs.shape[2] - taken.cell.shape[1] :]
+        self.previous_hidden = taken.inputs[:, :, taken.inputs.shape[2] - taken.cell.shape[1] :]
         self.slopes = CellSlopes(taken.activations, taken.cells, taken.cell)
         self.grad_gates = torch.empty_like(taken.activations, dtype=taken.weight.dtype)
         # Of the state after the step that is next, which the caller may add to: [B, H]
