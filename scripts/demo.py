@@ -1,4 +1,4 @@
-"""`make demo`: the main job end to end, each step shown as the command a user would type."""
+"""Run the main job end to end (`make demo`), showing each step as the command to type."""
 
 import os
 import shlex
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from seq2seq.cli.main import main
 
-# A model this small gains little from a second thread, and where other programs keep a core busy
-# the threads would mostly wait for one another. Read when torch is loaded, which is later.
+# A model this small gains little from a second thread. Read when torch is imported, later.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 RUN = Path("runs/demo")
@@ -23,9 +22,9 @@ SENTENCES = (
 
 
 def demo() -> None:
-    """Corpus, training, translation, scores and a picture; stops at the first step that fails."""
-    say("1. Write the corpus: our own small grammar, English with French and with Marathi")
-    run("python scripts/make_demo_corpus.py")
+    """Unpack, train, translate, evaluate and plot; stop at the first step that fails."""
+    say("1. Unpack the demo corpora: English with French and with Marathi")
+    run("python scripts/unpack_demo.py")
     say("2. Train on data/demo; everything of the run goes to runs/demo")
     run(f"seq2seq train configs/demo.yaml run_dir={RUN} --overwrite")
     say("3. Translate a handful of sentences that are not in the training data")
@@ -37,18 +36,18 @@ def demo() -> None:
         print("   {}\n-> {}".format(*pair))
     say("4. Score the test set: 500 sentences, none of them in the training data")
     run(f"seq2seq evaluate -m {RUN} -o {RUN / 'test.hyp.fr'}")
-    say("5. Draw where the decoder looked")
+    say("5. Plot the attention weights")
     run(f"seq2seq attention -m {RUN} -i {handful} -o {RUN / 'attention.png'}")
     run(f"seq2seq attention -m {RUN} -i {handful} -o {RUN / 'attention.html'}")
     print(NEXT)
 
 
 NEXT = f"""
-Done. What lies where:
+Done. Files:
   data/demo, data/demo-*            the corpora: train, valid and test, a sentence a line
   {RUN / "best.safetensors"}          the model; its log, metrics and vocabulary lie beside it
   {RUN / "test.hyp.fr"}               the test set translated
-  {RUN / "attention.png"}             look how "European Economic Area" crosses over; or .html
+  {RUN / "attention.png"}             note how "European Economic Area" crosses over; or .html
 
 What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq):
   echo "The red car is old." | seq2seq translate -m {RUN}
@@ -60,12 +59,12 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
 
 
 def say(text: str) -> None:
-    """A heading of the demo."""
+    """Print a heading."""
     print(f"\n{text}", flush=True)
 
 
 def run(command: str) -> None:
-    """Show a command, then run it: ours in this process, others beside it."""
+    """Print a command, then run it (`seq2seq` in this process)."""
     print(f"$ {command}", flush=True)
     program, *arguments = shlex.split(command)
     if program == "seq2seq":

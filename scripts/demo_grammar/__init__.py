@@ -1,1 +1,0 @@
-"""The two synchronous grammars that write the demo corpora: English-French and English-Marathi."""

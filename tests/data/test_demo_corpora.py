@@ -1,0 +1,107 @@
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from seq2seq.data.demo_corpora import unpack_demo_corpora
+from seq2seq.runtime.errors import RunError
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZES = {
+    "demo": {"train": 9200, "valid": 300, "test": 500},
+    "demo-en-mr": {"train": 3400, "valid": 200, "test": 400},
+    "demo-lengths": {"train": 9200, "valid": 300, "test": 700},
+}
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Pairs]]:
+    folder = tmp_path_factory.mktemp("data")
+    unpack_demo_corpora(folder)
+    return {
+        name: {
+            split: list(
+                zip(
+                    *(
+                        (folder / name / f"{split}.{lang}").read_text("utf-8").splitlines()
+                        for lang in ("en", "mr" if name.endswith("mr") else "fr")
+                    ),
+                    strict=True,
+                )
+            )
+            for split in ("train", "valid", "test")
+        }
+        for name in SIZES
+    }
+
+
+def every_pair(splits: dict[str, Pairs]) -> Pairs:
+    return [pair for pairs in splits.values() for pair in pairs]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes(corpora: dict[str, dict[str, Pairs]], name: str) -> None:
+    assert {split: len(pairs) for split, pairs in corpora[name].items()} == SIZES[name]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_no_sentence_occurs_twice_on_either_side(
+    corpora: dict[str, dict[str, Pairs]], name: str
+) -> None:
+    for side in zip(*every_pair(corpora[name]), strict=True):
+        assert len({text.lower() for text in side}) == len(side)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_lines_are_clean_text(corpora: dict[str, dict[str, Pairs]], name: str) -> None:
+    for pair in every_pair(corpora[name]):
+        for text in pair:
+            assert len(text.split()) >= 3, text
+            assert text == " ".join(text.split()), text
+            assert text == unicodedata.normalize("NFC", text), text
+        assert pair[0].endswith(".") == pair[1].endswith("."), pair
+
+
+def test_the_shown_examples_are_kept_out(corpora: dict[str, dict[str, Pairs]]) -> None:
+    for en, _ in every_pair(corpora["demo"]):
+        assert "agreement on the European Economic Area was signed in August 1992" not in en
+    for en, mr in every_pair(corpora["demo-en-mr"]):
+        assert "rahul is a good boy" not in en.lower()
+        assert "राहुल चांगला मुलगा" not in mr
+    train = [en for en, _ in corpora["demo-en-mr"]["train"]]
+    assert sum("is a good boy" in en for en in train) >= 10
+    assert sum(en.startswith("Rahul") for en in train) >= 100
+
+
+def test_lengths_are_learned_short_and_tested_alike(
+    corpora: dict[str, dict[str, Pairs]],
+) -> None:
+    counts = {
+        split: Counter((len(src.split()) - 1) // 5 for src, _ in pairs)
+        for split, pairs in corpora["demo-lengths"].items()
+    }
+    assert counts["train"].keys() == counts["valid"].keys() == {0, 1, 2}
+    assert counts["test"] == dict.fromkeys(range(7), 100)
+
+
+def test_the_script_unpacks_them_and_says_how_many(tmp_path: Path) -> None:
+    call = [sys.executable, str(ROOT / "scripts" / "unpack_demo.py"), str(tmp_path / "data")]
+    done = subprocess.run(call, capture_output=True, check=True, encoding="utf-8", cwd=ROOT)
+    assert f"{tmp_path / 'data' / 'demo'}: 9200 train, 300 valid, 500 test pairs" in done.stdout
+    assert len(done.stdout.splitlines()) == 3
+    for path in (tmp_path / "data").rglob("*.*"):
+        content = path.read_bytes()
+        assert b"\r" not in content
+        assert content.endswith(b"\n")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    with pytest.raises(RunError, match="cannot be written") as caught:
+        unpack_demo_corpora(tmp_path / "data")
+    assert "\n" not in str(caught.value)
