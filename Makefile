@@ -6,25 +6,31 @@
 #
 # Both are read when .venv is made; `make clean` first to change them.
 
+comma := ,
+space := $(subst ,, )
+
 PYTHON ?= python3
 TORCH_INDEX ?=
 
+LOCK := requirements.lock
+EXTRAS := check,completion,download,plot,tensorboard,dev
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo test check format clean gpu
+.PHONY: help demo test check format lock clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then every test"
-	@echo "make check     formatting, lint and types; changes nothing"
-	@echo "make format    mend formatting and what lint can mend by itself"
+	@echo "make check     formatting, lint, types and import contracts; changes nothing"
+	@echo "make format    fix formatting and what lint can fix by itself"
+	@echo "make lock      resolve all dependencies again and write $(LOCK)"
 	@echo "make gpu       on a machine with CUDA: its tests, its benchmark, a Multi30k training"
 	@echo "make clean     remove .venv and all caches; data and runs stay"
 	@echo
-	@echo "The first call installs everything into .venv. It may be told, on the same line:"
+	@echo "The first call installs everything into .venv. Options on the same line:"
 	@echo "  PYTHON=python3.12  which Python to use (3.11 or newer)"
 	@echo "  TORCH_INDEX=https://download.pytorch.org/whl/cpu"
 	@echo "                     torch for the CPU alone: a far smaller download on Linux"
@@ -40,14 +46,26 @@ check: $(READY)
 	  { echo "formatting differs: run make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports > $(VENV)/import-contracts.log || { cat $(VENV)/import-contracts.log; exit 1; }
 
 format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+# torch is held at the release whose CPU wheel the project is tested with.
+lock:
+	@"$(PYTHON)" -m venv $(VENV)-lock
+	@$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check pip-tools
+	@echo "torch==2.13.0" > $(VENV)-lock/torch.txt
+	@CUSTOM_COMPILE_COMMAND="make lock" $(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+	  $(foreach extra,$(subst $(comma),$(space),$(EXTRAS)),--extra $(extra)) \
+	  --constraint $(VENV)-lock/torch.txt --output-file $(LOCK) pyproject.toml
+	@rm -rf $(VENV)-lock
+
 gpu: $(READY)
 	@$(BIN)/python -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || \
-	  { echo "torch sees no CUDA device: look at nvidia-smi, and which torch .venv has" >&2; exit 1; }
+	  { echo "torch sees no CUDA device: check nvidia-smi and the torch build in .venv" >&2; exit 1; }
 	@$(BIN)/python -m pytest -q -m gpu -rs
 	@$(BIN)/python scripts/download_data.py multi30k
 	@mkdir -p runs
@@ -60,7 +78,7 @@ clean:
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find seq2seq scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(LOCK)
 	@command -v "$(PYTHON)" >/dev/null || \
 	  { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one with PYTHON=..." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -70,5 +88,5 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (torch is a large download the first time) ..."
 	@"$(PYTHON)" -m venv $(VENV)
 	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
-	  --constraint constraints.txt --editable '.[plot,tensorboard,dev]'
+	  --constraint $(LOCK) --editable '.[$(EXTRAS)]'
 	@touch $(READY)
