@@ -6,7 +6,6 @@ Heavy imports stand inside those functions.
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -34,9 +33,6 @@ from seq2seq.runtime.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config
-
-
-_OUT_OF_MEMORY = re.compile("out of memory|allocate memory|not enough memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,8 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
-    except (MemoryError, RuntimeError) as error:  # torch's has no type of its own on a CPU
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+    except (MemoryError, RuntimeError) as error:
+        from seq2seq.runtime.device import is_out_of_memory
+
+        if not is_out_of_memory(error):
             raise
         return _fail("out of memory; lower the beam size, training.batch_tokens or the model's", 1)
 

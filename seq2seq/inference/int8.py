@@ -1,6 +1,5 @@
 """Weights of eight bits for search on a CPU: whole numbers multiply several times as fast."""
 
-import time
 from collections.abc import Callable
 from functools import cache
 
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
+from seq2seq.runtime.device import quickest
 
 STEPS = 127  # from zero to the largest entry
 _FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop
@@ -92,19 +92,9 @@ def _packs() -> bool:
 
 
 def _seconds(way: Callable[[Tensor, Tensor], Multiply]) -> float:
-    """Of the quickest of a few products, on one thread: several may wait for a core."""
     multiply = way(torch.ones(256, 256, dtype=torch.int8), torch.ones(256))
-    inputs, seconds = torch.ones(64, 256, dtype=torch.int8), []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for _ in range(3):
-            began = time.perf_counter()
-            multiply(inputs)
-            seconds.append(time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(threads)
-    return min(seconds)
+    inputs = torch.ones(64, 256, dtype=torch.int8)
+    return quickest(lambda: multiply(inputs))
 
 
 def int8_is_exact() -> bool:

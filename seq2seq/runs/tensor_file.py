@@ -7,7 +7,6 @@ tensor, and `checksum` that of the header without it.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
@@ -20,12 +19,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seq2seq import __version__
+from seq2seq.runtime.device import total_memory
 from seq2seq.runtime.errors import DamagedFile, UserError
 from seq2seq.runtime.files import atomic_write
 
 FORMAT = 2  # raised where the same numbers come to mean another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
 _UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)  # torch's: mmap
+_UNKNOWN_MEMORY = 64 << 30  # bytes assumed where the system hides its memory
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
 
@@ -80,20 +81,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _check_size(path: Path) -> None:
     """Refuse at once what this machine could never load, instead of adding it up for hours."""
-    size, most = path.stat().st_size, memory_bytes()
+    size, most = path.stat().st_size, total_memory(torch.device("cpu")) or _UNKNOWN_MEMORY
     if size > most:
         raise DamagedFile(
             f"{path}: cannot be a checkpoint of seq2seq trained here: it has {size >> 30:,} GiB, "
             f"this machine {most >> 30:,} GiB of memory"
         )
-
-
-def memory_bytes() -> int:
-    """The machine's memory, or 64 GiB where the system does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 36
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:

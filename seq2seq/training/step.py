@@ -12,7 +12,7 @@ from seq2seq.data.batching import Batch, derive_seed
 from seq2seq.runs.checkpoint import own_weights
 from seq2seq.runtime import collectives as exchange
 from seq2seq.runtime import distributed as ranks
-from seq2seq.runtime.device import trim_memory
+from seq2seq.runtime.device import is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.optimizer import update_average
@@ -112,7 +112,7 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
             (loss / tokens).backward()
             total += loss.detach()
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return None
     return total
@@ -121,18 +121,6 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
 def _precision(run: Run) -> torch.autocast:
     mixed = run.config.training.precision == "bf16"
     return torch.autocast(run.device.type, dtype=torch.bfloat16, enabled=mixed)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether a CUDA, CPU or Python allocation failed."""
-    words: tuple[str, ...] = (
-        "can't allocate memory",
-        "not enough memory",
-        "out of memory",
-        "bad_alloc",
-        "STATUS_ALLOC_FAILED",  # cuBLAS and cuDNN say so
-    )
-    return isinstance(error, MemoryError) or any(each in str(error) for each in words)
 
 
 def _cut(batch: Batch, largest: int | None) -> Iterator[Batch]:

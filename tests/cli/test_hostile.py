@@ -373,7 +373,7 @@ def test_a_terabyte_of_nothing_is_not_added_up(
     os.truncate(run / name, 8 + len(header) + size)
     if memory is not None:
         assert read_header(run / name)[1] == {"weights.x": (size // 4,)}  # it is well made
-        monkeypatch.setattr(tensor_file, "memory_bytes", lambda: memory)
+        monkeypatch.setattr(tensor_file, "total_memory", lambda _: memory)
     monkeypatch.setattr(hashlib, "sha256", HastyHash)
     with pytest.raises(DamagedFile, match=rf"cannot be .* it has {size >> 30:,} GiB, this machine"):
         read_tensors(run / name)

@@ -13,7 +13,16 @@ import pytest
 import torch
 
 from seq2seq.runtime import device as device_module
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit, quickest
+from seq2seq.runtime.device import (
+    bf16_note,
+    choose_device,
+    deterministic,
+    is_out_of_memory,
+    memory_limit,
+    product_is_exact,
+    quickest,
+    total_memory,
+)
 from seq2seq.runtime.errors import UserError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -98,6 +107,11 @@ def test_products_on_this_cpu_are_as_exact_as_float32() -> None:
     assert (left @ right - exact).abs().max() < 2e-5 * exact.abs().max()
 
 
+def test_a_rounded_product_is_not_exact() -> None:
+    assert product_is_exact(lambda left, right: (left.double() @ right.double()).float())
+    assert not product_is_exact(lambda left, right: (left.bfloat16() @ right.bfloat16()).float())
+
+
 def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_float32_matmul_precision("medium")  # as a CPU may have left it: TF32 on a GPU
     pretend(monkeypatch, 1)
@@ -134,6 +148,48 @@ def test_a_limit_of_memory_ends_with_its_training() -> None:
     with memory_limit(torch.device("cpu"), 512):
         assert resource.getrlimit(resource.RLIMIT_DATA) == (512 * 2**30, before[1])
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"
+        ),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("unable to mmap 8 bytes from file: Cannot allocate memory (12)"),
+    ],
+    ids=str,
+)
+def test_a_failed_allocation_is_recognised(error: Exception) -> None:
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        ValueError("out of memory"),
+        KeyboardInterrupt(),
+    ],
+)
+def test_another_error_is_not_a_failed_allocation(error: BaseException) -> None:
+    assert not is_out_of_memory(error)
+
+
+def test_the_memory_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    if (found := total_memory(torch.device("cpu"))) is not None:
+        assert found > 1 << 28
+    card = SimpleNamespace(total_memory=7)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+    assert total_memory(torch.device("cuda:1")) == 7
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    assert total_memory(torch.device("cpu")) is None
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
@@ -264,7 +320,7 @@ def test_on_a_cpu_nothing_need_be_asked_for(name: str, wanted: bool) -> None:
 
 def test_where_cuda_has_started_it_is_too_late_to_ask(clean_cuda: pytest.MonkeyPatch) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: True)
-    late = "start it anew with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"
+    late = "Restart it with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"
     with pytest.raises(UserError, match=late), deterministic(torch.device("cuda")):
         pass
     clean_cuda.setenv(WORKSPACE, ":4096:8")

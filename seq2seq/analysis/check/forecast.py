@@ -1,6 +1,5 @@
 """What a training will cost, by a few real updates in memory; nothing is written."""
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ import torch
 
 from seq2seq.data.batching import EncodedPairs, Rows, epoch_order
 from seq2seq.runs.checkpoint import own_weights
+from seq2seq.runtime.device import total_memory
 from seq2seq.training.loop import own_batches, total_steps
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import Run
@@ -57,7 +57,7 @@ def forecast(run: Run) -> Forecast:
         sum(weight.numel() for weight in own_weights(run.model).values()),
         _state_bytes(run),
         _peak_bytes(run.device),
-        _machine_bytes(run.device),
+        total_memory(run.device),
         len(updates),
         last,
         count,
@@ -114,15 +114,6 @@ def _peak_bytes(device: torch.device) -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _machine_bytes(device: torch.device) -> int | None:
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def _wait(device: torch.device) -> None:
