@@ -5,13 +5,13 @@ import json
 import shlex
 
 from seq2seq.cli.streams import check_output, open_output, say
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime import distributed
 from seq2seq.runtime.errors import UserError
 
 
 def compare(options: argparse.Namespace) -> int:
     """Train what is not trained yet, score all of it, and tell."""
-    if ranks.launched() > 1:
+    if distributed.launched() > 1:
         raise UserError("compare runs in one process; start it without torchrun")
     check_output(options.json, *options.configs)
     from seq2seq.analysis.compare.variants import read_plan
@@ -23,7 +23,7 @@ def compare(options: argparse.Namespace) -> int:
     for note in plan.notes:
         say(f"note: {note}")
     from seq2seq.analysis.compare.compare import check, score_all, train_all
-    from seq2seq.cli import compare_report as compare_table
+    from seq2seq.cli import compare_report
     from seq2seq.cli.compare_figure import write_pictures
     from seq2seq.training.loop import Interrupted
 
@@ -36,10 +36,10 @@ def compare(options: argparse.Namespace) -> int:
         return stop.exit_code if isinstance(stop, Interrupted) else 130
     if options.json is not None:
         with open_output(options.json) as output:
-            output.write(json.dumps(compare_table.as_json(result), indent=2) + "\n")
+            output.write(json.dumps(compare_report.as_json(result), indent=2) + "\n")
     if options.json is None or str(options.json) != "-":
         with open_output(None) as output:
-            output.write(compare_table.as_text(result) + "\n")
+            output.write(compare_report.as_text(result) + "\n")
     for line in write_pictures(result):
         say(line)
     return 0

@@ -33,7 +33,7 @@ def evaluate(options: argparse.Namespace) -> int:
     read = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *read)
     check_output(options.json, *read, options.output)
-    from seq2seq.cli import score_report as score_table
+    from seq2seq.cli import score_report
     from seq2seq.evaluation import metrics as evaluation
 
     tokenize = options.tokenize or evaluation.tokenizer_of(data.tgt_lang if data else "")
@@ -64,10 +64,10 @@ def evaluate(options: argparse.Namespace) -> int:
         comparison = evaluation.compare(hypotheses[0], hypotheses[1], *how)
     if options.json is not None:
         with open_output(options.json) as output:
-            output.write(json.dumps(score_table.as_json(scores, comparison), indent=2) + "\n")
+            output.write(json.dumps(score_report.as_json(scores, comparison), indent=2) + "\n")
     if options.json is None or str(options.json) != "-":
         with open_output(None) as output:
-            output.write(score_table.as_table(scores, comparison) + "\n")
+            output.write(score_report.as_table(scores, comparison) + "\n")
     return 0
 
 

@@ -28,7 +28,7 @@ from seq2seq.cli.streams import (
     open_output,
     say,
 )
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime import distributed
 from seq2seq.runtime.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def train(options: argparse.Namespace) -> int:
             config, options.device, options.resume, options.overwrite, options.init_from
         )
     except Interrupted as stop:
-        if ranks.is_first() and not stop.done:
+        if distributed.is_first() and not stop.done:
             say("Go on with the same command and --resume.")
         return stop.exit_code
-    if ranks.is_first():
+    if distributed.is_first():
         run_words = shlex.quote(str(run))
         say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
         if config.data.test is not None:
@@ -213,7 +213,7 @@ def _config(options: argparse.Namespace) -> "Config":
     from seq2seq.config.schema import load_config
 
     config, notes = load_config(options.config, options.overrides)
-    for note in notes if ranks.is_first() else ():
+    for note in notes if distributed.is_first() else ():
         say(f"note: {note}")
     return config
 
@@ -229,7 +229,7 @@ def _wait_briefly() -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    if ranks.reports_errors():
+    if distributed.reports_errors():
         say(f"seq2seq: error: {text}")
     try:
         sys.stdout.flush()

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime import distributed
 from seq2seq.runtime.errors import UserError
 
 LOCK = "lock"
@@ -110,7 +110,7 @@ def _wait(descriptor: int, path: Path, alone: bool) -> bool:
             _try_lock(descriptor, alone)
             return True
         except (BlockingIOError, PermissionError):
-            if seconds == 0.1 and ranks.is_first():
+            if seconds == 0.1 and distributed.is_first():
                 print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
             time.sleep(seconds)
         except OSError:  # as on some network file systems

@@ -14,8 +14,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, Rows, derive_seed, epoch_order, make_batch, sampled_pairs
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import check_folder
-from seq2seq.runtime import collectives as exchange
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime import collectives, distributed
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.runtime.locks import locked
 from seq2seq.training.diagnosis import Outcome, diagnose
@@ -50,15 +49,15 @@ def train(
     Raises UserError before any work where data, folder or device do not allow it, RunError where
     the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
     """
-    with ranks.joined():
-        if ranks.restarted():
+    with distributed.joined():
+        if distributed.restarted():
             resume, overwrite = True, False
-        if ranks.is_first():
+        if distributed.is_first():
             check_folder(config, resume, overwrite)
-        chosen = choose_device(ranks.device_of(device))
+        chosen = choose_device(distributed.device_of(device))
         with deterministic(chosen, config.training.deterministic):  # before anything starts CUDA
-            ranks.use_device(chosen)
-            lock = locked(config.run_dir) if ranks.is_first() else nullcontext()
+            distributed.use_device(chosen)
+            lock = locked(config.run_dir) if distributed.is_first() else nullcontext()
             with memory_limit(chosen, config.training.memory_gb), lock:
                 return _train(config, chosen, resume, init_from)
 
@@ -69,17 +68,17 @@ def _train(config: Config, device: torch.device, resume: bool, init_from: Path |
     last_step, began = total_steps(run), run.progress.step
     with (
         Reporter(config.run_dir, began, last_step)
-        if ranks.is_first()
+        if distributed.is_first()
         else NullReporter() as reporter,
         stop_signals() as stops,
     ):
-        for note in [*notes, *(missing_figures(run) if ranks.is_first() else ())]:
+        for note in [*notes, *(missing_figures(run) if distributed.is_first() else ())]:
             reporter.say(note)
         clock = Clock(run.seconds)
         if init_from is not None and began == 0 and run.progress.best_bleu < 0:
             validate(run, reporter, clock)  # what it begins with may stay the best
             save(run, reporter, clock)
-        accord = exchange.StopSync(stops, lambda: clock.seconds)
+        accord = collectives.StopSync(stops, lambda: clock.seconds)
         while (reason := why_stop(config.training, run.progress, accord.seconds)) is None:
             train_epoch(run, reporter, clock, last_step, accord)
         log_skipped(run, reporter)
@@ -92,11 +91,11 @@ def _train(config: Config, device: torch.device, resume: bool, init_from: Path |
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
-        for complaint in diagnose_run(run) if ranks.is_first() else ():
+        for complaint in diagnose_run(run) if distributed.is_first() else ():
             reporter.say(f"warning: {complaint}")
         accord.after_update(0, run.max_micro_batch_positions)  # signals that came since the last
         if accord.stops:
-            ranks.gather([0])
+            distributed.gather([0])
             raise Interrupted(accord.stops[0], done=True)
     return config.run_dir
 
@@ -117,16 +116,16 @@ def _prepared(
 ) -> tuple[Run, list[str]]:
     """The run and what to say of it: rank 0 prepares it, then the others read what it wrote."""
     notes: list[str] = []
-    if ranks.is_first():
+    if distributed.is_first():
         run, notes = prepare(config, device, resume, init_from)
         slow = None if run.progress.step else bf16_note(device, config.training.precision)
         notes += [f"warning: {slow}"] if slow else []
     else:
-        ranks.wait_for_first()
+        distributed.wait_for_first()
         run = follow(config, device)
-    ranks.prepared([len(run.train), run.progress.step, _fingerprint(run)])
-    if ranks.count() > 1:
-        notes.append(f"{ranks.count()} processes, each with a share of every batch")
+    distributed.prepared([len(run.train), run.progress.step, _fingerprint(run)])
+    if distributed.count() > 1:
+        notes.append(f"{distributed.count()} processes, each with a share of every batch")
     return run, notes
 
 
@@ -144,7 +143,7 @@ def diagnose_run(run: Run) -> list[str]:
 
 
 def train_epoch(
-    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: exchange.StopSync
+    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: collectives.StopSync
 ) -> None:
     """The rest of the epoch that progress stands in, or less where training ends within it."""
     settings, progress = run.config.training, run.progress
@@ -180,7 +179,7 @@ def train_epoch(
         if accord.stops:
             save(run, reporter, clock)
             reporter.say(f"Stopped at update {progress.step}, saved.")
-            ranks.gather([0])  # nobody leaves before it is saved
+            distributed.gather([0])  # nobody leaves before it is saved
             raise Interrupted(accord.stops[0])
         if why_stop(settings, progress, accord.seconds) is not None:
             return
@@ -191,9 +190,11 @@ def own_batches(run: Run, taken: Sequence[Rows]) -> list[Batch]:
     """This rank's share of the batches of an update; fewer where one has fewer pairs than ranks."""
     return [
         batch_of(
-            run, rows, derive_seed(run.config.seed, run.progress.step, piece, *ranks.seed_part())
+            run,
+            rows,
+            derive_seed(run.config.seed, run.progress.step, piece, *distributed.seed_part()),
         )
-        for piece, rows in enumerate(map(ranks.share, taken))
+        for piece, rows in enumerate(map(distributed.share, taken))
         if len(rows)
     ]
 
@@ -251,7 +252,7 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
 def save(run: Run, reporter: Reporter, clock: Clock) -> None:
     """Write all that training goes on from, once the figures it counts are on the disk."""
     reporter.sync()
-    if ranks.is_first():
+    if distributed.is_first():
         save_run(run, clock.seconds)
 
 

@@ -13,8 +13,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import own_weights, save_best
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.snapshots import save_snapshot
-from seq2seq.runtime import collectives as exchange
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime import collectives, distributed
 from seq2seq.runtime.device import trim_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter
@@ -39,7 +38,7 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
             progress.best_step, progress.validations_since_best = progress.step, 0
         else:
             progress.validations_since_best += 1
-        if ranks.is_first():
+        if distributed.is_first():
             _keep_weights(run, bleu, better)
     perplexity = math.exp(min(loss, 700.0))
     reporter.metrics(
@@ -71,11 +70,11 @@ def valid_loss(run: Run) -> float:
     total, tokens = 0.0, 0
     with torch.no_grad():
         order = epoch_order(pairs, run.config.training.batch_tokens, 0, None)
-        for rows in ranks.share(order):
+        for rows in distributed.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             total += batch_loss(model, batch.to(run.device), 0.0).item()
             tokens += len(batch.tgt_out)
-    all_total, all_tokens = exchange.added([total, tokens])
+    all_total, all_tokens = collectives.added([total, tokens])
     return all_total / all_tokens
 
 
@@ -89,9 +88,9 @@ def valid_bleu(run: Run) -> float:
         run.config.training.max_length,
         run.device,
     )
-    own = ranks.share(run.valid.src)
+    own = distributed.share(run.valid.src)
     translations = translator.translate(own, beam_size=1, text_only=True)
-    run.hypotheses = exchange.interleaved([translation.text for translation in translations])
+    run.hypotheses = collectives.interleaved([translation.text for translation in translations])
     return bleu_score(run.hypotheses, run.valid.tgt, tokenizer_of(run.config.data.tgt_lang))
 
 

@@ -15,7 +15,7 @@ from seq2seq.cli.streams import say
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.data.training_data import checksum_of_text, training_data
-from seq2seq.evaluation import bootstrap as bleu_counts
+from seq2seq.evaluation import bootstrap
 from seq2seq.evaluation import metrics as evaluation
 from seq2seq.evaluation.bootstrap import Counts, Difference
 from seq2seq.evaluation.metrics import Scores
@@ -191,12 +191,12 @@ def score_all(plan: Plan, task: Task) -> Result:
         folders = [plan.run_config(variant, seed).run_dir for seed in plan.seeds]
         runs = [_run(plan, task, variant, *each) for each in zip(plan.seeds, folders, strict=True)]
         counts = [run.scored.counts for run in runs]
-        (drawn,) = bleu_counts.resampled([counts])
+        (drawn,) = bootstrap.resampled([counts])
         first_drawn = drawn if first_drawn is None else first_drawn
         tested = None
         if outcomes:
             first, own = bleus(outcomes[0].runs), bleus(runs)
-            tested = bleu_counts.difference(first, own, first_drawn, drawn)
+            tested = bootstrap.difference(first, own, first_drawn, drawn)
         name = f"{variant.name}-ensemble"
         outcomes.append(
             Outcome(
@@ -205,7 +205,7 @@ def score_all(plan: Plan, task: Task) -> Result:
                 _scored(plan, task, variant, folders, name) if len(runs) > 1 else None,
                 sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values()),
                 tested,
-                [mean(bleu_counts.bleu(each[bucket.rows]) for each in counts) for bucket in cut],
+                [mean(bootstrap.bleu(each[bucket.rows]) for each in counts) for bucket in cut],
             )
         )
     return Result(plan, task, cut, outcomes)
@@ -241,7 +241,7 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     say(f"{file}: BLEU {scores.bleu.score:.1f}")
     if cut := sum(each.parts > 1 for each in translations):
         say(f"note: translated in parts, being longer than training.max_length: {cut} lines")
-    counts = bleu_counts.count(hypotheses, references, task.lowercase, tokenize)
+    counts = bootstrap.count(hypotheses, references, task.lowercase, tokenize)
     return Scored(file, scores, counts)
 
 
