@@ -1,5 +1,6 @@
-"""Unpack the demo corpora into data/ (or the folder named on the command line)."""
+"""Unpack the demo corpora (English-French, English-Marathi) into a folder."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -7,7 +8,9 @@ from seq2seq.data.demo_corpora import unpack_demo_corpora
 from seq2seq.runtime.errors import RunError
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--output", type=Path, default=Path("data"), help="folder to write into")
     try:
-        print(*unpack_demo_corpora(Path(sys.argv[1] if sys.argv[1:] else "data")), sep="\n")
+        print(*unpack_demo_corpora(parser.parse_args().output), sep="\n")
     except RunError as error:
         sys.exit(str(error))

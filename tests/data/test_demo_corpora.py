@@ -1,3 +1,5 @@
+import re
+import string
 import subprocess
 import sys
 import unicodedata
@@ -10,6 +12,8 @@ from seq2seq.data.demo_corpora import unpack_demo_corpora
 from seq2seq.runtime.errors import RunError
 
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "unpack_demo.py"
+PUNCTUATION = str.maketrans("", "", string.punctuation)
 SIZES = {
     "demo": {"train": 9200, "valid": 300, "test": 500},
     "demo-en-mr": {"train": 3400, "valid": 200, "test": 400},
@@ -54,17 +58,20 @@ def test_no_sentence_occurs_twice_on_either_side(
     corpora: dict[str, dict[str, Pairs]], name: str
 ) -> None:
     for side in zip(*every_pair(corpora[name]), strict=True):
-        assert len({text.lower() for text in side}) == len(side)
+        assert len({text.lower().translate(PUNCTUATION) for text in side}) == len(side)
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_lines_are_clean_text(corpora: dict[str, dict[str, Pairs]], name: str) -> None:
     for pair in every_pair(corpora[name]):
         for text in pair:
-            assert len(text.split()) >= 3, text
+            assert 3 <= len(text.split()) <= (70 if name == "demo-lengths" else 30), text
             assert text == " ".join(text.split()), text
             assert text == unicodedata.normalize("NFC", text), text
+            assert not re.search(" [.,]", text), text
+            assert text[0] == text[0].upper(), text
         assert pair[0].endswith(".") == pair[1].endswith("."), pair
+        assert pair[0].count(",") == pair[1].count(","), pair
 
 
 def test_the_shown_examples_are_kept_out(corpora: dict[str, dict[str, Pairs]]) -> None:
@@ -75,7 +82,25 @@ def test_the_shown_examples_are_kept_out(corpora: dict[str, dict[str, Pairs]]) -
         assert "राहुल चांगला मुलगा" not in mr
     train = [en for en, _ in corpora["demo-en-mr"]["train"]]
     assert sum("is a good boy" in en for en in train) >= 10
+    assert sum(bool(re.search(r"Rahul is a good \w+", en)) for en in train) >= 5
+    assert sum(bool(re.search(r"Rahul is an? \w+ boy", en)) for en in train) >= 5
     assert sum(en.startswith("Rahul") for en in train) >= 100
+
+
+def test_european_economic_area_is_frequent_and_crosses(
+    corpora: dict[str, dict[str, Pairs]],
+) -> None:
+    """The reordering that the attention plot shows is learned from many contexts."""
+    train = corpora["demo"]["train"]
+    area = [(en, fr) for en, fr in train if "European Economic Area" in en]
+    assert len(area) > 700
+    assert all("zone économique européenne" in fr for _, fr in area)
+    assert len({en.split(" the European Economic Area")[0] for en, _ in area}) > 200
+
+
+def test_half_of_marathi_ends_in_a_full_stop(corpora: dict[str, dict[str, Pairs]]) -> None:
+    stops = [en.endswith(".") for en, _ in corpora["demo-en-mr"]["train"]]
+    assert 0.45 < sum(stops) / len(stops) < 0.55
 
 
 def test_lengths_are_learned_short_and_tested_alike(
@@ -87,10 +112,13 @@ def test_lengths_are_learned_short_and_tested_alike(
     }
     assert counts["train"].keys() == counts["valid"].keys() == {0, 1, 2}
     assert counts["test"] == dict.fromkeys(range(7), 100)
+    train = corpora["demo-lengths"]["train"]
+    joined = [src for src, _ in train if re.search(",? (?:and|but) ", src)]
+    assert len(joined) > 1000  # long test sentences join clauses as training sentences do
 
 
 def test_the_script_unpacks_them_and_says_how_many(tmp_path: Path) -> None:
-    call = [sys.executable, str(ROOT / "scripts" / "unpack_demo.py"), str(tmp_path / "data")]
+    call = [sys.executable, str(SCRIPT), "--output", str(tmp_path / "data")]
     done = subprocess.run(call, capture_output=True, check=True, encoding="utf-8", cwd=ROOT)
     assert f"{tmp_path / 'data' / 'demo'}: 9200 train, 300 valid, 500 test pairs" in done.stdout
     assert len(done.stdout.splitlines()) == 3
