@@ -74,8 +74,8 @@ gpu: $(READY)
 	@$(BIN)/seq2seq evaluate -m runs/multi30k-cuda --lowercase --device cuda
 
 clean:
-	@rm -rf $(VENV) build dist seq2seq.egg-info
-	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-lock build dist seq2seq.egg-info
+	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find seq2seq scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml $(LOCK)
