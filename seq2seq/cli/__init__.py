@@ -1,1 +1,1 @@
-"""The `seq2seq` command: one module for each subcommand."""
+"""The `seq2seq` command: arguments, subcommands, exit codes, stdin and stdout."""

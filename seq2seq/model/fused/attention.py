@@ -2,7 +2,7 @@
 
 Scores are products, `q . k`, or additive, `v . tanh(q + k)`, of projected queries q and keys k.
 What a look needs is stored for the way back, but for the [B, S, A] inside additive scores, which
-are computed again. Time-major shapes, as in recurrence.py.
+are computed again. Time-major shapes, as in decoders.py.
 """
 
 from abc import ABC, abstractmethod

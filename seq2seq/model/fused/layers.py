@@ -1,7 +1,7 @@
 """The layers of a decoder inside an unrolled loop: a step up through them, and the way back.
 
 The lowest reads what its loop gives it, each above it the hidden state of the one below, under
-dropout. Time-major shapes, as in recurrence.py.
+dropout. Time-major shapes, as in decoders.py.
 """
 
 from collections.abc import Iterator, Sequence

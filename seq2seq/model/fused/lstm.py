@@ -1,6 +1,6 @@
 """The steps of LSTM layers inside a loop, with no graph, and the way back through them.
 
-What the loops over time have in common (lstm.py, recurrence.py). Time-major shapes. Products run in
+Shared by the loops over time in model/lstm.py and decoders.py. Time-major shapes. Products run in
 the weight's dtype, states in that of the cell; a weight's gradient is one product after the loop.
 """
 
