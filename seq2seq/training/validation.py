@@ -2,15 +2,18 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 
+from seq2seq.config.schema import Config
 from seq2seq.data.batching import epoch_order, make_batch
+from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import own_weights, save_best
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.checkpoint import LengthLimit, own_weights, save_best
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.snapshots import save_snapshot
 from seq2seq.runtime import collectives, distributed
@@ -79,19 +82,30 @@ def valid_loss(run: Run) -> float:
 
 
 def valid_bleu(run: Run) -> float:
-    """Greedy BLEU of the validation set, cased; keeps the translations."""
-    translator = Translator(
-        run.model.eval(),
-        run.vocabularies,
-        run.limit,
-        run.config.decoding,
-        run.config.training.max_length,
-        run.device,
+    """Return the greedy BLEU of the validation set and keep the translations."""
+    device, limit = run.device, run.limit
+    bleu, run.hypotheses = greedy_bleu(
+        run.model, run.vocabularies, limit, run.config, run.valid.src, run.valid.tgt, device
     )
-    own = distributed.share(run.valid.src)
+    return bleu
+
+
+def greedy_bleu(
+    model: Seq2Seq,
+    vocabularies: Vocabularies,
+    limit: LengthLimit,
+    config: Config,
+    sources: Sequence[str],
+    references: Sequence[str],
+    device: torch.device,
+) -> tuple[float, list[str]]:
+    """Translate by greedy search; return the cased BLEU and the translations."""
+    longest = config.training.max_length
+    translator = Translator(model.eval(), vocabularies, limit, config.decoding, longest, device)
+    own = distributed.share(sources)
     translations = translator.translate(own, beam_size=1, text_only=True)
-    run.hypotheses = collectives.interleaved([translation.text for translation in translations])
-    return bleu_score(run.hypotheses, run.valid.tgt, tokenizer_of(run.config.data.tgt_lang))
+    hypotheses = collectives.interleaved([translation.text for translation in translations])
+    return bleu_score(hypotheses, references, tokenizer_of(config.data.tgt_lang)), hypotheses
 
 
 @contextmanager
