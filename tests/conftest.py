@@ -84,7 +84,7 @@ def tiny_runs(
                 for name, weight in own_weights(new_model(config, tiny_vocabularies)).items()
             }
         weights["projection.bias"][EOS_ID] = 3
-        origin = provenance_of(config, tiny_vocabularies, shaping_only=True)
+        origin = provenance_of(config, tiny_vocabularies, model_keys_only=True)
         save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25), origin)
         runs[decoder] = run
     return runs
@@ -99,7 +99,7 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
 
     model, _, limit, config = load_best(run, torch.device("cpu"))
     create_run(other, config, vocabularies)
-    origin = provenance_of(config, vocabularies, shaping_only=True)
+    origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_best(other, own_weights(model), limit, Progress(step=7, best_bleu=1.25), origin)
 
 

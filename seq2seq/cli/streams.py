@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import behind_link, is_stream, output_path
+from seq2seq.runtime.files import is_stream, output_path, resolve_link
 
 BATCH_LINES = 2048  # read, sorted by length and translated together
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -144,7 +144,7 @@ def check_output(path: Path | None, *others: Path | None, at_once: bool = False)
     if is_stream(path):
         if not os.access(path, os.W_OK):
             raise UserError(f"{path}: may not be written to")
-    elif not os.access(folder := behind_link(path).parent, os.W_OK):
+    elif not os.access(folder := resolve_link(path).parent, os.W_OK):
         raise UserError(f"{path}: the folder {folder} may not be written to")
     if path.suffix == ".gz":
         raise UserError(f"{path}: is written as it is; leave .gz out")

@@ -48,7 +48,7 @@ from seq2seq.data.vocabulary import (
     train_vocabularies,
 )
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.locks import Shared
+from seq2seq.runtime.locks import SharedLock
 
 FOLDER = ".token-cache"
 _LOCK, _TEXT, _VOCABULARY, _TOKENS = "lock", "text", "vocabulary", "tokens"
@@ -92,7 +92,7 @@ def training_data(given: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
     with _writing(folder):
         # The text may be no one else's to read.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = Shared(folder / _LOCK)
+        lock = SharedLock(folder / _LOCK)
     with closing(lock):
         cached = Cached(files, folder, lock)
         try:
@@ -105,10 +105,10 @@ def training_data(given: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
             raise
 
 
-def _take_back(made: Sequence[Path], lock: Shared) -> None:
+def _take_back(made: Sequence[Path], lock: SharedLock) -> None:
     """Remove the folders made, the deepest first, if nothing came to lie there but the lock."""
     with suppress(OSError):
-        lock.build()
+        lock.upgrade()
         if [each.name for each in made[0].iterdir()] == [_LOCK]:
             (made[0] / _LOCK).unlink()
             for each in made:
@@ -128,7 +128,7 @@ def cache_of(run_dir: Path) -> Path:
 class Cached:
     """Training data in a cache."""
 
-    def __init__(self, files: Files, folder: Path, lock: Shared) -> None:
+    def __init__(self, files: Files, folder: Path, lock: SharedLock) -> None:
         self._files, self._folder, self._lock = files, folder, lock
         self._key: dict[str, Any] = {}
         self._text = ParallelText([], [])
@@ -182,9 +182,9 @@ class Cached:
         return map_pairs(entry, self._folder / _TEXT)
 
     def _build_alone(self) -> None:
-        if not self._lock.alone:
-            self._lock.build()
-            if self._lock.alone:
+        if not self._lock.exclusive:
+            self._lock.upgrade()
+            if self._lock.exclusive:
                 remove_leftovers(self._folder)
 
     def _learn(self, config: VocabularyConfig) -> Vocabularies:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
-from seq2seq.runtime.device import quickest
+from seq2seq.runtime.device import shortest_time
 
 STEPS = 127  # from zero to the largest entry
 _FEWEST_ROWS, _FEWEST_COLUMNS = 8, 32  # of inputs; of fewer, oneDNN multiplies in a plain loop
@@ -94,7 +94,7 @@ def _packs() -> bool:
 def _seconds(way: Callable[[Tensor, Tensor], Multiply]) -> float:
     multiply = way(torch.ones(256, 256, dtype=torch.int8), torch.ones(256))
     inputs = torch.ones(64, 256, dtype=torch.int8)
-    return quickest(lambda: multiply(inputs))
+    return shortest_time(lambda: multiply(inputs))
 
 
 def int8_is_exact() -> bool:

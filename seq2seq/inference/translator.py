@@ -22,7 +22,7 @@ from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, joined
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.runs.checkpoint import LengthLimit, load_best
-from seq2seq.runtime.device import choose_device, quickest
+from seq2seq.runtime.device import choose_device, shortest_time
 from seq2seq.runtime.errors import UserError
 
 MAX_TOKENS = 2000  # of a line whose attention weights are kept: they grow as its square
@@ -276,7 +276,9 @@ def _int8_time() -> float:
     """How many times as long as in float32 a product takes, of sizes as in search."""
     inputs, weight = torch.ones(64, 512), torch.ones(2048, 512)  # as those that take most time
     rounded = Int8Weight(weight)
-    return quickest(lambda: rounded.product(inputs, None)) / quickest(lambda: inputs @ weight.t())
+    return shortest_time(lambda: rounded.product(inputs, None)) / shortest_time(
+        lambda: inputs @ weight.t()
+    )
 
 
 def _printed(text: str) -> str:

@@ -25,10 +25,10 @@ from seq2seq.runs.checkpoint import (
 from seq2seq.runs.provenance import Header, config_changes, provenance_of
 from seq2seq.runs.run_folder import check_place, clear, run_lives
 from seq2seq.runs.snapshots import snapshot_step, snapshots
-from seq2seq.runs.tensor_file import copy_into, read_header, reading_header, shapes_of
+from seq2seq.runs.tensor_file import copy_into, header_errors, read_header, shapes_of
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.locks import LOCK, locked
+from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _ONCE = "each checkpoint counts once in an average"
 
@@ -160,7 +160,7 @@ def _check_new(new: Path, paths: Sequence[Path], overwrite: bool) -> None:
 def _source(loaded: _Loaded, others: Sequence[_Source]) -> _Source:
     """What is told of a checkpoint; UserError where its weights are those of another."""
     path, header = loaded.path, loaded.header
-    with reading_header(path):
+    with header_errors(path):
         source = _Source(path, int(header["step"]), str(header["tensors"]))
     for other in others:
         if other.tensors == source.tensors:
@@ -241,9 +241,9 @@ def _verdict(
 def _write(new: Path, averaged: _Loaded, bleu: float | None, sources: Sequence[_Source]) -> None:
     """The run folder; its config comes first, so that `--overwrite` replaces a half-made one."""
     weights, step = own_weights(averaged.model), max(each.step for each in sources)
-    provenance = provenance_of(averaged.config, averaged.vocabularies, shaping_only=True)
+    provenance = provenance_of(averaged.config, averaged.vocabularies, model_keys_only=True)
     told = [{**each._asdict(), "path": str(each.path)} for each in sources]
-    with locked(new):
+    with exclusive_lock(new):
         clear(new)
         create_run(new, averaged.config.model_copy(update={"run_dir": new}), averaged.vocabularies)
         provenance["averaged"] = told

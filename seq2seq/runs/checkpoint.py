@@ -23,15 +23,15 @@ from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.provenance import Header, check_shaping, recorded_vocabularies
+from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
 from seq2seq.runs.tensor_file import (
-    compare,
+    check_shapes,
     copy_into,
+    read_dataclass,
     read_header,
     read_tensors,
     save_tensors,
     shapes_of,
-    typed,
 )
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
 from seq2seq.runtime.files import atomic_write
@@ -155,11 +155,11 @@ def load_best(
         raise UserError(f"{folder}: has no {name}{when}")
     with with_recovery_hint(path):
         header, shapes = read_header(path)
-        limit = typed(LengthLimit, header, "limit", path)
-        check_shaping(path, header, config, folder / CONFIG)
+        limit = read_dataclass(LengthLimit, header, "limit", path)
+        check_model_keys(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
         model = new_model(config, vocabularies, "meta")
-        compare(path, shapes, shapes_of(own_weights(model)))
+        check_shapes(path, shapes, shapes_of(own_weights(model)))
         weights = read_tensors(path)
     with _enough_memory():
         own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
@@ -174,7 +174,7 @@ def best_is_whole(folder: Path, config: Config, vocabularies: Vocabularies) -> b
     try:
         read_tensors(path)
         header, _ = read_header(path)
-        check_shaping(path, header, config, folder / CONFIG)
+        check_model_keys(path, header, config, folder / CONFIG)
     except UserError:
         return False
     return bool(header.get("vocabulary") == checksums_of(vocabularies))

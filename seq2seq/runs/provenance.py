@@ -10,28 +10,30 @@ from typing import Any
 from seq2seq.config.diff import changed_since, recorded_keys
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, are_checksums, checksums_of, load_vocabularies
-from seq2seq.runs.tensor_file import reading_header
+from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime.errors import UserError
 
 Header = dict[str, Any]
 _SHAPING = ("model.", "vocabulary.")  # these keys alone matter to weights that only translate
 
 
-def provenance_of(config: Config, vocabularies: Vocabularies, shaping_only: bool = False) -> Header:
+def provenance_of(
+    config: Config, vocabularies: Vocabularies, model_keys_only: bool = False
+) -> Header:
     """The part of a header that says where the weights come from."""
     keys = recorded_keys(config)
-    if shaping_only:
+    if model_keys_only:
         keys = {key: value for key, value in keys.items() if key.startswith(_SHAPING)}
     return {"config": keys, "vocabulary": checksums_of(vocabularies)}
 
 
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
     """Which keys of the config are not those that the header of `path` records."""
-    with reading_header(path):
+    with header_errors(path):
         return changed_since(dict(header["config"]), config)
 
 
-def check_shaping(path: Path, header: Header, config: Config, config_path: Path) -> None:
+def check_model_keys(path: Path, header: Header, config: Config, config_path: Path) -> None:
     """Raise UserError where the config shapes another model than that of the weights in `path`."""
     changes = [each for each in config_changes(path, header, config) if each.startswith(_SHAPING)]
     if changes:
@@ -48,7 +50,7 @@ def recorded_vocabularies(
 
     Raises UserError otherwise.
     """
-    with reading_header(path):
+    with header_errors(path):
         checksums = header["vocabulary"]
         if not are_checksums(checksums):
             raise ValueError("vocabulary")

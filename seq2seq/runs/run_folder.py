@@ -8,7 +8,7 @@ from pathlib import Path
 from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
 from seq2seq.runs.provenance import config_changes
-from seq2seq.runs.snapshots import forget_snapshots, remove_snapshot_parts, snapshots
+from seq2seq.runs.snapshots import remove_partial_snapshots, remove_snapshots, snapshots
 from seq2seq.runs.training_state import check_last
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import PART_SUFFIX
@@ -111,7 +111,7 @@ def clear(folder: Path) -> None:
                 (folder / name).unlink()
             elif (folder / name).is_dir():
                 shutil.rmtree(folder / name)
-    forget_snapshots(folder, after=0)
+    remove_snapshots(folder, after=0)
     remove_parts(folder)
     with writing(folder):
         (folder / CONFIG).unlink(missing_ok=True)  # last: what is left of a run is one to replace
@@ -122,4 +122,4 @@ def remove_parts(folder: Path) -> None:
     with writing(folder):
         for name in (LAST, BEST, METRICS, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
-    remove_snapshot_parts(folder)
+    remove_partial_snapshots(folder)

@@ -43,12 +43,12 @@ def save_snapshot(
     _remove(snapshots(folder)[:-keep], folder)
 
 
-def forget_snapshots(folder: Path, after: int) -> None:
+def remove_snapshots(folder: Path, after: int) -> None:
     """Remove the snapshots of updates after this one, which training will take anew."""
     _remove([path for path in snapshots(folder) if (snapshot_step(path) or 0) > after], folder)
 
 
-def remove_snapshot_parts(folder: Path) -> None:
+def remove_partial_snapshots(folder: Path) -> None:
     """Remove what a killed process was writing."""
     parts = folder.glob(f"step-*.safetensors{PART_SUFFIX}")
     _remove(

@@ -73,7 +73,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     with _reading(path), safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in shapes}
         found = _digest(tensors)
-    with reading_header(path):
+    with header_errors(path):
         if header[_TENSORS] != found:
             raise DamagedFile(f"{path}: damaged, its tensors are not those of its checksum")
     return tensors
@@ -94,7 +94,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def compare(path: Path, found: Shapes, expected: Shapes) -> None:
+def check_shapes(path: Path, found: Shapes, expected: Shapes) -> None:
     """Raise UserError where names or shapes are not those expected."""
     for name in {**expected, **found}:
         if found.get(name) != expected.get(name):
@@ -114,12 +114,12 @@ def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: P
         into[name].copy_(tensor)
 
 
-def typed(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
+def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
     """A dataclass from the header; raises DamagedFile where its fields are of other types.
 
     A field that an earlier version did not have yet has its default.
     """
-    with reading_header(path):
+    with header_errors(path):
         values = dict(header[key])
         for field in fields(kind):  # type: ignore[arg-type]
             if field.name not in values and field.default is not MISSING:
@@ -150,7 +150,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 @contextmanager
-def reading_header(path: Path) -> Iterator[None]:
+def header_errors(path: Path) -> Iterator[None]:
     """What does not stand in the header as it must is a DamagedFile."""
     try:
         yield

@@ -24,15 +24,15 @@ from seq2seq.runs.checkpoint import (
 from seq2seq.runs.provenance import Header
 from seq2seq.runs.tensor_file import (
     Shapes,
-    compare,
+    check_shapes,
     copy_into,
+    header_errors,
+    read_dataclass,
     read_header,
     read_tensors,
-    reading_header,
     save_tensors,
     shape_mismatch,
     shapes_of,
-    typed,
 )
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.optimizer import Optimizer
@@ -100,13 +100,13 @@ def load_last(
     weights, parameters = own_weights(model), list(optimizer.state)
     with with_recovery_hint(path):
         header, shapes = read_header(path)
-        progress = typed(Progress, header, "progress", path)
-        limit = typed(LengthLimit, header, "limit", path)
-        with reading_header(path):
+        progress = read_dataclass(Progress, header, "progress", path)
+        limit = read_dataclass(LengthLimit, header, "limit", path)
+        with header_errors(path):
             seconds = float(header["seconds"])
-        compare(path, _group(shapes, "weights."), shapes_of(weights))
-        compare(path, _group(shapes, "averages."), shapes_of(averages))
-        compare(path, _without_group(shapes), {})
+        check_shapes(path, _group(shapes, "weights."), shapes_of(weights))
+        check_shapes(path, _group(shapes, "averages."), shapes_of(averages))
+        check_shapes(path, _without_group(shapes), {})
         moments = _moments(path, _group(shapes, "optimizer."), shapes_of(weights))
         tensors = read_tensors(path)
     copy_into(_group(tensors, "weights."), weights, path)

@@ -63,7 +63,7 @@ def bf16_note(device: torch.device, precision: str) -> str | None:
         return None
     left, right = torch.ones(2, 256, 256)
     short = left.bfloat16(), right.bfloat16()
-    ratio = quickest(lambda: short[0] @ short[1]) / quickest(lambda: left @ right)
+    ratio = shortest_time(lambda: short[0] @ short[1]) / shortest_time(lambda: left @ right)
     if ratio < _MUCH_SLOWER:
         return None
     return (
@@ -72,7 +72,7 @@ def bf16_note(device: torch.device, precision: str) -> str | None:
     )
 
 
-def quickest(work: Callable[[], object]) -> float:
+def shortest_time(work: Callable[[], object]) -> float:
     """Return the shortest of five times of a call, in seconds, on one thread.
 
     With several threads it would measure how long they wait for a free core.

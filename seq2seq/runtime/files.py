@@ -82,7 +82,7 @@ def output_path(path: Path) -> Iterator[Path]:
 
     Of a link the file behind it is written. Raises OSError.
     """
-    target = behind_link(path)
+    target = resolve_link(path)
     if is_stream(target):
         yield target
         return
@@ -90,7 +90,7 @@ def output_path(path: Path) -> Iterator[Path]:
         yield aside
 
 
-def behind_link(path: Path) -> Path:
+def resolve_link(path: Path) -> Path:
     """Of a link the file behind it, as other programs write it."""
     behind = path.resolve()
     gone = path.exists() and not behind.exists()  # as of /dev/stdout, where that is a pipe

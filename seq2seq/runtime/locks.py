@@ -17,7 +17,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def exclusive_lock(folder: Path) -> Iterator[None]:
     """Hold the run folder, made if it is not there, and let no other process in.
 
     The system lets go when the process ends, however it ends: a kill leaves nothing to clean up.
@@ -77,26 +77,26 @@ def _is_there(descriptor: int, path: Path) -> bool:
         return False
 
 
-class Shared:
+class SharedLock:
     """A lock file that is held beside others to read, alone to build; made if it is not there."""
 
     def __init__(self, path: Path) -> None:
         """Hold it to read, once nobody builds; raises OSError where it cannot be made."""
-        self.alone = False
+        self.exclusive = False
         self._path, self._descriptor = path, os.open(path, _FLAGS, 0o644)
-        self._hold(alone=False)
+        self._hold(exclusive=False)
 
-    def build(self) -> None:
+    def upgrade(self) -> None:
         """Hold it alone, once nobody else does; not so where the file system knows no locks."""
-        if not self.alone:
-            self.alone = self._hold(alone=True)
+        if not self.exclusive:
+            self.exclusive = self._hold(exclusive=True)
 
     def close(self) -> None:
         """Let go."""
         os.close(self._descriptor)
 
-    def _hold(self, alone: bool) -> bool:
-        while held := _wait(self._descriptor, self._path, alone):
+    def _hold(self, exclusive: bool) -> bool:
+        while held := _wait(self._descriptor, self._path, exclusive):
             if _is_there(self._descriptor, self._path):
                 break  # else whoever held it has removed it
             os.close(self._descriptor)
@@ -104,10 +104,10 @@ class Shared:
         return held
 
 
-def _wait(descriptor: int, path: Path, alone: bool) -> bool:
+def _wait(descriptor: int, path: Path, exclusive: bool) -> bool:
     for seconds in chain((0.1,), repeat(0.2)):
         try:
-            _try_lock(descriptor, alone)
+            _try_lock(descriptor, exclusive)
             return True
         except (BlockingIOError, PermissionError):
             if seconds == 0.1 and distributed.is_first():
@@ -120,7 +120,7 @@ def _wait(descriptor: int, path: Path, alone: bool) -> bool:
 
 def _lock(descriptor: int, folder: Path) -> None:
     try:
-        _try_lock(descriptor, alone=True)
+        _try_lock(descriptor, exclusive=True)
     except (BlockingIOError, PermissionError):
         os.lseek(descriptor, 0, os.SEEK_SET)
         number = os.read(descriptor, 20).strip().decode("ascii", errors="replace")
@@ -140,15 +140,15 @@ def _lock(descriptor: int, folder: Path) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(descriptor: int, alone: bool) -> None:  # noqa: ARG001 -- always alone, here
+    def _try_lock(descriptor: int, exclusive: bool) -> None:  # noqa: ARG001 -- always alone, here
         os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte apart: others may not read a locked one
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 else:
     import fcntl
 
-    def _try_lock(descriptor: int, alone: bool) -> None:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    def _try_lock(descriptor: int, exclusive: bool) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
 
 
 def _remove_empty(made: list[Path]) -> None:

@@ -16,7 +16,7 @@ from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import check_folder
 from seq2seq.runtime import collectives, distributed
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
-from seq2seq.runtime.locks import locked
+from seq2seq.runtime.locks import exclusive_lock
 from seq2seq.training.diagnosis import Outcome, diagnose
 from seq2seq.training.divergence import diverged, log_skipped, roll_back
 from seq2seq.training.optimizer import learning_rate
@@ -57,7 +57,7 @@ def train(
         chosen = choose_device(distributed.device_of(device))
         with deterministic(chosen, config.training.deterministic):  # before anything starts CUDA
             distributed.use_device(chosen)
-            lock = locked(config.run_dir) if distributed.is_first() else nullcontext()
+            lock = exclusive_lock(config.run_dir) if distributed.is_first() else nullcontext()
             with memory_limit(chosen, config.training.memory_gb), lock:
                 return _train(config, chosen, resume, init_from)
 

@@ -35,7 +35,7 @@ from seq2seq.runs.checkpoint import (
 from seq2seq.runs.provenance import provenance_of, recorded_vocabularies
 from seq2seq.runs.resuming import check_texts, resumed_vocabularies
 from seq2seq.runs.run_folder import clear, remove_parts
-from seq2seq.runs.snapshots import forget_snapshots
+from seq2seq.runs.snapshots import remove_snapshots
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import load_last, resumable, save_last
 from seq2seq.runs.warm_start import read_warm_start
@@ -136,7 +136,7 @@ def _resume_folder(run: Run) -> list[str]:
     """Put run and folder back to where it was last saved; returns what had to be mended."""
     folder = run.config.run_dir
     repairs = restore(run)
-    forget_snapshots(folder, after=run.progress.step)
+    remove_snapshots(folder, after=run.progress.step)
     remove_parts(folder)
     update_config(folder, run.config)
     return repairs

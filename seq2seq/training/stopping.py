@@ -4,7 +4,7 @@ import re
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.runs.checkpoint import BEST, Progress
-from seq2seq.runs.tensor_file import reading_header, typed
+from seq2seq.runs.tensor_file import header_errors, read_dataclass
 from seq2seq.runs.training_state import check_last
 
 
@@ -43,8 +43,8 @@ def trained_so_far(config: Config) -> tuple[Progress, float] | None:
     if last is None:
         return None
     path, header = last
-    progress = typed(Progress, header, "progress", path)
-    with reading_header(path):
+    progress = read_dataclass(Progress, header, "progress", path)
+    with header_errors(path):
         return progress, float(header["seconds"])
 
 

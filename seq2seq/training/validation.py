@@ -60,7 +60,7 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
 def _keep_weights(run: Run, bleu: float, better: bool) -> None:
     folder, keep, step = run.config.run_dir, run.config.training.keep, run.progress.step
     weights = own_weights(run.model)
-    provenance = provenance_of(run.config, run.vocabularies, shaping_only=True)
+    provenance = provenance_of(run.config, run.vocabularies, model_keys_only=True)
     if better:
         save_best(folder, weights, run.limit, run.progress, provenance)
     if keep:

@@ -212,7 +212,7 @@ def test_it_pays_where_products_of_eight_bits_are_quick(
     seconds: tuple[float, float], gains: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(seconds)
-    monkeypatch.setattr(translator_module, "quickest", lambda _: next(times))
+    monkeypatch.setattr(translator_module, "shortest_time", lambda _: next(times))
     monkeypatch.setattr(translator_module, "int8_is_exact", lambda: True)
     assert translator_module._gains_by_int8() == gains
     monkeypatch.setattr(translator_module, "int8_is_exact", lambda: False)

@@ -15,7 +15,7 @@ from seq2seq.inference.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
 from seq2seq.inference.translator import Translator
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.runs.checkpoint import load_best
-from seq2seq.runtime.device import quickest
+from seq2seq.runtime.device import shortest_time
 from seq2seq.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(
@@ -27,7 +27,7 @@ LINES, _ = toy_pairs(40, seed=5)
 @pytest.fixture(autouse=True)
 def as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long products of eight bits take here, they are not refused."""
-    monkeypatch.setattr(translator, "quickest", lambda _: 1.0)
+    monkeypatch.setattr(translator, "shortest_time", lambda _: 1.0)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
@@ -93,8 +93,8 @@ def test_a_plain_loop_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_way_taken_is_hundreds_of_times_faster_than_a_loop() -> None:
     weight = Int8Weight(torch.ones(512, 512))
     inputs, exact = torch.ones(64, 512), torch.ones(512, 512)
-    limit = 20 * quickest(lambda: inputs @ exact) + 1e-4
-    assert quickest(lambda: weight.product(inputs, None)) < limit
+    limit = 20 * shortest_time(lambda: inputs @ exact) + 1e-4
+    assert shortest_time(lambda: weight.product(inputs, None)) < limit
 
 
 @pytest.mark.parametrize("sizes", [(256, 4000), (256, 8000)])
@@ -102,8 +102,8 @@ def test_a_row_takes_no_longer_than_many(sizes: tuple[int, int]) -> None:
     """oneDNN has a plain loop for few rows: hundreds of times as long for one as for 64."""
     weight = Int8Weight(torch.ones(sizes[1], sizes[0]))
     one, many = torch.ones(1, sizes[0]), torch.ones(64, sizes[0])
-    limit = 10 * quickest(lambda: weight.product(many, None)) + 1e-4
-    assert quickest(lambda: weight.product(one, None)) < limit
+    limit = 10 * shortest_time(lambda: weight.product(many, None)) + 1e-4
+    assert shortest_time(lambda: weight.product(one, None)) < limit
 
 
 def test_what_packing_lacks_the_plain_way_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,9 @@ def test_it_is_refused_where_it_cannot_be(
     with pytest.raises(UserError, match="overflow; leave it out"):
         Translator.load(tiny_runs["none"], device="cpu", int8=True)
     monkeypatch.setattr(translator, "int8_is_exact", lambda: True)
-    monkeypatch.setattr(translator, "quickest", lambda work: len(str(work())) and next(seconds))
+    monkeypatch.setattr(
+        translator, "shortest_time", lambda work: len(str(work())) and next(seconds)
+    )
     with pytest.raises(UserError, match=r"take 40\.0 times as long .*; leave it out"):
         Translator.load(tiny_runs["none"], device="cpu", int8=True)
     monkeypatch.setattr(translator, "choose_device", lambda _: torch.device("cuda"))

@@ -116,7 +116,7 @@ class State:
         )
 
     def save_best(self, folder: Path) -> None:
-        origin = provenance_of(self.config, self.vocabularies, shaping_only=True)
+        origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
         save_best(folder, own_weights(self.model), LIMIT, PROGRESS, origin)
 
     def load(self, folder: Path) -> tuple[Progress, LengthLimit, float]:
@@ -172,7 +172,7 @@ def test_best_weights_come_back_bit_for_bit(
         vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies))
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
-    origin = provenance_of(config, vocabularies, shaping_only=True)
+    origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_best(tmp_path, own_weights(model), LIMIT, PROGRESS, origin)
 
     loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)

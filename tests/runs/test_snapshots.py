@@ -7,8 +7,8 @@ import torch
 
 from seq2seq.runs.checkpoint import LengthLimit
 from seq2seq.runs.snapshots import (
-    forget_snapshots,
-    remove_snapshot_parts,
+    remove_partial_snapshots,
+    remove_snapshots,
     save_snapshot,
     snapshot_step,
     snapshots,
@@ -48,11 +48,11 @@ def test_the_newest_are_kept_whole_and_other_files_stay(tmp_path: Path) -> None:
         vars(LengthLimit(1.5, 4)),
     )
     assert torch.equal(read_tensors(tmp_path / "step-9.safetensors")["w"], torch.full((2, 3), 9.0))
-    forget_snapshots(tmp_path, after=9)
+    remove_snapshots(tmp_path, after=9)
     assert steps(tmp_path) == [9]
     (tmp_path / "step-11.safetensors.part").touch()
-    remove_snapshot_parts(tmp_path)
-    forget_snapshots(tmp_path, after=0)
+    remove_partial_snapshots(tmp_path)
+    remove_snapshots(tmp_path, after=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(OTHERS)
 
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from seq2seq.runs import tensor_file
 from seq2seq.runs.tensor_file import (
-    compare,
+    check_shapes,
     copy_into,
+    read_dataclass,
     read_header,
     read_tensors,
     save_tensors,
     shapes_of,
-    typed,
 )
 from seq2seq.runtime.errors import DamagedFile, UserError
 
@@ -138,10 +138,10 @@ def test_only_a_file_is_read(tmp_path: Path) -> None:
 
 def test_tensors_must_fit(tmp_path: Path) -> None:
     shapes = {"a": (2, 3), "b": (4,)}
-    compare(tmp_path, dict(shapes), shapes)
+    check_shapes(tmp_path, dict(shapes), shapes)
     for other in ({"a": (2, 3)}, {**shapes, "c": ()}, {**shapes, "b": (5,)}):
         with pytest.raises(UserError, match=r"[bc] does not fit"):
-            compare(tmp_path, other, shapes)
+            check_shapes(tmp_path, other, shapes)
     into = {"a": torch.zeros(2)}
     copy_into({"a": torch.ones(2)}, into, tmp_path)
     assert into["a"].tolist() == [1, 1]
@@ -176,6 +176,6 @@ class Pair:
     ],
 )
 def test_fields_must_be_of_their_types(tmp_path: Path, value: object) -> None:
-    assert typed(Pair, {"p": {"number": 1, "share": 0.5}}, "p", tmp_path) == Pair(1, 0.5)
+    assert read_dataclass(Pair, {"p": {"number": 1, "share": 0.5}}, "p", tmp_path) == Pair(1, 0.5)
     with pytest.raises(DamagedFile, match="its header is damaged"):
-        typed(Pair, {"p": value}, "p", tmp_path)
+        read_dataclass(Pair, {"p": value}, "p", tmp_path)

@@ -20,7 +20,7 @@ from seq2seq.runtime.device import (
     is_out_of_memory,
     memory_limit,
     product_is_exact,
-    quickest,
+    shortest_time,
     total_memory,
 )
 from seq2seq.runtime.errors import UserError
@@ -238,7 +238,9 @@ def test_a_processor_slow_in_bf16_is_told_of(
     monkeypatch: pytest.MonkeyPatch, bf16: float, told: str | None
 ) -> None:
     cpu, seconds = torch.device("cpu"), iter([bf16, 1.0])
-    monkeypatch.setattr("seq2seq.runtime.device.quickest", lambda work: (work(), next(seconds))[1])
+    monkeypatch.setattr(
+        "seq2seq.runtime.device.shortest_time", lambda work: (work(), next(seconds))[1]
+    )
     note = bf16_note(cpu, "bf16")
     assert (note is None) == (told is None)
     assert told is None or told in str(note)
@@ -248,7 +250,7 @@ def test_a_processor_slow_in_bf16_is_told_of(
 
 def test_the_quickest_of_some_calls_counts() -> None:
     pauses = iter([0.03, 0.02, 0.0, 0.03, 0.02])
-    assert quickest(lambda: time.sleep(next(pauses))) < 0.02
+    assert shortest_time(lambda: time.sleep(next(pauses))) < 0.02
 
 
 @pytest.mark.skipif(

@@ -12,7 +12,7 @@ import pytest
 
 from seq2seq.runtime import locks as run_lock
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.locks import LOCK, Shared, locked
+from seq2seq.runtime.locks import LOCK, SharedLock, exclusive_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,8 +22,8 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process, in the folder until it is told to go."""
     program = f"""
 from pathlib import Path
-from seq2seq.runtime.locks import locked
-with locked(Path({str(folder)!r})):
+from seq2seq.runtime.locks import exclusive_lock
+with exclusive_lock(Path({str(folder)!r})):
     print("in", flush=True)
     input()
 """
@@ -39,7 +39,7 @@ with locked(Path({str(folder)!r})):
 
 
 def enter(folder: Path) -> None:
-    with locked(folder):
+    with exclusive_lock(folder):
         pass
 
 
@@ -63,12 +63,12 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         first.kill()
         first.wait()
     assert (tmp_path / "run" / LOCK).read_text() == f"{first.pid}\n"  # and that hinders nobody
-    with locked(tmp_path / "run"):
+    with exclusive_lock(tmp_path / "run"):
         assert (tmp_path / "run" / LOCK).read_text() == f"{os.getpid()}\n"
 
 
 def test_within_one_process_it_counts_as_well(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(UserError, match=f"process {os.getpid()} "):
+    with exclusive_lock(tmp_path), pytest.raises(UserError, match=f"process {os.getpid()} "):
         enter(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_a_folder_made_for_nothing_is_taken_back(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "new"
 
     def refuse(*names: str) -> None:
-        with locked(folder):
+        with exclusive_lock(folder):
             for name in names:
                 (folder / name).touch()
             raise UserError("no")
@@ -98,31 +98,31 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_none(
     """Whoever opened it before holds a file that others no longer find."""
     take = run_lock._try_lock
 
-    def late(descriptor: int, alone: bool) -> None:
+    def late(descriptor: int, exclusive: bool) -> None:
         monkeypatch.setattr(run_lock, "_try_lock", take)
         (tmp_path / LOCK).unlink()
-        take(descriptor, alone)
+        take(descriptor, exclusive)
 
     monkeypatch.setattr(run_lock, "_try_lock", late)
     with pytest.raises(UserError, match="has just removed it; try again"):
         enter(tmp_path)
     monkeypatch.setattr(run_lock, "_try_lock", late)
-    with closing(Shared(tmp_path / LOCK)), pytest.raises(UserError, match="another process is"):
+    with closing(SharedLock(tmp_path / LOCK)), pytest.raises(UserError, match="another process is"):
         enter(tmp_path)
 
 
 def test_many_read_and_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (Shared(tmp_path / LOCK) for _ in range(2))
+    first, second = (SharedLock(tmp_path / LOCK) for _ in range(2))
     waited = []
 
     def sleep(_: float) -> None:
-        waited.append(second.alone)
+        waited.append(second.exclusive)
         first.close()
 
     monkeypatch.setattr(run_lock.time, "sleep", sleep)
     with closing(second):
-        second.build()
-        assert second.alone
+        second.upgrade()
+        assert second.exclusive
         assert waited == [False]
 
 
