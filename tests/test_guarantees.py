@@ -92,7 +92,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_search.py::test_company_changes_nothing",
         "inference/test_batch_invariance.py::test_sizes_found_out_change_no_bit",
         "inference/test_batch_invariance.py::test_a_predicted_window_hangs_on_its_own_sentence_alone",
-        "model/test_nonlinear.py::test_a_row_has_the_same_bits_wherever_it_stands",
+        "model/test_layers.py::test_a_row_has_the_same_bits_wherever_it_stands",
     ),
     "the same seed gives the same run": (
         "training/test_loop.py::test_the_same_config_gives_the_same_run",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seq2seq.model.nonlinear import tanh
+from seq2seq.model.layers import tanh
 
 
 class Score(Protocol):

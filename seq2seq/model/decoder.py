@@ -15,9 +15,9 @@ from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.layers import upper_of
+from seq2seq.model.layers import tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
-from seq2seq.model.nonlinear import tanh
 from seq2seq.model.state import DecoderState, Inputs, Memory, Step
 
 # A read-out is learnt in larger steps than the layers below: Adam moves all entries of a matrix

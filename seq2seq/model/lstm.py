@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, SavedForBackward, activate
-from seq2seq.model.nonlinear import tanh
+from seq2seq.model.layers import tanh
 
 
 class LSTMLayer(nn.Module):

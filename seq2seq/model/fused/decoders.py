@@ -20,8 +20,8 @@ from seq2seq.model.attention import ScoreWeights
 from seq2seq.model.fused.attention import unrolled_attention
 from seq2seq.model.fused.layers import LayerInputs, UnrolledGradients, UnrolledLayers
 from seq2seq.model.fused.lstm import LSTMSteps
+from seq2seq.model.layers import tanh_into
 from seq2seq.model.lstm import without_autocast
-from seq2seq.model.nonlinear import tanh_into
 
 
 def unroll_bahdanau(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.model.nonlinear import sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import sigmoid_, tanh, tanh_into
 
 
 class SavedForBackward(NamedTuple):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.model.fused.lstm import activate
-from seq2seq.model.nonlinear import sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import sigmoid_, tanh, tanh_into
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
