@@ -15,8 +15,8 @@ from seq2seq.model.attention import (
 )
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
-from seq2seq.model.embedding import ScaledEmbedding
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.layers import ScaledEmbedding
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 from seq2seq.model.seq2seq import Seq2Seq
 

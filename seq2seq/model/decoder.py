@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from seq2seq.model.attention import Score
 from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.coverage import Coverage
-from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.layers import upper_of
-from seq2seq.model.layers import tanh
+from seq2seq.model.layers import Dropout, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.state import DecoderState, Inputs, Memory, Step

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.dropout import Dropout
+from seq2seq.model.layers import Dropout
 from seq2seq.model.lstm import LSTMLayer, LSTMStack
 
 

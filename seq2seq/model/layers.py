@@ -1,58 +1,100 @@
-"""The logistic function, the same wherever a number stands, and the hyperbolic tangent by it."""
+"""Small layers used throughout the network: scaled embedding, dropout, sigmoid and tanh."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-LANES = 32  # numbers that torch computes at once
-GRAIN = 32_768  # fewer are never shared among threads
+DROPOUT_LEVELS = 256  # distinct dropout rates on CPU: one random byte per element
+SIMD_ELEMENTS = 32  # elements per iteration of torch's vectorized CPU loops
+GRAIN_SIZE = 32_768  # torch runs elementwise operations on at most this many elements unthreaded
+
+
+class ScaledEmbedding(nn.Embedding):
+    """Embedding multiplied by `sqrt(E)`: ids [...] -> [..., E] (Vaswani et al. 2017, section 3.4).
+
+    Rows are initialised with variance 1 / E, which suits a tied output projection; the scaling
+    gives the LSTM inputs of variance 1. Without it training starts several times more slowly.
+    """
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:  # normal_ on meta tensors imports torch's compiler (2 seconds)
+            nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
+
+    def forward(self, input: Tensor) -> Tensor:
+        scaled: Tensor = super().forward(input) * self.embedding_dim**0.5
+        return scaled
+
+
+class Dropout(nn.Dropout):
+    """Inverted dropout (Srivastava et al. 2014) with cheap masks on CPU.
+
+    On CPU each element is decided by one random byte, which rounds the rate to a multiple of 1/256
+    below 1: drawing torch's own masks takes longer than the matrix products around them.
+    """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Tensor) -> Tensor: ...
+
+    def forward(self, input: Tensor) -> Tensor:
+        dropped = min(round(self.p * DROPOUT_LEVELS), DROPOUT_LEVELS - 1)
+        if not self.training or dropped == 0 or input.device.type != "cpu":
+            return super().forward(input)
+        kept = (_random_bytes(input.numel()) >= dropped).to(input.dtype)
+        return input * kept.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped)).view(input.shape)
+
+
+def _random_bytes(count: int) -> Tensor:
+    """Draw `count` bytes from torch's global generator: [count], uint8."""
+    words = torch.empty(-(-count // 8), dtype=torch.int64)
+    return words.random_(-(2**63), None).view(torch.uint8)[:count]
 
 
 def sigmoid_(values: Tensor) -> Tensor:
-    """The logistic function `1 / (1 + e^-x)` in place: on a CPU the same bits in any company.
+    """Apply the logistic function in place; batch-invariant on CPU.
 
-    What does not fill a vector torch computes in another way, and where threads part that hangs on
-    how many numbers there are. Rows of a multiple of LANES numbers are cut such that threads part
-    between vectors.
+    torch evaluates elements that do not fill a SIMD vector with other instructions, which round
+    differently, and where its threads divide the tensor depends on the number of elements. Rows
+    whose width is a multiple of SIMD_ELEMENTS are therefore processed in chunks that threads divide
+    between two vectors.
     """
     width = values.shape[-1]
-    whole = values.device.type != "cpu" or values.numel() <= GRAIN or width % LANES > 0
-    if whole or not (values.dim() == 2 or values.is_contiguous()):
+    unsplit = values.device.type != "cpu" or values.numel() <= GRAIN_SIZE or width % SIMD_ELEMENTS
+    if unsplit or not (values.dim() == 2 or values.is_contiguous()):
         return values.sigmoid_()
     rows = values.view(-1, width)
-    sizes = _even_parts(*rows.shape, torch.get_num_threads())
-    for part in rows.split(sizes) if len(sizes) > 1 else (rows,):
-        part.sigmoid_()
+    sizes = _chunk_sizes(*rows.shape, torch.get_num_threads())
+    for chunk in rows.split(sizes) if len(sizes) > 1 else (rows,):
+        chunk.sigmoid_()
     return values
 
 
 @cache
-def _even_parts(rows: int, width: int, threads: int) -> list[int]:
-    """Into how many rows each to cut so many, lest threads part within a vector."""
+def _chunk_sizes(rows: int, width: int, threads: int) -> list[int]:
+    """Return the rows of each chunk such that threads divide chunks between vectors."""
     sizes = []
     while rows:
-        fitting = (n for n in range(rows, 0, -1) if _parts_evenly(n * width, threads))
-        size = next(fitting, rows)  # the latter where a single row is too long
+        divisible = (n for n in range(rows, 0, -1) if _divides_at_vectors(n * width, threads))
+        size = next(divisible, rows)  # rows if even a single row cannot be divided so
         sizes.append(size)
         rows -= size
     return sizes
 
 
-def _parts_evenly(count: int, threads: int) -> bool:
-    """Whether torch's threads take whole vectors of so many numbers."""
-    tasks = min(threads, -(-count // GRAIN))
-    return -(-count // tasks) % LANES == 0
+def _divides_at_vectors(elements: int, threads: int) -> bool:
+    tasks = min(threads, -(-elements // GRAIN_SIZE))
+    return -(-elements // tasks) % SIMD_ELEMENTS == 0
 
 
 def tanh(values: Tensor) -> Tensor:
-    """`tanh x = 2 s(2x) - 1`, s the logistic function.
+    """Return `tanh x = 2 s(2x) - 1`, with s the logistic function.
 
-    On a CPU that is some five times as fast as torch's own, and as exact but for the last digit of
-    one; numbers too coarse for it are given to torch's.
+    On CPU this is about five times as fast as `torch.tanh`, with an absolute error of at most two
+    machine epsilons. Half precision, where that is too much, uses `torch.tanh`.
     """
-    if not _gains(values):
+    if not _by_sigmoid(values):
         return values.tanh()
     result: Tensor = _Tanh.apply(values)  # type: ignore[no-untyped-call]
     return result
@@ -61,26 +103,22 @@ def tanh(values: Tensor) -> Tensor:
 class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        result = _shifted(sigmoid_(torch.mul(values, 2)))
+        result = sigmoid_(torch.mul(values, 2)).mul_(2).sub_(1)
         ctx.save_for_backward(result)
         return result
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (grad,), (result,) = grads, ctx.saved_tensors
-        return torch.addcmul(grad, grad * result, result, value=-1)  # g (1 - tanh^2)
+        return torch.addcmul(grad, grad * result, result, value=-1)  # grad * (1 - tanh^2)
 
 
 def tanh_into(values: Tensor, out: Tensor) -> Tensor:
-    """`tanh` written over `out`, which may be `values`; no gradient."""
-    if not _gains(values):
+    """Write `tanh` to `out`, which may be `values`; not differentiable."""
+    if not _by_sigmoid(values):
         return torch.tanh(values, out=out)
-    return _shifted(sigmoid_(torch.mul(values, 2, out=out)))
+    return sigmoid_(torch.mul(values, 2, out=out)).mul_(2).sub_(1)
 
 
-def _gains(values: Tensor) -> bool:
+def _by_sigmoid(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
-
-
-def _shifted(halves: Tensor) -> Tensor:
-    return halves.mul_(2).sub_(1)

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 
 from seq2seq.inference.approximate_logits import ApproximateLogits, ApproximateProjection
 from seq2seq.model.decoder import Decoder
-from seq2seq.model.dropout import Dropout
 from seq2seq.model.encoder import Encoder, EncoderOutput
+from seq2seq.model.layers import Dropout
 from seq2seq.model.state import DecoderState, Inputs, Memory, Step
 
 MOST_GATES = 1 << 25  # numbers kept of what pieces add to gates; they take time to compute

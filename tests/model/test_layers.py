@@ -1,13 +1,102 @@
-"""tanh by way of the logistic function against torch's own."""
+"""Scaled embedding, dropout, and sigmoid and tanh against torch's own."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import Tensor
+from model_cases import DEVICES
+from torch import Tensor, nn
 
 from seq2seq.model.fused.lstm import activate
-from seq2seq.model.layers import sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import Dropout, ScaledEmbedding, sigmoid_, tanh, tanh_into
+
+V, E = 11, 7
+IDS = torch.tensor([[3, 10, 0, 3], [1, 1, 2, 9], [4, 5, 6, 7]])
+
+# ---------------------------------------------------------------------------------------- embedding
+
+
+def test_a_row_is_scaled_by_the_root_of_its_size_and_so_is_its_gradient() -> None:
+    torch.manual_seed(1)
+    embedding = ScaledEmbedding(V, E).double()
+    plain = nn.Embedding(V, E, _weight=embedding.weight.detach().clone())
+    scaled, expected = embedding(IDS), plain(IDS) * E**0.5
+    assert torch.equal(scaled, expected)
+    for result in (scaled, expected):
+        result.square().sum().backward()
+    torch.testing.assert_close(embedding.weight.grad, plain.weight.grad)
+
+
+def test_fresh_embeddings_have_unit_variance_and_fresh_rows_unit_length() -> None:
+    torch.manual_seed(1)
+    embedding = ScaledEmbedding(500, 64)
+    embedded = embedding(torch.arange(500))
+    assert embedded.std().item() == pytest.approx(1, rel=0.02)
+    assert embedding.weight.norm(dim=1).mean().item() == pytest.approx(1, rel=0.02)
+
+
+# ----------------------------------------------------------------------------------------- dropout
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
+def test_it_drops_at_its_rate_and_keeps_the_mean(rate: float, device: str) -> None:
+    torch.manual_seed(1)
+    outputs = Dropout(rate)(torch.ones(1000, 1001, device=device))
+    kept = outputs[outputs != 0]
+    assert abs(1 - kept.numel() / outputs.numel() - rate) < 1 / 512 + 3e-3
+    assert torch.equal(kept, torch.full_like(kept, kept[0].item()))
+    assert abs(outputs.double().mean().item() - 1) < 0.01
+
+
+def test_every_element_is_decided_by_itself() -> None:
+    torch.manual_seed(1)
+    kept = (Dropout(0.5)(torch.ones(4096, 64)) != 0).double()
+    correlation = torch.corrcoef(kept.t()) - torch.eye(64)  # 64 columns: eight random words a row
+    assert correlation.abs().max() < 5 / 4096**0.5
+    assert (kept.mean(0) - 0.5).abs().max() < 5 * 0.5 / 4096**0.5
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_gradient_is_the_mask(dtype: torch.dtype, device: str) -> None:
+    inputs = torch.ones(7, 13, dtype=dtype, device=device, requires_grad=True)
+    outputs = Dropout(0.4)(inputs)
+    outputs.sum().backward()
+    assert outputs.dtype == dtype
+    assert inputs.grad is not None
+    assert torch.equal(inputs.grad, outputs.detach())
+
+
+def test_the_seed_decides() -> None:
+    inputs = torch.ones(40, 40)
+    masks = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(Dropout(0.3)(inputs))
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize(("rate", "training"), [(0.0, True), (0.5, False)])
+def test_it_is_off_without_a_rate_or_a_training(rate: float, training: bool) -> None:
+    inputs = torch.randn(5, 6)
+    assert torch.equal(Dropout(rate).train(training)(inputs), inputs)
+
+
+def test_a_rate_of_nearly_one_stays_finite() -> None:
+    assert Dropout(0.9999)(torch.ones(100, 100)).isfinite().all()
+
+
+def test_shapes_that_are_not_contiguous() -> None:
+    inputs = torch.randn(6, 5, 4).transpose(0, 2)
+    outputs = Dropout(0.5)(inputs)
+    ratio = outputs / inputs
+    assert outputs.shape == inputs.shape
+    assert ((ratio == 0) | ((ratio - 2).abs() < 1e-5)).all()
+
+
+# ----------------------------------------------------------------------------------- sigmoid, tanh
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -30,7 +119,7 @@ def test_its_gradient_is_that_of_tanh() -> None:
     assert torch.autograd.gradcheck(tanh, [values])
 
 
-# ------------------------------------------------------------------------------------------ company
+# -------------------------------------------------------------------------------- batch invariance
 
 
 @pytest.fixture(params=[1, 2, 3, 6, 7])

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.model.dropout import Dropout
 from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, SavedForBackward
+from seq2seq.model.layers import Dropout
 from seq2seq.model.lstm import LSTMStack
 
 
