@@ -105,7 +105,7 @@ def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
         marks.append(time.perf_counter())
         vocabularies = data.vocabularies(settings.vocabulary)
         marks.append(time.perf_counter())
-        data.pairs(vocabularies, settings.training.max_length)
+        data.pairs(vocabularies, settings.data.max_length)
         marks.append(time.perf_counter())
     worked = sum(os.times()[:4])  # with that of processes that have ended
     files = [path for path in cache_of(settings.run_dir).rglob("*") if path.is_file()]

@@ -37,10 +37,16 @@ def tiny_config(run_dir: Path, decoder: str) -> Config:
     tree: dict[str, Any] = {
         "name": f"tiny-{decoder}",
         "run_dir": str(run_dir),
-        "data": {"src_lang": "xx", "tgt_lang": "yy", "train": files, "valid": files},
+        "data": {
+            "src_lang": "xx",
+            "tgt_lang": "yy",
+            "train": files,
+            "valid": files,
+            "max_length": 40,
+        },
         "vocabulary": {"size": 380},
         "model": {"decoder": decoder, "embedding_size": 12, "hidden_size": 20, "dropout": 0.25},
-        "training": {"max_epochs": 1, "max_length": 40},
+        "training": {"max_epochs": 1},
         "decoding": {"beam_size": 3},
     }
     return Config.model_validate(tree)
@@ -132,9 +138,10 @@ data:
   train: {{src: {here}/train.src, tgt: {here}/train.tgt}}
   valid: {{src: {here}/valid.src, tgt: {here}/valid.tgt}}
   test: {{src: {here}/test.src, tgt: {here}/test.tgt}}
+  max_length: 40
 vocabulary: {{size: 340}}
 model: {{decoder: bahdanau, embedding_size: 12, hidden_size: 20, attention_size: 14, dropout: 0.25}}
-training: {{max_epochs: 2, batch_tokens: 300, max_length: 40, log_every: 3}}
+training: {{max_epochs: 2, batch_tokens: 300, log_every: 3}}
 decoding: {{beam_size: 3}}
 """,
         encoding="utf-8",

@@ -31,7 +31,7 @@ def _pairs(report: Report) -> str:
         ("lines", *(_number(split.facts.lines) for split in splits)),
         ("with a blank side", *(_count(split.facts.blank) for split in splits)),
         (
-            f"over {report.config.training.max_length} pieces (max_length)",
+            f"over {report.config.data.max_length} pieces (max_length)",
             *(_count(split.pieces.too_long) for split in splits),
         ),
         ("the same pair before", *(_count(split.facts.repeated) for split in splits)),

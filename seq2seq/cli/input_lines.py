@@ -9,7 +9,7 @@ from seq2seq.inference.translation import Translation
 _SHOWN = 10  # line numbers
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {origin}"
 _NUL = "NUL characters, as UTF-16 has them (save it as UTF-8), in {lines} of {origin}"
-_CUT = "translated in parts, being longer than training.max_length: {lines}"
+_CUT = "translated in parts, being longer than data.max_length: {lines}"
 _LEFT_OUT = (
     "endless stretches without a space, of which only the beginning was translated, in {lines}"
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from seq2seq.config.document import Tree
-from seq2seq.config.errors import KeyPath, section_class, show
+from seq2seq.config.errors import RENAMED, KeyPath, section_class, show
 from seq2seq.config.schema import Config
 
 _LENGTH = ("training.max_epochs", "training.max_steps")
@@ -41,6 +41,7 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     A key that an earlier version did not have yet counts as if it had had its default.
     """
     now = recorded_keys(new)
+    recorded = {RENAMED.get(key, key): value for key, value in recorded.items()}
     unknown = {
         key: each for key, each in _defaults().items() if key in now.keys() - recorded.keys()
     }

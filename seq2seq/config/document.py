@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.errors import ConfigError, ConfigIssue, KeyPath, did_you_mean
+from seq2seq.config.errors import RENAMED, ConfigError, ConfigIssue, KeyPath, did_you_mean
 from seq2seq.runtime.files import read_bounded
 
 Tree = dict[str, object]
@@ -112,6 +112,16 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         return None if node.style is None and node.value in _NULLS else str(node.value)
     # A list of single values; one of others fits no key, and the schema says so.
     return [each.value if isinstance(each, yaml.ScalarNode) else [] for each in node.value]
+
+
+def rename_keys(document: Document) -> None:
+    """Give the keys of an earlier version their names of today."""
+    for old, new in RENAMED.items():
+        (section, key), (new_section, new_key) = old.split("."), new.split(".")
+        source, target = document.tree.get(section), document.tree.get(new_section)
+        if isinstance(source, dict) and isinstance(target, dict) and key in source:
+            target.setdefault(new_key, source.pop(key))
+            document.lines.setdefault((new_section, new_key), document.lines[section, key])
 
 
 def apply_override(tree: Tree, override: str) -> KeyPath:

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from seq2seq.runtime.errors import UserError
 
 KeyPath = tuple[str, ...]
+RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
 
 
 class ConfigIssue(NamedTuple):
@@ -67,6 +68,10 @@ def describe(
         override[: len(path)] == path and (not together or override[-1] in str(bounds["error"]))
         for override in overridden
     )
+    where = ".".join(path) + (" (command line)" if typed else "")
+    if kind == "extra_forbidden" and ".".join(path) in RENAMED:
+        text = f"{where} is now {RENAMED['.'.join(path)]}"
+        return ConfigIssue(None if typed else lines.get(path), text, typed)
     if kind == "extra_forbidden":
         reason = f"unknown key{_suggest_key(path, schema)}"
     else:

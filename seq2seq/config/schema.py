@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config.document import apply_override, read_document
+from seq2seq.config.document import apply_override, read_document, rename_keys
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe, section_class, summary
 from seq2seq.config.fields import (
     Bool,
@@ -58,6 +58,7 @@ class DataConfig(Section):
     train: ParallelFiles  # learnt from
     valid: ParallelFiles  # chooses the best weights
     test: ParallelFiles | None = None  # only for the final score
+    max_length: Count = 100  # tokens a side; longer pairs are skipped, longer lines split
 
     @property
     def direction(self) -> str:
@@ -109,7 +110,6 @@ class TrainingConfig(Section):
     batch_tokens: Count = 1500  # target tokens of a batch
     accumulate: Count = 1  # batches of an update
     average: Fraction = 0.0  # decay of the weights' moving average an update; 0: no average
-    max_length: Count = 100  # pieces a side; longer pairs are not trained on
     validate_every: Count | None = None  # updates between validations; null: once an epoch
     keep: Annotated[Int, Field(ge=0)] = 0  # snapshots of the weights, of the newest validations
     patience: Count | None = None  # validations without a better BLEU until training ends
@@ -204,16 +204,21 @@ class Config(Section):
 # ------------------------------------------------------------------------------------ public calls
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+def load_config(
+    path: Path, overrides: Sequence[str] = (), accept_renamed: bool = False
+) -> tuple[Config, list[str]]:
     """Read a YAML file, apply overrides such as `model.dropout=0.2`, and check the whole.
 
     The last override of a key counts; its value is taken as it is written, `null` means None.
+    A renamed key of an earlier version is refused unless `accept_renamed` (for a run's own config).
     Returns the config and notes: keys of the file that were ignored because the decoder has no use
     for them. Raises ConfigError with every mistake of the file and of the overrides at once.
     """
     document = read_document(path)
     if VARIANTS in document.tree:
         raise ConfigError(f"{path}: lists variants: it is for `seq2seq compare`")
+    if accept_renamed:
+        rename_keys(document)
     mistakes = document.mistakes
     context = LoadContext()
     for override in overrides:

@@ -1,4 +1,4 @@
-"""A line longer than `training.max_length`, cut into parts that are not."""
+"""A line longer than `data.max_length`, cut into parts that are not."""
 
 import re
 from collections.abc import Iterator

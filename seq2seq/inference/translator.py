@@ -97,7 +97,7 @@ class Translator:
                     f"{runs[0]} does; an ensemble has one direction"
                 )
         whole: Model = model if len(loaded) == 1 else Ensemble(each[0] for each in loaded)
-        longest = config.training.max_length
+        longest = config.data.max_length
         return cls(whole, vocabularies, limit, config.decoding, longest, chosen)
 
     @property
@@ -133,7 +133,7 @@ class Translator:
         Text and pieces alone come sooner and are the same: there are no attention weights then, and
         greedy translations have nan for a score.
 
-        A line of more pieces than training.max_length is cut into parts as `cut_line` says, and the
+        A line of more pieces than data.max_length is cut into parts as `cut_line` says, and the
         parts' translations are joined. With prefixes, one a line and blank for none, a line's
         translation begins with that text (NFC, spaces and line breaks as single spaces); its last
         word may be continued unless a space stands behind it. Blank lines stay blank.

@@ -188,7 +188,7 @@ def _check_alike(loaded: _Loaded, first: _Loaded) -> None:
     ]
     shapes = [shapes_of(own_weights(each.model)) for each in (loaded, first)]
     if changes or shapes[0] != shapes[1]:
-        difference = ", ".join(changes) or "training.max_length"
+        difference = ", ".join(changes) or "data.max_length"
         raise UserError(f"{path}: is not the model of {first.path}: {difference}")
 
 
@@ -217,7 +217,7 @@ def _bleu(loaded: _Loaded, valid: ParallelText | None) -> float | None:
         return None
     _, _, model, vocabularies, limit, config = loaded
     device = next(model.parameters()).device
-    longest = config.training.max_length
+    longest = config.data.max_length
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
     translations = translator.translate(valid.src, beam_size=1, text_only=True)
     tokenize = tokenizer_of(config.data.tgt_lang)

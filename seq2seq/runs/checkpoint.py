@@ -109,7 +109,7 @@ def read_config(folder: Path) -> Config:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:
-        return load_config(folder / CONFIG)[0]
+        return load_config(folder / CONFIG, accept_renamed=True)[0]
     except ConfigError as error:
         raise UserError(
             f"{'; '.join(line.strip() for line in str(error).splitlines())} "
@@ -196,7 +196,7 @@ def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -
     """
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     with _enough_memory(), torch.device(device):
-        longest = config.training.max_length
+        longest = config.data.max_length
         return build_model(config.model, *sizes, vocabularies.joint, longest)
 
 

@@ -46,7 +46,7 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         raise type(error)(f"--init-from {error}") from None
     shaping = ["model.", "vocabulary."]
     if config.model.score == "location":
-        shaping.append("training.max_length:")  # it has weights for so many positions
+        shaping.append("data.max_length:")  # it has weights for so many positions
     changes = [
         change
         for change in changed_keys(other, config)

@@ -202,7 +202,7 @@ def own_batches(run: Run, taken: Sequence[Rows]) -> list[Batch]:
 def batch_of(run: Run, rows: Rows, seed: int) -> Batch:
     """The pairs `rows` on the device, under random segmentations where the config asks for them."""
     if run.config.vocabulary.sampling > 0:
-        longest = run.config.training.max_length
+        longest = run.config.data.max_length
         src, tgt = sampled_pairs(run.train, rows, run.vocabularies, longest, seed)
     else:
         src, tgt = [run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows]

@@ -105,7 +105,7 @@ def prepare(
             vocabularies = start.vocabularies
         else:
             vocabularies = data.vocabularies(config.vocabulary)
-        pairs = data.pairs(vocabularies, config.training.max_length)
+        pairs = data.pairs(vocabularies, config.data.max_length)
         run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
         run.checksums = checksums
     if resume:
@@ -159,7 +159,7 @@ def follow(config: Config, device: torch.device) -> Run:
     vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
     with training_data(config.data.train, config.run_dir) as data:
         valid, _ = usable(other_texts(config.data, data.text())[0])
-        pairs = data.pairs(vocabularies, config.training.max_length)
+        pairs = data.pairs(vocabularies, config.data.max_length)
     run = assemble(config, device, vocabularies, pairs, valid)
     run.checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
     restore(run)
@@ -197,10 +197,10 @@ def assemble(
     Its weights are random, or those that are given. Raises UserError where no training pair is
     short enough.
     """
-    longest = config.training.max_length
+    longest = config.data.max_length
     if not len(train):
         raise UserError(
-            f"training.max_length: every training pair is longer than {longest} pieces; raise it"
+            f"data.max_length: every training pair is longer than {longest} pieces; raise it"
         )
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
@@ -288,7 +288,7 @@ def _notes(run: Run, train_blank: int, valid_blank: int) -> list[str]:
         f"{run.config.model.decoder} decoder, {parameters:,} parameters, on {run.device}, "
         f"{torch.get_num_threads()} threads, {run.config.training.precision}",
     ]
-    longest = run.config.training.max_length
+    longest = run.config.data.max_length
     for count, why in (
         (train_blank, "in training: pairs with a blank side"),
         (run.train.too_long, f"in training: pairs of more than {longest} pieces a side"),

@@ -85,7 +85,7 @@ def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
         if not divisible:
             raise RunError(
                 f"update {run.progress.step}: out of memory with a single pair; "
-                "lower training.max_length or the sizes of the model"
+                "lower data.max_length or the sizes of the model"
             )
         run.max_micro_batch_positions = max(divisible) - 1
         pieces = [

@@ -100,7 +100,7 @@ def greedy_bleu(
     device: torch.device,
 ) -> tuple[float, list[str]]:
     """Translate by greedy search; return the cased BLEU and the translations."""
-    longest = config.training.max_length
+    longest = config.data.max_length
     translator = Translator(model.eval(), vocabularies, limit, config.decoding, longest, device)
     own = distributed.share(sources)
     translations = translator.translate(own, beam_size=1, text_only=True)

@@ -205,7 +205,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
         (rewrite("test: {", "#", "config.yaml"), ["--split", "test"], "has no data.test"),
         (Path("valid.tgt").unlink, [], "valid.tgt: no such file"),
         (lambda: None, ["--device", "cuda:99"], "cuda:99"),
-        (lambda: None, ["training.max_length=1"], "training.max_length"),
+        (lambda: None, ["data.max_length=1"], "data.max_length"),
         (lambda: None, ["--json", "ladder.yaml"], "this call reads or writes it already"),
         (lambda: None, ["--seeds", "1,x"], "--seeds 1,x: must be whole numbers"),
         (lambda: None, ["vocabulary.size=9000"], "vocabulary.size"),

@@ -27,7 +27,7 @@ def run_of(corpus: Path, *overrides: str) -> Run:
     texts = read_texts(config.data)
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.training.max_length)
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length)
     return assemble(config, torch.device("cpu"), vocabularies, pairs, valid)
 
 

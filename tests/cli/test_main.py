@@ -179,7 +179,7 @@ def test_a_long_list_of_lines_is_cut(call: Call, luong: Path) -> None:
 def test_an_over_long_line_is_translated_in_parts_and_reported(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "-b", 1, stdin=b"zu\n" + b"buda. " * 30 + b"\nmo\n")
     assert len(result.lines) == 3
-    assert "longer than training.max_length: 1 line (2)" in result.err
+    assert "longer than data.max_length: 1 line (2)" in result.err
 
 
 def test_an_endless_word_is_cut_short_and_reported(call: Call, luong: Path) -> None:
@@ -791,7 +791,7 @@ def test_check_refuses_what_train_refuses_in_the_same_words(
 
 @pytest.mark.parametrize(
     "overrides",
-    [["training.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]],
+    [["data.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]],
 )
 def test_check_refuses_a_config_that_train_refuses(
     call: Call, small_corpus: Path, overrides: list[str]

@@ -28,9 +28,10 @@ data:
   train: {src: train.src, tgt: train.tgt}
   valid: {src: valid.src, tgt: valid.tgt}
   test: {src: test.src, tgt: test.tgt}
+  max_length: 40
 vocabulary: {size: 340}
 model: {decoder: bahdanau, embedding_size: 12, hidden_size: 20}
-training: {max_steps: 1, max_length: 40}
+training: {max_steps: 1, log_every: 40}
 """
 Preparation = Callable[[], object]
 
@@ -224,7 +225,7 @@ CONFIGS = {
     "an empty config": Row(T, "config.yaml: 1 mistake\n  it is empty...", write("config.yaml", "")),
     "no YAML": Row(
         T,
-        mistakes("line 10: column 6: this is not YAML: ..."),
+        mistakes("line 11: column 6: this is not YAML: ..."),
         config("size: 340}", "size: 340"),
     ),
     "a tab": Row(
@@ -237,21 +238,21 @@ CONFIGS = {
     ),
     "an unknown section": Row(
         T,
-        mistakes("line 10: modle: unknown key; did you mean 'model'?"),
+        mistakes("line 11: modle: unknown key; did you mean 'model'?"),
         config("model:", "modle:"),
     ),
     "an unknown key": Row(
         T,
-        mistakes("line 10: model.hiden_size: unknown key; did you mean 'hidden_size'?"),
+        mistakes("line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?"),
         config("hidden_size", "hiden_size"),
     ),
     "a key of another section": Row(
         T,
-        mistakes("line 10: model.beam_size: unknown key; did you mean 'decoding.beam_size'?"),
+        mistakes("line 11: model.beam_size: unknown key; did you mean 'decoding.beam_size'?"),
         config("hidden_size", "beam_size"),
     ),
     "a key like no other": Row(
-        T, mistakes("line 10: model.xyz: unknown key"), config("hidden_size", "xyz")
+        T, mistakes("line 11: model.xyz: unknown key"), config("hidden_size", "xyz")
     ),
     "a missing key": Row(
         T, mistakes("data.src_lang: missing; it has no default"), config("  src_lang: xx\n", "")
@@ -259,21 +260,26 @@ CONFIGS = {
     "a missing section": Row(
         T,
         mistakes("training: set at least one of max_epochs, max_steps and max_minutes"),
-        config("training: {max_steps: 1, max_length: 40}\n", ""),
+        config("training: {max_steps: 1, log_every: 40}\n", ""),
+    ),
+    "a key of an earlier version": Row(
+        T,
+        mistakes("line 12: training.max_length is now data.max_length"),
+        config("max_steps: 1", "max_steps: 1, max_length: 40"),
     ),
     "a key twice": Row(
         T,
-        mistakes("line 12: name: set twice, first on line 1; keep one of the two"),
-        config("max_length: 40}\n", "max_length: 40}\nname: again\n"),
+        mistakes("line 13: name: set twice, first on line 1; keep one of the two"),
+        config("log_every: 40}\n", "log_every: 40}\nname: again\n"),
     ),
     "a section of one value": Row(
         T,
-        mistakes("line 9: vocabulary: must be a section, with keys of its own; got 340"),
+        mistakes("line 10: vocabulary: must be a section, with keys of its own; got 340"),
         config("{size: 340}", "340"),
     ),
     "a list": Row(
         T,
-        mistakes("line 9: vocabulary.size: must be a whole number; got a list"),
+        mistakes("line 10: vocabulary.size: must be a whole number; got a list"),
         config("340", "[340]"),
     ),
     "an empty text": Row(T, mistakes("line 1: name: must not be empty"), config("small", "''")),
@@ -310,15 +316,15 @@ CONFIGS = {
     "four mistakes": Row(
         f"{T} decoding.beam_size=0",
         mistakes(
-            "line 9: vocabulary.size: must be a whole number; got many",
-            "line 10: model.hiden_size: unknown key; did you mean 'hidden_size'?",
-            "line 11: training.max_lenth: unknown key; did you mean 'max_length'?",
+            "line 10: vocabulary.size: must be a whole number; got many",
+            "line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?",
+            "line 12: training.log_evry: unknown key; did you mean 'log_every'?",
             "decoding.beam_size (command line): must be at least 1; got 0",
         ),
         lambda: [
             config("340", "many")(),
             config("hidden_size", "hiden_size")(),
-            config("max_length", "max_lenth")(),
+            config("log_every", "log_evry")(),
         ],
     ),
 }
@@ -423,7 +429,7 @@ CONFIGS |= {
     ),
     "a schedule without its pace": Row(
         f"{T} training.scheduled_sampling=linear",
-        mistakes("line 11: training: scheduled_sampling linear needs scheduled_sampling_steps"),
+        mistakes("line 12: training: scheduled_sampling linear needs scheduled_sampling_steps"),
     ),
     "two passes that are the same": Row(
         f"{T} model.dropout=0 training.consistency=1",
@@ -535,8 +541,8 @@ DATA = {
         "vocabulary.size: 20 is too small for bytes and special pieces; at least 260",
     ),
     "every pair too long": Row(
-        f"{T} training.max_length=1",
-        "training.max_length: every training pair is longer than 1 pieces; raise it",
+        f"{T} data.max_length=1",
+        "data.max_length: every training pair is longer than 1 pieces; raise it",
     ),
     "a run folder that is a file": Row(
         f"{T} run_dir=train.src", "run_dir: train.src is a file; choose another name"

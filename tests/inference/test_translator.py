@@ -31,7 +31,7 @@ from seq2seq.runs.checkpoint import LengthLimit, load_best
 from seq2seq.runtime.errors import UserError
 
 LINES, _ = toy_pairs(24, seed=21)
-LONGEST = 40  # training.max_length of the tiny runs
+LONGEST = 40  # data.max_length of the tiny runs
 
 
 @pytest.fixture(scope="module", params=DECODERS)

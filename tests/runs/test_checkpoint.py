@@ -387,6 +387,18 @@ def test_a_missing_file_is_named(run: Path, tmp_path: Path) -> None:
         read_config(tmp_path / "nowhere")
 
 
+def test_a_run_folder_of_an_earlier_version_is_read(run: Path) -> None:
+    """As `max_length` was a key of `training`."""
+    path = run / CONFIG
+    config = read_config(run)
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tree["training"]["max_length"] = tree["data"].pop("max_length")
+    path.write_text(yaml.dump(tree), encoding="utf-8")
+    assert read_config(run) == config
+    assert config.data.max_length == 40
+    load_best(run, CPU)
+
+
 EDITS: dict[str, dict[str, object]] = {
     "embedding": {"embedding_size": 14},
     "hidden": {"hidden_size": 22},

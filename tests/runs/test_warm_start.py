@@ -186,7 +186,7 @@ def test_location_scores_are_for_so_many_positions(small_corpus: Path) -> None:
     luong = ("model.decoder=luong", "model.attention_size=null", "model.score=location")
     short = ("training.max_steps=1", f"run_dir={small_corpus.parent}/location")
     first = train(load_config(small_corpus, [*luong, *short])[0], "cpu")
-    longer = other(small_corpus, *luong, "training.max_length=50")
-    with pytest.raises(UserError, match=r"training\.max_length: 40 -> 50"):
+    longer = other(small_corpus, *luong, "data.max_length=50")
+    with pytest.raises(UserError, match=r"data\.max_length: 40 -> 50"):
         train(longer, "cpu", init_from=first)
     train(other(small_corpus, *luong, *short[:1]), "cpu", init_from=first)

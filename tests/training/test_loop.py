@@ -665,25 +665,25 @@ def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) 
 
 
 ALTERNATIVES = {
-    "max_epochs": "1",
-    "max_steps": "3",
-    "max_minutes": "1e-7",
-    "optimizer": "sgd",
-    "learning_rate": "2e-3",
-    "weight_decay": "0.1",
-    "warmup_steps": "3",
-    "decay": "linear",
-    "clip_norm": "0.01",
-    "label_smoothing": "0.3",
-    "consistency": "1",
-    "batch_tokens": "150",
-    "accumulate": "2",
-    "average": "0.5",
-    "max_length": "9",
-    "validate_every": "3",
-    "patience": "1",
-    "precision": "bf16",
-    "log_every": "2",
+    "data.max_length": "9",
+    "training.max_epochs": "1",
+    "training.max_steps": "3",
+    "training.max_minutes": "1e-7",
+    "training.optimizer": "sgd",
+    "training.learning_rate": "2e-3",
+    "training.weight_decay": "0.1",
+    "training.warmup_steps": "3",
+    "training.decay": "linear",
+    "training.clip_norm": "0.01",
+    "training.label_smoothing": "0.3",
+    "training.consistency": "1",
+    "training.batch_tokens": "150",
+    "training.accumulate": "2",
+    "training.average": "0.5",
+    "training.validate_every": "3",
+    "training.patience": "1",
+    "training.precision": "bf16",
+    "training.log_every": "2",
 }
 
 
@@ -701,28 +701,31 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
 
 # test_update.py, test_device.py and test_cuda.py; test_scheduled_sampling.py; test_averaging.py
 ELSEWHERE = {
-    "memory_gb",
-    "deterministic",
-    "scheduled_sampling",
-    "scheduled_sampling_steps",
-    "keep",
+    "training.memory_gb",
+    "training.deterministic",
+    "training.scheduled_sampling",
+    "training.scheduled_sampling_steps",
+    "training.keep",
 }
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 
 
-@pytest.mark.parametrize("key", sorted(TrainingConfig.model_fields.keys() - ELSEWHERE))
+KEYS = {"data.max_length", *(f"training.{key}" for key in TrainingConfig.model_fields)}
+
+
+@pytest.mark.parametrize("key", sorted(KEYS - ELSEWHERE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
     base = list(BASE)
-    if key == "max_epochs":
+    if key == "training.max_epochs":
         base = ["training.max_epochs=2", "training.validate_every=5"]
-    if key == "patience":
+    if key == "training.patience":
         base.append("training.learning_rate=1e-12")
     name = " ".join(base)
     if name not in base_prints:
         base_prints[name] = fingerprint(trained(small_corpus, *base, run="base"))
-    changed = trained(small_corpus, *base, f"training.{key}={ALTERNATIVES[key]}", run="changed")
+    changed = trained(small_corpus, *base, f"{key}={ALTERNATIVES[key]}", run="changed")
     assert fingerprint(changed) != base_prints[name]
 
 
@@ -741,7 +744,7 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
     edit_lines(folder / "train.src", {3: "", 50: " \t ", 70: "bu " * 90})
     edit_lines(folder / "train.tgt", {3: "", 20: "", 90: "do " * 81, 91: "ku " * 99})
     edit_lines(folder / "valid.tgt", {2: "\u3000"})
-    run = trained(small_corpus, "training.max_steps=1", "training.max_length=80")
+    run = trained(small_corpus, "training.max_steps=1", "data.max_length=80")
     log = log_of(run)
     assert "114 training pairs, 14 validation pairs" in log
     assert "skipped in training: pairs with a blank side: 3" in log
@@ -750,7 +753,7 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
 
 
 def test_a_log_without_skipped_pairs_does_not_speak_of_them(small_corpus: Path) -> None:
-    log = log_of(trained(small_corpus, "training.max_steps=1", "training.max_length=80"))
+    log = log_of(trained(small_corpus, "training.max_steps=1", "data.max_length=80"))
     assert "skipped in" not in log
     assert "same text" not in log
 
@@ -944,7 +947,7 @@ def test_refused_data_leave_no_trace(
     [
         ("vocabulary.size=20", "vocabulary.size: 20 is too small"),
         ("vocabulary.size=9000", "vocabulary.size: 9000 is more than"),
-        ("training.max_length=1", "every training pair is longer than 1 pieces"),
+        ("data.max_length=1", "every training pair is longer than 1 pieces"),
     ],
 )
 def test_a_config_that_the_data_refute_leaves_no_trace(

@@ -74,7 +74,7 @@ def _examined(config: Config, device: torch.device, init_from: Path | None) -> R
         if start is not None
         else train_vocabularies(config.vocabulary, train.src, train.tgt)
     )
-    longest = config.training.max_length
+    longest = config.data.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest)
     run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
@@ -155,7 +155,7 @@ def _memory(cost: Forecast) -> Finding:
             True,
             f"{size(peak)} of {size(all_)} of memory were in use: lower "
             "training.batch_tokens and raise training.accumulate instead, or lower "
-            "training.max_length",
+            "data.max_length",
         )
     return Finding("memory", False, f"an update fits into the memory of {cost.device}")
 

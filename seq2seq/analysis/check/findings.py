@@ -190,7 +190,7 @@ def _too_long(train: Split, max_length: int) -> Finding:
     return Finding(
         "too long",
         True,
-        f"train: {_pairs(lines)} ({_percent(share)}) have more than training.max_length "
+        f"train: {_pairs(lines)} ({_percent(share)}) have more than data.max_length "
         f"{max_length} pieces a side and will be skipped ({listed(lines)}): raise it, raise "
         "vocabulary.size (fewer, longer pieces), or cut these lines at sentence ends",
     )

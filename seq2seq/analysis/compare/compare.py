@@ -109,7 +109,7 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
     seen: dict[str, _Learnt] = {}
     for variant in plan.trained():
         config = plan.run_config(variant, plan.seeds[0])
-        of = repr((config.data, config.vocabulary, config.training.max_length))
+        of = repr((config.data, config.vocabulary))
         if of not in seen:
             seen[of] = _learnt(config)
         for seed in plan.seeds:
@@ -155,11 +155,11 @@ def _learnt(config: Config) -> _Learnt:
     with training_data(config.data.train, config.run_dir) as data:
         text = data.text()
         valid, _ = usable(other_texts(config.data, text)[0])
-        pairs = data.pairs(data.vocabularies(config.vocabulary), config.training.max_length)
+        pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
             raise UserError(
-                f"{config.name}: training.max_length: every training pair is longer than "
-                f"{config.training.max_length} pieces; raise it"
+                f"{config.name}: data.max_length: every training pair is longer than "
+                f"{config.data.max_length} pieces; raise it"
             )
         longest = max(len(line.split()) for line in pairs.src_texts)
         return _Learnt(longest, {"train": data.checksum, "valid": checksum_of_text(valid)})
@@ -240,7 +240,7 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     scores = evaluation.score(hypotheses, [references], task.lowercase, tokenize, bootstrap=0)
     say(f"{file}: BLEU {scores.bleu.score:.1f}")
     if cut := sum(each.parts > 1 for each in translations):
-        say(f"note: translated in parts, being longer than training.max_length: {cut} lines")
+        say(f"note: translated in parts, being longer than data.max_length: {cut} lines")
     counts = bootstrap.count(hypotheses, references, task.lowercase, tokenize)
     return Scored(file, scores, counts)
 
