@@ -139,7 +139,7 @@ def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) ->
     small_corpus.write_text(base, encoding="utf-8")
     (line,) = refusal(small_corpus, "  ok: {}\n  both: {model.bidirectional: true}")
     assert line.startswith("line 5: variants.both: with it, ")
-    assert "config.yaml, line 10: model.hidden_size: must be even" in line
+    assert "config.yaml, line 11: model.hidden_size: must be even" in line
 
 
 @pytest.mark.parametrize(
