@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from seq2seq.analysis.check.check import Comparison, Report, duration, expected_seconds, size
+from seq2seq.analysis.check.check import Report, SplitComparison
 from seq2seq.analysis.check.data_statistics import Lengths
-from seq2seq.analysis.check.findings import Split
+from seq2seq.analysis.check.findings import Finding, Split
+from seq2seq.analysis.check.forecast import duration, size, training_seconds
 from seq2seq.cli.tables import aligned
 
 Row = Sequence[str]
@@ -13,10 +14,7 @@ Row = Sequence[str]
 def as_text(report: Report) -> str:
     """Tables of pairs, sides and costs; the warnings; what is fine; a last line that sums up."""
     warnings = sum(finding.warning for finding in report.findings)
-    findings = [
-        f"{'warning:' if finding.warning else 'ok      '} {finding.text}"
-        for finding in report.findings
-    ]
+    findings = [f"{_label(finding):<8} {finding.text}" for finding in report.findings]
     verdict = (
         f"{warnings or 'No'} warning{'s' * (warnings != 1)}; `seq2seq train` takes this config."
     )
@@ -24,22 +22,40 @@ def as_text(report: Report) -> str:
     return "\n\n".join(parts)
 
 
+def _label(finding: Finding) -> str:
+    if finding.warning:
+        return "warning:"
+    return "ok" if finding.done else "note:"
+
+
 def _pairs(report: Report) -> str:
     splits = report.splits
     rows = [
         ("pairs", *(split.name for split in splits)),
-        ("lines", *(_number(split.facts.lines) for split in splits)),
-        ("with a blank side", *(_count(split.facts.blank) for split in splits)),
+        ("lines", *(_number(split.statistics.lines) for split in splits)),
+        ("with a blank side", *(_count(split.statistics.blank) for split in splits)),
         (
             f"over {report.config.data.max_length} pieces (max_length)",
-            *(_count(split.pieces.too_long) for split in splits),
+            *(_count(split.tokens.too_long) for split in splits),
         ),
-        ("the same pair before", *(_count(split.facts.repeated) for split in splits)),
-        ("the source before, other target", *(_count(split.facts.ambiguous) for split in splits)),
-        ("both sides the same", *(_count(split.facts.identical) for split in splits)),
-        ("unusual ratio of lengths", *(_count(split.facts.unusual) for split in splits)),
-        ("target per source character", *(_ratio(split.facts.ratio) for split in splits)),
-        ("correlation of lengths", *(_ratio(split.facts.correlation) for split in splits)),
+        ("the same pair before", *(_count(split.statistics.duplicates) for split in splits)),
+        (
+            "the source before, other target",
+            *(_count(split.statistics.ambiguous) for split in splits),
+        ),
+        ("both sides the same", *(_count(split.statistics.identical) for split in splits)),
+        (
+            "unusual ratio of lengths",
+            *(_count(split.statistics.length_outliers) for split in splits),
+        ),
+        (
+            "target per source character",
+            *(_ratio(split.statistics.length_ratio) for split in splits),
+        ),
+        (
+            "correlation of lengths",
+            *(_ratio(split.statistics.length_correlation) for split in splits),
+        ),
         *(
             row
             for other in ("train", "valid")
@@ -49,7 +65,7 @@ def _pairs(report: Report) -> str:
     return aligned(rows)
 
 
-def _shared(splits: Sequence[Split], other: str, all_: Sequence[Comparison]) -> list[Row]:
+def _shared(splits: Sequence[Split], other: str, all_: Sequence[SplitComparison]) -> list[Row]:
     found = {each.split: each.shared for each in all_ if each.other == other}
     if not found:
         return []
@@ -75,17 +91,17 @@ def _sides(report: Report) -> str:
     ]
     for split in report.splits:
         for language, side, pieces in (
-            (data.src_lang, split.facts.src, split.pieces.src),
-            (data.tgt_lang, split.facts.tgt, split.pieces.tgt),
+            (data.src_lang, split.statistics.src, split.tokens.src),
+            (data.tgt_lang, split.statistics.tgt, split.tokens.tgt),
         ):
-            odd = {number for numbers in side.odd.values() for number in numbers}
+            odd = {number for numbers in side.unusual_characters.values() for number in numbers}
             rows.append(
                 (
                     f"{split.name} {language}",
                     *_lengths(side.characters),
                     *_lengths(pieces.lengths),
                     f"{100 * pieces.unknown:.1f} %",
-                    f"{100 * pieces.spelt:.1f} %",
+                    f"{100 * pieces.bytes:.1f} %",
                     _number(len(odd)),
                 )
             )
@@ -94,7 +110,7 @@ def _sides(report: Report) -> str:
 
 def _cost(report: Report) -> str:
     cost = report.cost
-    whole = expected_seconds(report.config.training, cost)
+    whole = training_seconds(report.config.training, cost)
     rows = [
         ("parameters", f"{cost.parameters:,}"),
         (
@@ -107,9 +123,9 @@ def _cost(report: Report) -> str:
         else ("", "the peak is not known: this system does not tell it"),
         (
             "an epoch",
-            f"{cost.updates_per_epoch:,} updates, {duration(cost.epoch_seconds)} at "
+            f"{cost.steps_per_epoch:,} updates, {duration(cost.epoch_seconds)} at "
             f"{cost.tokens_per_second:,.0f} target tokens a second on {cost.device} "
-            f"(from {cost.measured_updates} real updates; validation not counted)",
+            f"(from {cost.measured_steps} real updates; validation not counted)",
         ),
         ("training", "until patience ends it" if whole is None else duration(whole)),
     ]

@@ -18,8 +18,8 @@ from seq2seq.training.session import Run, assemble, read_texts
 
 @pytest.fixture(autouse=True)
 def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
-    monkeypatch.setattr(module, "WARM_UP", 2)
+    monkeypatch.setattr(module, "MAX_STEPS", 3)
+    monkeypatch.setattr(module, "WARM_UP_STEPS", 2)
 
 
 def run_of(corpus: Path, *overrides: str) -> Run:
@@ -40,10 +40,10 @@ def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
     # weight, gradient, average and two moments, in float32; Adam counts steps, one a weight
     weights = len(list(run.model.parameters()))
     assert found.state_bytes == 5 * 4 * found.parameters + 4 * weights
-    assert found.updates_per_epoch == -(-batches // 3)
-    assert found.total_steps == 2 * found.updates_per_epoch
+    assert found.steps_per_epoch == -(-batches // 3)
+    assert found.total_steps == 2 * found.steps_per_epoch
     assert found.epoch_seconds * found.tokens_per_second == pytest.approx(tokens)
-    assert found.measured_updates == 3
+    assert found.measured_steps == 3
     assert run.progress.step == 5
     assert found.peak_bytes is None or found.peak_bytes > found.state_bytes
     assert found.device == "cpu"

@@ -686,8 +686,8 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
 @pytest.fixture
 def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure no more than a test needs."""
-    monkeypatch.setattr("seq2seq.analysis.check.forecast.MOST", 2)
-    monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP", 1)
+    monkeypatch.setattr("seq2seq.analysis.check.forecast.MAX_STEPS", 2)
+    monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP_STEPS", 1)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -733,11 +733,13 @@ def test_check_finds_planted_faults_and_json_has_every_line(
     assert result.code == 0
     warnings = "\n".join(line for line in result.lines if line.startswith("warning: "))
     assert "1 pair with a blank side (line 4)" in warnings
-    assert "train.src: byte order marks in line 8:" in warnings
-    assert "valid: 20 of 20 pairs stand in train too" in warnings
+    assert "train.src: byte order marks of concatenated files in line 8. " in warnings
+    assert "valid: 20 of 20 pairs occur in train" in warnings
     found = json.loads(out.read_text(encoding="utf-8"))
-    assert found["texts"]["train"]["facts"]["blank"] == [4]
-    assert found["texts"]["train"]["facts"]["src"]["odd"] == {"byte order mark": [8]}
+    assert found["texts"]["train"]["statistics"]["blank"] == [4]
+    assert found["texts"]["train"]["statistics"]["src"]["unusual_characters"] == {
+        "byte order mark": [8]
+    }
     valid_in_train = found["comparisons"][0]
     assert (valid_in_train["split"], valid_in_train["other"]) == ("valid", "train")
     assert valid_in_train["shared"]["pairs"] == list(range(1, 21))
@@ -766,7 +768,7 @@ def test_check_warns_of_a_run_that_lives_in_the_folder(
     before = listing(tmp_path / "run")
     result = call("check", small_corpus, "--device", "cpu")
     assert result.code == 0
-    assert any("a run lives in" in line and "--overwrite" in line for line in result.lines)
+    assert any("holds a run" in line and "--overwrite" in line for line in result.lines)
     assert listing(tmp_path / "run") == before
 
 

@@ -1,133 +1,170 @@
-"""What parallel text is like, as facts without a judgement; every line number counts from 1."""
+"""Statistics of parallel text, without judgement: lengths, duplicates, characters and tokens.
+
+Line numbers count from 1.
+"""
 
 import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.batching import Ids
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary import UNK_ID, Vocabularies, Vocabulary
 
-UNUSUAL_RATIO = 3  # times as long as usual for the other side
-RATIO_SLACK = 10  # characters added to both sides, so that short lines may differ freely
-BLOCK = 500  # lines whose lengths are compared together
-UNRELATED = 0.2  # correlation of lengths that translations stay well above
-PROFILE_LINES = 4000  # of a side, evenly spread, from which its profile is taken
+MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
+RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
+BLOCK = 500  # consecutive pairs whose lengths are correlated
+UNCORRELATED = 0.2  # correlation of lengths far below that of translations
+PROFILE_LINES = 4000  # evenly spaced lines of a side from which its trigram profile is counted
 
-ODD_CHARACTERS = {
+PATTERNS = {  # of unusual characters, by kind
     "control": re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]"),
     "tab": re.compile("\t"),
     "replacement": re.compile("\ufffd"),
     "private use": re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"),
     "byte order mark": re.compile("\ufeff"),
-    # The joiners U+200C and U+200D are not among them: Marathi, for one, needs them.
+    # without the joiners U+200C and U+200D, which Marathi and other languages need
     "zero width": re.compile("[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f]"),
-    "wrong encoding": re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac|\u00e0\u00a4"),
     "HTML": re.compile(r"&(?:amp|apos|gt|lt|nbsp|quot|#\d+|#x[0-9a-fA-F]+);"),
 }
-NOT_NFC = "not NFC"
-ODD_KINDS = (*ODD_CHARACTERS, NOT_NFC)
+MOJIBAKE, NOT_NFC = "mojibake", "not NFC"
+UNUSUAL_KINDS = (*PATTERNS, MOJIBAKE, NOT_NFC)
 
 
 class Lengths(NamedTuple):
-    """Of the lines of one side, in characters or pieces."""
+    """Distribution of line lengths, in characters or tokens."""
 
     mean: float
-    most: int  # 95 % of the lines are no longer
+    percentile_95: int
     longest: int
     longest_line: int
 
 
-class SideFacts(NamedTuple):
-    """One side of a parallel text."""
+class SideStatistics(NamedTuple):
+    """Statistics of one side of a parallel text."""
 
     characters: Lengths
-    odd: dict[str, list[int]]  # of each of ODD_KINDS that occurs: the lines
+    unusual_characters: dict[str, list[int]]  # lines of each of UNUSUAL_KINDS that occurs
 
 
-class TextFacts(NamedTuple):
-    """A parallel text; lists hold line numbers."""
+class TextStatistics(NamedTuple):
+    """Statistics of a parallel text; lists hold line numbers."""
 
     lines: int
-    blank: list[int]  # white space alone on a side
-    repeated: list[int]  # the same pair stands before
-    ambiguous: list[int]  # the same source stands before, and only with other targets
-    identical: list[int]  # both sides are the same
-    unusual: list[int]  # one side is UNUSUAL_RATIO times as long as usual for the other
-    ratio: float | None  # target characters a source character, the median
-    correlation: float | None  # of the sides' lengths; None where they vary too little
-    unrelated: list[int]  # first lines of blocks of BLOCK lines whose lengths are unrelated
-    src: SideFacts
-    tgt: SideFacts
+    blank: list[int]  # pairs with a side of white space only
+    duplicates: list[int]  # pairs that occur earlier in the text
+    ambiguous: list[int]  # sources that occur earlier, with other targets only
+    identical: list[int]  # pairs whose sides are equal
+    length_outliers: list[int]  # pairs with MAX_RATIO times the usual length ratio, or its inverse
+    length_ratio: float | None  # median of target characters per source character
+    length_correlation: float | None  # between the sides; None if lengths hardly vary
+    uncorrelated: list[int]  # first lines of blocks of BLOCK pairs with uncorrelated lengths
+    src: SideStatistics
+    tgt: SideStatistics
 
 
 class Overlap(NamedTuple):
-    """Lines of a text that stand in another one too: their sources, and whole pairs."""
+    """Lines of one text whose source, or whose source and target, occur in another text."""
 
     sources: list[int]
     pairs: list[int]
 
 
 class Resemblance(NamedTuple):
-    """How alike two texts' sides are, 0 to 1: the cosine of their character trigrams."""
+    """Cosine similarity of character trigrams between the sides of two texts, in 0..1."""
 
     src_src: float
-    src_tgt: float  # the first text's source and the second's target
+    src_tgt: float  # source of the first text, target of the second
     tgt_src: float
     tgt_tgt: float
 
 
-def examine(text: ParallelText) -> TextFacts:
-    """All that one text shows by itself; pairs with a blank side are only counted as such."""
+class SideTokens(NamedTuple):
+    """Token statistics of one side of a parallel text."""
+
+    lengths: Lengths
+    unknown: float  # share of tokens that are unknown, in 0..1
+    bytes: float  # share of tokens that are single bytes of unknown characters, in 0..1
+
+
+class TokenStatistics(NamedTuple):
+    """Token statistics of a parallel text."""
+
+    too_long: list[int]  # pairs with more tokens on a side than training accepts
+    src: SideTokens
+    tgt: SideTokens
+
+
+def text_statistics(text: ParallelText) -> TextStatistics:
+    """Compute the statistics of one text; pairs with a blank side count as blank only."""
     src, tgt = ([line.strip() for line in side] for side in (text.src, text.tgt))
     rows = [i for i in range(len(src)) if src[i] and tgt[i]]
-    repeated, ambiguous = _repetitions(src, tgt, rows)
+    duplicates, ambiguous = _repetitions(src, tgt, rows)
     lengths = _lengths([src[i] for i in rows]), _lengths([tgt[i] for i in rows])
     ratio = float(np.median(lengths[1] / lengths[0])) if rows else None
-    unusual = np.flatnonzero(_is_unusual(*lengths, ratio or 1.0))
-    return TextFacts(
+    outliers = np.flatnonzero(_is_outlier(*lengths, ratio or 1.0))
+    return TextStatistics(
         len(src),
         [i + 1 for i in range(len(src)) if not (src[i] and tgt[i])],
-        repeated,
+        duplicates,
         ambiguous,
         [i + 1 for i in rows if src[i] == tgt[i]],
-        [rows[k] + 1 for k in unusual],
+        [rows[k] + 1 for k in outliers],
         ratio,
         _correlation(*lengths),
-        [rows[k] + 1 for k in _unrelated_blocks(*lengths)],
-        SideFacts(measure([len(line) for line in src]), odd_lines(text.src)),
-        SideFacts(measure([len(line) for line in tgt]), odd_lines(text.tgt)),
+        [rows[k] + 1 for k in _uncorrelated_blocks(*lengths)],
+        SideStatistics(
+            length_statistics([len(line) for line in src]), unusual_characters(text.src)
+        ),
+        SideStatistics(
+            length_statistics([len(line) for line in tgt]), unusual_characters(text.tgt)
+        ),
     )
 
 
-def measure(lengths: Sequence[int]) -> Lengths:
-    """Mean, 95 % and longest of the lines' lengths; there is at least one line."""
+def length_statistics(lengths: Sequence[int]) -> Lengths:
+    """Compute the distribution of at least one length."""
     values = np.array(lengths)
     longest = int(values.argmax())
-    most = int(np.quantile(values, 0.95, method="inverted_cdf"))
-    return Lengths(float(values.mean()), most, int(values[longest]), longest + 1)
+    percentile = int(np.quantile(values, 0.95, method="inverted_cdf"))
+    return Lengths(float(values.mean()), percentile, int(values[longest]), longest + 1)
 
 
-def odd_lines(lines: Sequence[str]) -> dict[str, list[int]]:
-    """The lines that hold each kind of odd character; a kind that does not occur is left out."""
-    found = {
-        kind: [number for number, line in enumerate(lines, start=1) if pattern.search(line)]
-        for kind, pattern in ODD_CHARACTERS.items()
+def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
+    """Return the lines with each kind of unusual character; kinds that do not occur are omitted.
+
+    Mojibake is detected only if ftfy is installed.
+    """
+    tests: dict[str, Callable[[str], object]] = {
+        **{kind: pattern.search for kind, pattern in PATTERNS.items()},
+        NOT_NFC: lambda line: not unicodedata.is_normalized("NFC", line),
     }
-    found[NOT_NFC] = [
-        number
-        for number, line in enumerate(lines, start=1)
-        if not unicodedata.is_normalized("NFC", line)
-    ]
+    if (is_mojibake := mojibake_test()) is not None:
+        tests[MOJIBAKE] = is_mojibake
+    found = {
+        kind: [number for number, line in enumerate(lines, start=1) if test(line)]
+        for kind, test in tests.items()
+    }
     return {kind: numbers for kind, numbers in found.items() if numbers}
 
 
+def mojibake_test() -> Callable[[str], bool] | None:
+    """Return the mojibake heuristic of ftfy, or None if ftfy is not installed."""
+    try:
+        from ftfy.badness import is_bad
+    except ImportError:
+        return None
+    return lambda line: not line.isascii() and is_bad(line)
+
+
 def overlap(text: ParallelText, other: ParallelText) -> Overlap:
-    """Which lines of `text` stand in `other`, white space at the ends and blank lines aside."""
+    """Find the lines of `text` that occur in `other`; blank lines and outer spaces are ignored."""
     pairs = set(_stripped(other))
     sources = {src for src, _ in pairs}
     both = [(number, pair) for number, pair in enumerate(_stripped(text), start=1) if all(pair)]
@@ -138,13 +175,37 @@ def overlap(text: ParallelText, other: ParallelText) -> Overlap:
 
 
 def resemblance(text: ParallelText, other: ParallelText) -> Resemblance:
-    """How alike the sides of two texts are."""
+    """Compare each side of one text with each side of another."""
     src, tgt, other_src, other_tgt = map(_profile, (text.src, text.tgt, other.src, other.tgt))
     return Resemblance(
         _cosine(src, other_src),
         _cosine(src, other_tgt),
         _cosine(tgt, other_src),
         _cosine(tgt, other_tgt),
+    )
+
+
+def token_statistics(
+    text: ParallelText, vocabularies: Vocabularies, max_length: int
+) -> TokenStatistics:
+    """Encode a text, blank lines included, and compute its token statistics."""
+    src, tgt = vocabularies.src.encode(text.src), vocabularies.tgt.encode(text.tgt)
+    lengths = [max(map(len, pair)) for pair in zip(src, tgt, strict=True)]
+    return TokenStatistics(
+        [number for number, length in enumerate(lengths, start=1) if length > max_length],
+        _side_tokens(src, vocabularies.src),
+        _side_tokens(tgt, vocabularies.tgt),
+    )
+
+
+def _side_tokens(lines: Sequence[Ids], vocabulary: Vocabulary) -> SideTokens:
+    tokens = vocabulary.pieces(range(len(vocabulary)))
+    bytes_ = {i for i, token in enumerate(tokens) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
+    total = max(1, sum(map(len, lines)))
+    return SideTokens(
+        length_statistics([len(ids) for ids in lines]),
+        sum(ids.count(UNK_ID) for ids in lines) / total,
+        sum(i in bytes_ for ids in lines for i in ids) / total,
     )
 
 
@@ -156,42 +217,43 @@ def _stripped(text: ParallelText) -> Iterator[tuple[str, str]]:
 def _repetitions(
     src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]
 ) -> tuple[list[int], list[int]]:
+    """Return the lines of duplicate pairs, and of duplicate sources with different targets."""
     seen: dict[str, set[str]] = {}
-    repeated, ambiguous = [], []
+    duplicates, ambiguous = [], []
     for i in rows:
         targets = seen.setdefault(src[i], set())
         if tgt[i] in targets:
-            repeated.append(i + 1)
+            duplicates.append(i + 1)
         elif targets:
             ambiguous.append(i + 1)
         targets.add(tgt[i])
-    return repeated, ambiguous
+    return duplicates, ambiguous
 
 
 def _lengths(lines: Sequence[str]) -> NDArray[np.float64]:
     return np.array([len(line) for line in lines], dtype=np.float64)
 
 
-def _is_unusual(
+def _is_outlier(
     src: NDArray[np.float64], tgt: NDArray[np.float64], ratio: float
 ) -> NDArray[np.bool_]:
-    """Where a side is UNUSUAL_RATIO times as long as the other and the median ratio suggest."""
+    """Mark pairs whose length ratio differs from the median by a factor of MAX_RATIO."""
     difference = np.log((tgt / ratio + RATIO_SLACK) / (src + RATIO_SLACK))
-    return np.asarray(np.abs(difference) > math.log(UNUSUAL_RATIO))
+    return np.asarray(np.abs(difference) > math.log(MAX_RATIO))
 
 
 def _correlation(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> float | None:
-    """Pearson's, of log lengths; None for fewer than 50 pairs and for lengths all alike."""
+    """Return Pearson's correlation of log lengths; None for under 50 pairs or equal lengths."""
     first, second = np.log1p(src), np.log1p(tgt)
     if len(src) < 50 or first.std() < 0.1 or second.std() < 0.1:
         return None
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def _unrelated_blocks(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> list[int]:
-    """Where blocks begin whose lengths have nothing to do with one another.
+def _uncorrelated_blocks(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> list[int]:
+    """Return the first rows of blocks whose source and target lengths are uncorrelated.
 
-    A block that varies less than the whole, as in a file sorted by length, says nothing.
+    Blocks that vary less than the text, as in a file sorted by length, are ignored.
     """
     logs = np.stack([np.log1p(src), np.log1p(tgt)])
     if not len(src):
@@ -200,16 +262,16 @@ def _unrelated_blocks(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> lis
     found = []
     starts = [*range(0, len(src) - BLOCK, BLOCK), max(0, len(src) - BLOCK)]
     for start in starts:
-        part = slice(start, start + BLOCK)
-        correlation = _correlation(src[part], tgt[part])
-        varied = bool((logs[:, part].std(axis=1) >= spread).all())
-        if varied and correlation is not None and correlation < UNRELATED:
+        block = slice(start, start + BLOCK)
+        correlation = _correlation(src[block], tgt[block])
+        varied = bool((logs[:, block].std(axis=1) >= spread).all())
+        if varied and correlation is not None and correlation < UNCORRELATED:
             found.append(start)
     return found
 
 
 def _profile(lines: Sequence[str]) -> Counter[str]:
-    """How often each character trigram occurs."""
+    """Count the character trigrams of evenly spaced lines."""
     counts: Counter[str] = Counter()
     for line in lines[:: -(-len(lines) // PROFILE_LINES)]:
         padded = f" {line.strip()} "

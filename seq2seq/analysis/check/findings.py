@@ -1,206 +1,260 @@
-"""What the facts about the data mean for a training, and what to do about it, in words."""
+"""Findings about the data of a training: place, problem and remedy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.analysis.check.data_statistics import (
+    MAX_RATIO,
+    MOJIBAKE,
     NOT_NFC,
-    UNRELATED,
-    UNUSUAL_RATIO,
-    SideFacts,
-    TextFacts,
+    UNCORRELATED,
+    Overlap,
+    Resemblance,
+    TextStatistics,
+    TokenStatistics,
+    mojibake_test,
 )
-from seq2seq.analysis.check.token_statistics import TextPieces
 
 FEW_PAIRS = 1000
-SHOWN = 5  # line numbers of a list that a message shows
-# Shares of the lines (or pieces) from which on a warning is given.
-MANY_REPEATED, MANY_IDENTICAL, MANY_UNUSUAL, MANY_TOO_LONG = 0.05, 0.05, 0.005, 0.01
-MANY_UNKNOWN, MANY_SPELT = 0.05, 0.05
+SHOWN = 5  # line numbers listed in a message
+# Shares of pairs, tokens or sources above which a warning is given.
+MANY_DUPLICATES, MANY_IDENTICAL, MANY_OUTLIERS, MANY_TOO_LONG = 0.05, 0.05, 0.005, 0.01
+MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05
+MANY_KNOWN_PAIRS, MANY_KNOWN_SOURCES = 0.01, 0.1
+# Cosine similarities: by how much the wrong side must resemble more; of different languages.
+MARGIN, FOREIGN = 0.1, 0.1
 
-ODD_ADVICE = {  # of each kind: what it is, what to do
-    "control": ("control characters or line separators", "a tool joined lines there? Delete them"),
-    "tab": ("tabs", "if the file has columns, give it as {tsv: FILE}; else put spaces there"),
+UNUSUAL = {  # description and remedy of each kind of unusual character
+    "control": ("control characters or line separators", "Delete them"),
+    "tab": ("tabs", "If the file has columns, set {tsv: FILE}; otherwise use spaces"),
     "replacement": (
-        "U+FFFD, which stands for characters lost in an earlier conversion,",
-        "convert the original again from its right encoding, or delete these pairs",
+        "U+FFFD, which replaces characters lost in an earlier conversion,",
+        "Convert the original again from its correct encoding, or delete these pairs",
     ),
     "private use": (
-        "private-use characters, which mean something in one font only,",
-        "replace them, or delete these pairs",
+        "private-use characters, which only one font defines,",
+        "Replace them, or delete these pairs",
     ),
-    "byte order mark": ("byte order marks", "files were joined there? Delete them"),
+    "byte order mark": ("byte order marks of concatenated files", "Delete them"),
     "zero width": (
         "invisible characters, such as zero-width spaces or soft hyphens,",
-        "delete them (but not the joiners U+200C and U+200D, which some scripts need)",
+        "Delete them, except the joiners U+200C and U+200D, which some scripts need",
     ),
-    "wrong encoding": (
-        "what looks like UTF-8 read as Latin-1 (two odd signs for one letter)",
-        "convert the original again from its right encoding",
+    MOJIBAKE: (
+        "mojibake (UTF-8 decoded as another encoding)",
+        "Convert the original again from its correct encoding, or repair it with ftfy",
     ),
     "HTML": (
-        "HTML such as &amp; or &quot;, which the model would learn to write,",
-        "unescape it (python -c "
+        "HTML entities, such as &amp; or &quot;,",
+        "Unescape them (python -c "
         "'import html,sys; sys.stdout.writelines(map(html.unescape, sys.stdin))')",
     ),
 }
 
 
 class Finding(NamedTuple):
-    """What one check found, and what to do about it where it is a warning."""
+    """Result of one check; a warning also names the remedy."""
 
     check: str
     warning: bool
     text: str
+    done: bool = True  # False if a package that the check needs is not installed
 
 
 class Split(NamedTuple):
-    """One of train, valid and test, with all that is known of it."""
+    """One of train, valid and test, with its statistics."""
 
     name: str
     src_file: str
     tgt_file: str
-    facts: TextFacts
-    pieces: TextPieces
+    statistics: TextStatistics
+    tokens: TokenStatistics
 
 
 def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]:
-    """What each split shows by itself; a check without a warning is said to be fine once."""
-    for check, advise, fine in (
-        ("blank", _blank, "no pair has a blank side"),
-        ("odd characters", _odd, "no odd characters"),
-        ("repeated", _repeated, "hardly any pair stands twice"),
-        ("identical", _identical, "the two sides of a pair differ, as translations do"),
-        ("unusual lengths", _unusual, "hardly any side is far too long for the other"),
-        ("alignment", _alignment, "long lines translate long lines: the sides seem aligned"),
+    """Yield the warnings about each split, or one finding for each check that all splits pass."""
+    checks: tuple[tuple[str, Callable[[Split], Iterator[str]], str], ...] = (
+        ("blank", _blank, "no pairs with a blank side"),
+        ("unusual characters", _unusual_characters, "no unusual characters"),
+        ("duplicates", _duplicates, "few or no duplicate pairs"),
+        ("identical", _identical, "few or no pairs with identical sides"),
+        ("length ratio", _length_ratio, "few or no pairs with an unusual length ratio"),
+        ("alignment", _alignment, "source and target lengths correlate: the sides seem aligned"),
         ("unknown", _unknown, "the vocabulary covers the text"),
-    ):
-        texts = [text for split in splits for text in advise(split)]
+    )
+    for check, warnings_of, passed in checks:
+        texts = [text for split in splits for text in warnings_of(split)]
         yield from (Finding(check, True, text) for text in texts)
         if not texts:
-            yield Finding(check, False, fine)
+            yield Finding(check, False, passed)
+    if mojibake_test() is None:
+        text = "mojibake: not checked. Install ftfy: pip install 'seq2seq[check]'"
+        yield Finding(MOJIBAKE, False, text, done=False)
     yield _too_long(splits[0], max_length)
     yield _size(splits[0])
 
 
-def listed(lines: Sequence[int]) -> str:
-    """Line numbers in words, the first few of them."""
+def overlap_findings(split: Split, other: Split, found: Overlap) -> Iterator[Finding]:
+    """Judge how many lines of `split` occur in `other`, on which the model is trained."""
+    lines = split.statistics.lines
+    pairs, sources = len(found.pairs), len(found.sources)
+    known = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {other.name}"
+    if pairs > MANY_KNOWN_PAIRS * lines:
+        text = f"{known} ({list_lines(found.pairs)} of {split.name}), so scores will be too high"
+    elif sources > MANY_KNOWN_SOURCES * lines:
+        text = (
+            f"{split.name}: {sources:,} of {lines:,} sources occur in {other.name}, with other "
+            f"targets ({list_lines(found.sources)} of {split.name}), so scores may be too high"
+        )
+    else:
+        yield Finding("overlap", False, known)
+        return
+    yield Finding("overlap", True, f"{text}. Remove them from {other.name}.")
+
+
+def language_findings(split: Split, found: Resemblance) -> Iterator[Finding]:
+    """Judge by character trigrams if each side of a split is in the language of that of train."""
+    name, place = split.name, f"data.{split.name}"
+    src_crosses = found.src_tgt > found.src_src + MARGIN
+    tgt_crosses = found.tgt_src > found.tgt_tgt + MARGIN
+    if src_crosses and tgt_crosses:
+        text = f"{name}: the sides seem to be swapped. Exchange src and tgt in {place}."
+    elif src_crosses:
+        text = (
+            f"{name}: the source, {split.src_file}, resembles the target of train. "
+            f"Check {place}.src."
+        )
+    elif tgt_crosses:
+        text = (
+            f"{name}: the target, {split.tgt_file}, resembles the source of train. "
+            f"Check {place}.tgt."
+        )
+    elif min(found.src_src, found.tgt_tgt) < FOREIGN:
+        side = "source" if found.src_src < found.tgt_tgt else "target"
+        text = f"{name}: the {side} seems to be in another language than in train. Check {place}."
+    else:
+        text = f"{name}: each side resembles the same side of train"
+        yield Finding("languages", False, text)
+        return
+    yield Finding("languages", True, text)
+
+
+def list_lines(lines: Sequence[int]) -> str:
+    """Format the first few of some line numbers."""
     shown = ", ".join(map(str, lines[:SHOWN]))
     return f"line{'s' * (len(lines) > 1)} {shown}{', ...' * (len(lines) > SHOWN)}"
 
 
-def _all_listed(lines: Sequence[int]) -> str:
-    """As `listed`, and how many they are, where not all are shown."""
-    return f"{listed(lines)}{f' ({len(lines):,} in all)' * (len(lines) > SHOWN)}"
+def _list_and_count(lines: Sequence[int]) -> str:
+    return f"{list_lines(lines)}{f' ({len(lines):,} in all)' * (len(lines) > SHOWN)}"
 
 
 def _blank(split: Split) -> Iterator[str]:
-    if lines := split.facts.blank:
-        what = "skipped" if split.name != "test" else "scored as they are"
+    if lines := split.statistics.blank:
+        fate = "skipped" if split.name != "test" else "scored as they are"
         yield (
-            f"{split.name}: {_pairs(lines)} with a blank side ({listed(lines)}) will be {what}: "
-            "fill them in, or delete the line from both sides"
+            f"{split.name}: {_pairs(lines)} with a blank side ({list_lines(lines)}) will be "
+            f"{fate}. Complete them, or delete the line on both sides."
         )
 
 
-def _odd(split: Split) -> Iterator[str]:
-    for file, side in ((split.src_file, split.facts.src), (split.tgt_file, split.facts.tgt)):
-        for kind, lines in side.odd.items():
+def _unusual_characters(split: Split) -> Iterator[str]:
+    sides = split.statistics.src, split.statistics.tgt
+    for file, side in zip((split.src_file, split.tgt_file), sides, strict=True):
+        for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
-                what, advice = ODD_ADVICE[kind]
-                yield f"{file}: {what} in {_all_listed(lines)}: {advice}"
-    yield from _not_nfc(split, split.facts.tgt)
-
-
-def _not_nfc(split: Split, side: SideFacts) -> Iterator[str]:
-    lines = side.odd.get(NOT_NFC)
+                description, remedy = UNUSUAL[kind]
+                yield f"{file}: {description} in {_list_and_count(lines)}. {remedy}."
+    lines = split.statistics.tgt.unusual_characters.get(NOT_NFC, [])
     if lines and split.name != "train":
         yield (
-            f"{split.tgt_file}: text that is not in Unicode's NFC, as translations are, in "
-            f"{_all_listed(lines)}: words that look equal count as different in the "
-            "score; convert the file (uconv -x nfc)"
+            f"{split.tgt_file}: text that is not in Unicode NFC, as translations are, in "
+            f"{_list_and_count(lines)}: equal words count as different in the score. "
+            "Convert the file (uconv -x nfc)."
         )
 
 
-def _repeated(split: Split) -> Iterator[str]:
-    lines = split.facts.repeated
-    if len(lines) > MANY_REPEATED * split.facts.lines:
+def _duplicates(split: Split) -> Iterator[str]:
+    lines = split.statistics.duplicates
+    if len(lines) > MANY_DUPLICATES * split.statistics.lines:
         yield (
-            f"{split.name}: {_pairs(lines)} stand there before ({listed(lines)}) and so count more "
-            "than others: keep one of each, unless that is meant"
+            f"{split.name}: {_pairs(lines)} are duplicates ({list_lines(lines)}) and weigh more "
+            "than others. Keep one of each, unless intended."
         )
 
 
 def _identical(split: Split) -> Iterator[str]:
-    lines = split.facts.identical
-    if len(lines) > MANY_IDENTICAL * split.facts.lines:
+    lines = split.statistics.identical
+    share = len(lines) / split.statistics.lines
+    if share > MANY_IDENTICAL:
         yield (
-            f"{split.name}: {_pairs(lines)} ({_percent(len(lines) / split.facts.lines)}) are the "
-            f"same on both sides ({listed(lines)}), which teaches to copy: delete what is not "
-            "translated, and check that the two files are not one"
+            f"{split.name}: {_pairs(lines)} ({_percent(share)}) have identical sides "
+            f"({list_lines(lines)}), which trains the model to copy. Delete untranslated pairs, "
+            "and check that src and tgt are different files."
         )
 
 
-def _unusual(split: Split) -> Iterator[str]:
-    lines = split.facts.unusual
-    if len(lines) > MANY_UNUSUAL * split.facts.lines:
+def _length_ratio(split: Split) -> Iterator[str]:
+    lines = split.statistics.length_outliers
+    if len(lines) > MANY_OUTLIERS * split.statistics.lines:
         yield (
-            f"{split.name}: in {_pairs(lines)} one side is more than {UNUSUAL_RATIO} times as "
-            f"long as usual for the other ({listed(lines)}): read some, and delete what is no "
-            "translation"
+            f"{split.name}: {_pairs(lines)} with one side more than {MAX_RATIO} times as long as "
+            f"usual for the other ({list_lines(lines)}). Inspect some, and delete mistranslations."
         )
 
 
 def _alignment(split: Split) -> Iterator[str]:
-    facts, blocks = split.facts, split.facts.unrelated
-    if facts.correlation is not None and facts.correlation < UNRELATED:
+    found = split.statistics
+    correlation, blocks = found.length_correlation, found.uncorrelated
+    if correlation is not None and correlation < UNCORRELATED:
         yield (
-            f"{split.name}: long lines do not translate long lines (correlation of lengths "
-            f"{facts.correlation:.2f}), so line n of {split.tgt_file} seems not to translate line "
-            f"n of {split.src_file}: compare some, and mend the order"
+            f"{split.name}: source and target lengths do not correlate ({correlation:.2f}): line n "
+            f"of {split.tgt_file} seems not to translate line n of {split.src_file}. Compare some "
+            "lines, and restore the order."
         )
     elif blocks:
         yield (
-            f"{split.name}: from about {listed(blocks[:1])} on the lengths of the two sides have "
-            "nothing in common: a line may be missing on one side there; compare the files from a "
-            "little before"
+            f"{split.name}: from about line {blocks[0]} on, source and target lengths do not "
+            "correlate: a line may be missing on one side. Compare the files, beginning some lines "
+            "earlier."
         )
 
 
 def _unknown(split: Split) -> Iterator[str]:
-    for file, side in ((split.src_file, split.pieces.src), (split.tgt_file, split.pieces.tgt)):
+    for file, side in ((split.src_file, split.tokens.src), (split.tgt_file, split.tokens.tgt)):
         if side.unknown > MANY_UNKNOWN:
             yield (
-                f"{file}: {_percent(side.unknown)} of its words are unknown to the vocabulary: "
-                "raise vocabulary.size, or set vocabulary.type=unigram, which knows parts of words"
+                f"{file}: {_percent(side.unknown)} of the words are unknown to the vocabulary. "
+                "Raise vocabulary.size, or set vocabulary.type=unigram (subwords)."
             )
-        if side.spelt > MANY_SPELT:
+        if side.bytes > MANY_BYTES:
             yield (
-                f"{file}: {_percent(side.spelt)} of its pieces are bytes of characters that the "
-                "training text lacks: is it in the right language and encoding?"
+                f"{file}: {_percent(side.bytes)} of the tokens are bytes of characters that the "
+                "training text lacks. Check the language and the encoding."
             )
 
 
 def _too_long(train: Split, max_length: int) -> Finding:
-    lines = train.pieces.too_long
-    share = len(lines) / train.facts.lines
+    lines = train.tokens.too_long
+    share = len(lines) / train.statistics.lines
+    limit = f"more than {max_length} tokens on a side (data.max_length)"
     if share <= MANY_TOO_LONG:
-        text = f"train: {_pairs(lines)} of more than {max_length} pieces a side will be skipped"
-        return Finding("too long", False, f"{text} ({listed(lines)})" if lines else text)
+        skipped = f" and will be skipped ({list_lines(lines)})" * bool(lines)
+        return Finding("too long", False, f"train: {_pairs(lines)} with {limit}{skipped}")
     return Finding(
         "too long",
         True,
-        f"train: {_pairs(lines)} ({_percent(share)}) have more than data.max_length "
-        f"{max_length} pieces a side and will be skipped ({listed(lines)}): raise it, raise "
-        "vocabulary.size (fewer, longer pieces), or cut these lines at sentence ends",
+        f"train: {_pairs(lines)} ({_percent(share)}) with {limit} will be skipped "
+        f"({list_lines(lines)}). Raise data.max_length, raise vocabulary.size (fewer, longer "
+        "tokens), or split these lines at sentence ends.",
     )
 
 
 def _size(train: Split) -> Finding:
-    usable = train.facts.lines - len(set(train.facts.blank) | set(train.pieces.too_long))
+    usable = train.statistics.lines - len(set(train.statistics.blank) | set(train.tokens.too_long))
     few = usable < FEW_PAIRS
-    advice = ": few for a language; expect little, and add text if you can" if few else ""
-    return Finding("size", few, f"train: {usable:,} pairs to learn from{advice}")
+    remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
+    return Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
 
 
 def _pairs(lines: Sequence[int]) -> str:

@@ -1,12 +1,14 @@
-"""What a training will cost, by a few real updates in memory; nothing is written."""
+"""Forecast of the memory and time of a training, from a few real steps in memory."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
+from seq2seq.analysis.check.findings import Finding
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, Rows, epoch_order
 from seq2seq.runs.checkpoint import own_weights
 from seq2seq.runtime.device import total_memory
@@ -15,84 +17,187 @@ from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import Run
 from seq2seq.training.step import train_step
 
-WARM_UP = 3  # updates that are not measured
-LEAST, MOST = 5, 40  # updates that are, as many as fit
-SECONDS, PATIENCE = 6.0, 30.0  # for MOST and for LEAST
+WARM_UP_STEPS = 3  # not measured
+MIN_STEPS, MAX_STEPS = 5, 40
+MAX_SECONDS, MIN_STEPS_SECONDS = 6.0, 30.0  # to measure up to MAX_STEPS; for the first MIN_STEPS
+FEW_STEPS = 500
+HIGH_MEMORY = 0.6  # of the machine's: later training may take half as much again
+BUSY = 0.8  # share of a core; below it, other processes took the time
 
 
 class Forecast(NamedTuple):
-    """Size, memory and time of a training; bytes, seconds."""
+    """Size, memory and time of a training, in bytes and seconds."""
 
     device: str
     parameters: int
-    state_bytes: int  # weights, gradients, averages, moments of the optimizer
-    peak_bytes: int | None  # the most held so far; None where the system does not tell
-    machine_bytes: int | None  # that the machine has
-    updates_per_epoch: int
-    total_steps: int | None  # where max_epochs or max_steps ends training
-    measured_updates: int
+    state_bytes: int  # weights, gradients, averaged weights and optimizer moments
+    peak_bytes: int | None  # highest use so far; None if the system does not report it
+    machine_bytes: int | None  # memory of the machine
+    steps_per_epoch: int
+    total_steps: int | None  # until max_epochs or max_steps; None if neither is set
+    measured_steps: int
     tokens_per_second: float  # target tokens
-    epoch_seconds: float  # validations left out
-    core_share: float | None  # of a core's time, that the updates got on a CPU; many cores: over 1
+    epoch_seconds: float  # validation excluded
+    core_share: float | None  # CPU time per second of wall time, on a CPU; over 1 on many cores
 
 
 def forecast(run: Run) -> Forecast:
-    """Take updates, the widest batch first, and scale their time by target tokens to an epoch.
+    """Take some optimizer steps, the widest batch first, and extrapolate to an epoch.
 
-    Changes the run's weights. Raises RunError where not even a single pair fits into memory.
+    The time is proportional to the number of target tokens. Changes the weights of `run`.
+
+    Raises RunError if not even a single pair fits into memory.
     """
     settings = run.config.training
     order = epoch_order(run.train, settings.batch_tokens, run.config.seed, 0)
-    updates = [
-        order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)
-    ]
-    widest = [max(order, key=lambda rows: _width(run.train, rows))] * len(updates[0])
+    steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
+    widest = [max(order, key=lambda rows: _width(run.train, rows))] * len(steps[0])
     last = total_steps(run)
-    for rows in [widest, *updates[: WARM_UP - 1]]:
-        _update(run, rows, last)
-    count, tokens, seconds, core_share = _measure(run, updates, last)
-    an_epoch = int(run.train.tgt.lengths.sum()) + len(run.train)
+    for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
+        _step(run, batches, last)
+    count, tokens, seconds, core_share = _measure(run, steps, last)
+    epoch_tokens = int(run.train.tgt.lengths.sum()) + len(run.train)
     return Forecast(
         str(run.device),
         sum(weight.numel() for weight in own_weights(run.model).values()),
         _state_bytes(run),
         _peak_bytes(run.device),
         total_memory(run.device),
-        len(updates),
+        len(steps),
         last,
         count,
         tokens / seconds,
-        an_epoch * seconds / tokens,
+        epoch_tokens * seconds / tokens,
         core_share if run.device.type == "cpu" else None,
     )
 
 
+def training_seconds(settings: TrainingConfig, cost: Forecast) -> float | None:
+    """Return the expected training time, validation excluded; None if only patience ends it."""
+    limits = []
+    if cost.total_steps is not None:
+        limits.append(cost.total_steps / cost.steps_per_epoch * cost.epoch_seconds)
+    if settings.max_minutes is not None:
+        limits.append(60 * settings.max_minutes)
+    return min(limits, default=None)
+
+
+def training_steps(settings: TrainingConfig, cost: Forecast) -> int | None:
+    """Return the expected number of steps; None if only patience ends training."""
+    seconds = training_seconds(settings, cost)
+    if seconds is None:
+        return None
+    return int(seconds / cost.epoch_seconds * cost.steps_per_epoch)
+
+
+def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
+    """Check that a training fits into memory and into its time limit, and has enough steps."""
+    yield _memory_finding(cost)
+    if cost.core_share is not None and cost.core_share < BUSY:
+        busy, cost = cost, _on_an_idle_core(cost)
+        yield Finding(
+            "load",
+            True,
+            f"the machine is busy: the measured steps had {100 * (busy.core_share or 0):.0f} % of "
+            f"a core; with a full core an epoch would take about {duration(cost.epoch_seconds)} "
+            f"instead of {duration(busy.epoch_seconds)}. Train when it is idle.",
+        )
+    yield from _time_finding(settings, cost)
+    steps = training_steps(settings, cost)
+    if steps is not None and steps < FEW_STEPS:
+        yield Finding(
+            "steps",
+            True,
+            f"training ends after about {steps:,} steps; attention seldom forms in fewer than "
+            f"{FEW_STEPS}. Raise training.max_epochs, or lower training.batch_tokens.",
+        )
+
+
+def _memory_finding(cost: Forecast) -> Finding:
+    peak, machine = cost.peak_bytes, cost.machine_bytes
+    if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
+        return Finding(
+            "memory",
+            True,
+            f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
+            "and raise training.accumulate instead, or lower data.max_length.",
+        )
+    return Finding("memory", False, f"a step fits into the memory of {cost.device}")
+
+
+def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
+    """Check that max_minutes is enough for max_epochs or max_steps."""
+    if cost.total_steps is None or settings.max_minutes is None:
+        return
+    needed = cost.total_steps / cost.steps_per_epoch * cost.epoch_seconds
+    if needed <= 60 * settings.max_minutes:
+        yield Finding("time", False, "training.max_minutes is enough for all steps")
+        return
+    share = 60 * settings.max_minutes / needed
+    decays = settings.decay in ("linear", "cosine")
+    yield Finding(
+        "time",
+        True,
+        f"training.max_minutes={settings.max_minutes:g} ends training after about "
+        f"{100 * share:.0f} % of its {cost.total_steps:,} steps (all take {duration(needed)}, "
+        "validation excluded). Raise it, or lower training.max_epochs or training.max_steps"
+        + (f" so that the {settings.decay} decay completes." if decays else "."),
+    )
+
+
+def _on_an_idle_core(cost: Forecast) -> Forecast:
+    """Scale measured times as if the steps had a full core."""
+    share = cost.core_share or 1.0
+    return cost._replace(
+        tokens_per_second=cost.tokens_per_second / share,
+        epoch_seconds=cost.epoch_seconds * share,
+    )
+
+
+def size(number: int) -> str:
+    """Format a number of bytes."""
+    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Format a number of seconds."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
 def _measure(
-    run: Run, updates: Sequence[Sequence[Rows]], last: int | None
+    run: Run, steps: Sequence[Sequence[Rows]], last: int | None
 ) -> tuple[int, int, float, float]:
-    """Updates, target tokens, seconds, seconds of a core a second; a short epoch is begun anew."""
+    """Take steps, cycling through a short epoch.
+
+    Returns the number of steps and of target tokens, the seconds, and the CPU time per second.
+    """
     count = tokens = 0
     seconds = 0.0
     _wait(run.device)
-    began, worked = time.perf_counter(), time.process_time()
-    while count < MOST and (seconds < SECONDS or (count < LEAST and seconds < PATIENCE)):
-        tokens += _update(run, updates[count % len(updates)], last)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    while count < MAX_STEPS and (
+        seconds < MAX_SECONDS or (count < MIN_STEPS and seconds < MIN_STEPS_SECONDS)
+    ):
+        tokens += _step(run, steps[count % len(steps)], last)
         count += 1
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
     _wait(run.device)
-    seconds = time.perf_counter() - began
-    return count, tokens, seconds, (time.process_time() - worked) / seconds
+    seconds = time.perf_counter() - started
+    return count, tokens, seconds, (time.process_time() - cpu_started) / seconds
 
 
-def _update(run: Run, taken: Sequence[Rows], last: int | None) -> int:
-    """One update, as training takes it; returns its target tokens."""
+def _step(run: Run, batches: Sequence[Rows], last: int | None) -> int:
+    """Take one optimizer step as training does; return its number of target tokens."""
     run.progress.step += 1
     rate = learning_rate(run.config.training, run.progress.step, last)
-    return train_step(run, own_batches(run, taken), rate)
+    return train_step(run, own_batches(run, batches), rate)
 
 
 def _width(pairs: EncodedPairs, rows: Rows) -> int:
-    """Source and target positions of a batch, padding included, but for the rounding."""
+    """Return the source and target positions of a batch with padding, before rounding."""
     longest = int(pairs.src.lengths[rows].max()) + int(pairs.tgt.lengths[rows].max())
     return len(rows) * (longest + 2)
 
@@ -100,17 +205,17 @@ def _width(pairs: EncodedPairs, rows: Rows) -> int:
 def _state_bytes(run: Run) -> int:
     weights = list(own_weights(run.model).values())
     moments = [value for state in run.optimizer.state.values() for value in state.values()]
-    tensors = [*weights, *weights, *run.averages.values(), *moments]  # a gradient for each weight
+    tensors = [*weights, *weights, *run.averages.values(), *moments]  # weights again: gradients
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _peak_bytes(device: torch.device) -> int | None:
-    """Of the device's memory that torch took, or of all memory that this process ever held."""
+    """Return the peak memory that torch reserved on CUDA, or of this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     try:
         import resource
-    except ImportError:  # there is none on Windows
+    except ImportError:  # Windows
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
