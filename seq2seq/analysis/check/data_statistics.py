@@ -23,7 +23,7 @@ BLOCK = 500  # consecutive pairs whose lengths are correlated
 UNCORRELATED = 0.2  # correlation of lengths far below that of translations
 PROFILE_LINES = 4000  # evenly spaced lines of a side from which its trigram profile is counted
 
-PATTERNS = {  # of unusual characters, by kind
+PATTERNS = {  # unusual characters by kind
     "control": re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]"),
     "tab": re.compile("\t"),
     "replacement": re.compile("\ufffd"),

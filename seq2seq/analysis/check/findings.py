@@ -215,8 +215,8 @@ def _alignment(split: Split) -> Iterator[str]:
     elif blocks:
         yield (
             f"{split.name}: from about line {blocks[0]} on, source and target lengths do not "
-            "correlate: a line may be missing on one side. Compare the files, beginning some lines "
-            "earlier."
+            "correlate: a line may be missing on one side. Compare the files from some lines "
+            "earlier on."
         )
 
 

@@ -21,7 +21,7 @@ WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
 MAX_SECONDS, MIN_STEPS_SECONDS = 6.0, 30.0  # to measure up to MAX_STEPS; for the first MIN_STEPS
 FEW_STEPS = 500
-HIGH_MEMORY = 0.6  # of the machine's: later training may take half as much again
+HIGH_MEMORY = 0.6  # share of machine memory; later training may take half as much again
 BUSY = 0.8  # share of a core; below it, other processes took the time
 
 
