@@ -5,13 +5,13 @@ import json
 import shlex
 
 from seq2seq.cli.streams import check_output, open_output, say
-from seq2seq.runtime import distributed
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.process_group import world_size
 
 
 def compare(options: argparse.Namespace) -> int:
     """Train what is not trained yet, score all of it, and tell."""
-    if distributed.launched() > 1:
+    if world_size() > 1:
         raise UserError("compare runs in one process; start it without torchrun")
     check_output(options.json, *options.configs)
     from seq2seq.analysis.compare.variants import read_plan

@@ -28,8 +28,8 @@ from seq2seq.cli.streams import (
     open_output,
     say,
 )
-from seq2seq.runtime import distributed
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.process_group import is_main_process, reports_errors
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config
@@ -105,10 +105,10 @@ def train(options: argparse.Namespace) -> int:
             config, options.device, options.resume, options.overwrite, options.init_from
         )
     except Interrupted as stop:
-        if distributed.is_first() and not stop.done:
+        if is_main_process() and not stop.done:
             say("Go on with the same command and --resume.")
         return stop.exit_code
-    if distributed.is_first():
+    if is_main_process():
         run_words = shlex.quote(str(run))
         say(f"Translate:  seq2seq translate -m {run_words} -i FILE")
         if config.data.test is not None:
@@ -213,7 +213,7 @@ def _config(options: argparse.Namespace) -> "Config":
     from seq2seq.config.schema import load_config
 
     config, notes = load_config(options.config, options.overrides)
-    for note in notes if distributed.is_first() else ():
+    for note in notes if is_main_process() else ():
         say(f"note: {note}")
     return config
 
@@ -229,7 +229,7 @@ def _wait_briefly() -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    if distributed.reports_errors():
+    if reports_errors():
         say(f"seq2seq: error: {text}")
     try:
         sys.stdout.flush()

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 
-from seq2seq.runtime import distributed
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.process_group import is_main_process
 
 LOCK = "lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
@@ -110,7 +110,7 @@ def _wait(descriptor: int, path: Path, exclusive: bool) -> bool:
             _try_lock(descriptor, exclusive)
             return True
         except (BlockingIOError, PermissionError):
-            if seconds == 0.1 and distributed.is_first():
+            if seconds == 0.1 and is_main_process():
                 print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
             time.sleep(seconds)
         except OSError:  # as on some network file systems

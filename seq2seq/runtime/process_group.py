@@ -1,21 +1,22 @@
-"""The ranks of a run: the processes that torchrun starts, which train one model together.
+"""Process groups: the ranks that torchrun starts to train one model, or a single process.
 
-A process by itself is rank 0 of 1, and nothing here then does anything. Of several, each takes a
-share of every batch and of the validation set; rank 0 alone writes and speaks. torch is imported
-inside functions: the command line asks who speaks before it loads anything heavy.
+torch is imported inside functions: the command line asks for the rank before it loads torch.
 """
 
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seq2seq.runtime.errors import RunError, UserError
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
     from torch.distributed import Store  # type: ignore[attr-defined]
 
 
@@ -25,218 +26,296 @@ class _Sliceable(Protocol):
 
 Sliced = TypeVar("Sliced", bound=_Sliceable)
 
-TIMEOUT = timedelta(minutes=10)  # that ranks wait for one another, within a run
-_POLL = 0.1  # seconds between two looks at whether rank 0 is ready
-_FIRST, _BEGUN, _VOICE = "seq2seq/first", "seq2seq/begun", "seq2seq/voice"  # keys of the store
-_READY, _REFUSED, _FAILED = "ready", "refused", "failed"
+TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
+_POLL = 0.1  # seconds between checks of whether the main process is ready
+_MAIN, _STARTED, _REPORTER, _TRAININGS = (
+    f"seq2seq/{key}" for key in ("main", "started", "reporter", "trainings")
+)  # keys of the store
+_READY, _REFUSED, _FAILED = "ready", "refused", "failed"  # values of _MAIN
+_LOST = (RuntimeError, ValueError, OSError)  # raised where the store is gone
 
 
-class _Joined:
-    """What this process is while it has joined the others."""
+class ProcessGroup:
+    """A single process; base class of the group of several ranks."""
 
-    rank, count = 0, 1
-    times = 0  # that it has
-    store: "Store | None" = None
+    def __init__(
+        self, rank: int = 0, size: int = 1, store: "Store | None" = None, training: int = 0
+    ) -> None:
+        """`store` is torchrun's key-value store, `training` counts the trainings of a process."""
+        self.rank, self.size = rank, size
+        self._store, self._training = store, training
+
+    @property
+    def is_main(self) -> bool:
+        """Return whether this is the main process: the one that writes and reports."""
+        return self.rank == 0
+
+    def share(self, items: Sliced) -> Sliced:
+        """Return this rank's share: items rank, rank + size, ..."""
+        own: Sliced = items[self.rank :: self.size]
+        return own
+
+    def seed_part(self) -> tuple[int, ...]:
+        """Return the part of a seed that differs between ranks; rank 0 draws as one process."""
+        return (self.rank,) if self.rank else ()
+
+    def device_for(self, name: str) -> str:
+        """Return the device of this rank."""
+        return name
+
+    def use_device(self, device: "torch.device") -> None:
+        """Exchange gradients through this device."""
+
+    def restarted(self) -> bool:
+        """Return whether torchrun restarted the ranks after this training had started."""
+        return (
+            self._store is not None
+            and _attempt() != "0"
+            and self._store.check([self._key_of_start()])
+        )
+
+    def wait_for_main(self) -> None:
+        """Wait, for any time, until the main process has set up the run.
+
+        Raises UserError or RunError where it could not.
+        """
+
+    def start(self, facts: Sequence[float]) -> None:
+        """Announce that the run is set up; compare `facts` about what each rank has read.
+
+        Raises UserError where they differ from those of the main process.
+        """
+        if self._store is not None and self.is_main:
+            with _distributed_errors():
+                self._of_training(self._store).set(_MAIN, _READY)
+                self._store.set(self._key_of_start(), "yes")
+        main, *others = self.gather(facts)
+        for rank, other in enumerate(others, start=1):
+            if other != main:
+                with suppress(RunError):
+                    self.barrier()  # no rank leaves before all have seen the difference
+                raise UserError(
+                    f"rank {rank} has another config or other data than rank 0: "
+                    "all need the same command and the same files"
+                )
+
+    def barrier(self) -> None:
+        """Wait until every rank has arrived here."""
+        self.gather([0.0])
+
+    def gather(self, values: Sequence[float]) -> list[list[float]]:
+        """Return the values of every rank, in rank order; waits for no device."""
+        return [list(values)]
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sum over the ranks of each value."""
+        return [sum(column) for column in zip(*self.gather(values), strict=True)]
+
+    def gather_shares(self, lines: Sequence[str]) -> list[str]:
+        """Return all lines in order, given those of this rank's `share`."""
+        return list(lines)
+
+    def sum_tensors(self, tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
+        """Return the sums of the tensors over the ranks, bitwise the same on all, in one call."""
+        return tensors
+
+    def _of_training(self, store: "Store") -> "Store":
+        """Return the store without the keys of other attempts and of earlier trainings."""
+        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+        return PrefixStore(f"{_attempt()}/{self._training}", store)
+
+    def _key_of_start(self) -> str:
+        """Return the key, shared by all attempts, that records the start of this training."""
+        return f"{_STARTED}/{self._training}"
 
 
-def rank() -> int:
-    """The number of this process among those that train together."""
-    return _Joined.rank
+class TorchProcessGroup(ProcessGroup):
+    """Several ranks, connected by torch.distributed."""
 
+    def device_for(self, name: str) -> str:
+        """Return the device of this rank: with CUDA, the GPU with its number on its machine.
 
-def count() -> int:
-    """How many processes train together."""
-    return _Joined.count
+        Raises UserError where there are fewer GPUs than ranks, or where `name` is one GPU.
+        """
+        if name == "cpu":
+            return name
+        import torch
 
+        gpus, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", self.rank))
+        if name.startswith("cuda:"):
+            raise UserError(
+                f"--device {name}: each of several processes uses the GPU with its own number; "
+                "use --device cuda, cpu or auto"
+            )
+        if name not in ("auto", "cuda") or not gpus:
+            return name
+        wanted = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
+        if wanted > gpus:
+            raise UserError(
+                f"--device {name}: {wanted} processes on a machine with {gpus} CUDA device"
+                f"{'s' if gpus > 1 else ''}; start at most {gpus} (--nproc-per-node), "
+                "or use --device cpu"
+            )
+        return f"cuda:{local}"
 
-def is_first() -> bool:
-    """Whether this process is the one that writes and speaks; asked before joining, too."""
-    return _launched()[0] == 0
+    def use_device(self, device: "torch.device") -> None:
+        """Exchange gradients through this device; initialises CUDA."""
+        if device.type == "cuda":
+            import torch
 
+            torch.cuda.set_device(device)
 
-def launched() -> int:
-    """How many processes torchrun started, this one included; asked before joining, too."""
-    return _launched()[1]
+    def wait_for_main(self) -> None:
+        """Poll the store: no collective may wait longer than TIMEOUT."""
+        assert self._store is not None
+        with _distributed_errors():
+            store = self._of_training(self._store)
+            while not store.check([_MAIN]):
+                time.sleep(_POLL)
+            found = store.get(_MAIN).decode()
+        if found == _REFUSED:
+            raise UserError("rank 0 refused the call, the config or the data")
+        if found == _FAILED:
+            raise RunError("rank 0 failed")
 
+    def gather(self, values: Sequence[float]) -> list[list[float]]:
+        """Gather in float64 on the hosts."""
+        import torch
+        import torch.distributed as dist
 
-def share(items: Sliced) -> Sliced:
-    """Every n-th of the items from the rank's on: what this rank does of them."""
-    own: Sliced = items[rank() :: count()]
-    return own
+        own = torch.tensor(values, dtype=torch.float64)
+        rows = [torch.empty_like(own) for _ in range(self.size)]
+        with _distributed_errors():
+            dist.all_gather(rows, own)
+        return [row.tolist() for row in rows]
 
+    def gather_shares(self, lines: Sequence[str]) -> list[str]:
+        """Gather the lines as padded JSON, then interleave them."""
+        import torch
+        import torch.distributed as dist
 
-def seed_part() -> tuple[int, ...]:
-    """What tells the seeds of one rank from those of another; rank 0 draws as a single process."""
-    return (rank(),) if rank() else ()
+        own = torch.frombuffer(bytearray(json.dumps(list(lines)).encode()), dtype=torch.uint8)
+        sizes = [int(size) for (size,) in self.gather([len(own)])]
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: len(own)] = own
+        rows = [torch.empty_like(padded) for _ in sizes]
+        with _distributed_errors():
+            dist.all_gather(rows, padded)
+        shares = [
+            json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=True)
+        ]
+        return [shares[n % self.size][n // self.size] for n in range(sum(map(len, shares)))]
 
+    def sum_tensors(self, tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
+        """All-reduce one flat buffer."""
+        import torch
+        import torch.distributed as dist
 
-# --------------------------------------------------------------------------- joining and parting
+        buffer = torch.cat([tensor.flatten() for tensor in tensors])
+        with _distributed_errors():
+            dist.all_reduce(buffer)
+        parts = buffer.split([tensor.numel() for tensor in tensors])
+        return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
+
+    def report_failure(self, error: BaseException) -> None:
+        """Let ranks that wait for the main process know that it failed; it reports the error."""
+        if self.is_main:
+            reports_errors()
+            with suppress(RuntimeError):  # the store may be gone
+                assert self._store is not None
+                kind = _REFUSED if isinstance(error, UserError) else _FAILED
+                self._of_training(self._store).set(_MAIN, kind)
 
 
 @contextmanager
-def joined() -> Iterator[None]:
-    """Be one of the processes that torchrun started, if it did.
+def process_group() -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, if it did, and yield their group.
 
-    Raises RunError where the others are not found.
+    Raises RunError where the others cannot be reached.
     """
-    number, size = _launched()
+    rank, size = _launched()
+    store = None
     if size > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
-        with distributed_errors():
-            _Joined.store = _reach_store()
-    if size == 1:
-        yield
+        with _distributed_errors():
+            store = _store()
+    if store is None or size == 1:
+        yield ProcessGroup(store=store)
         return
     import torch
     import torch.distributed as dist
 
-    assert _Joined.store is not None
-    _Joined.times += 1
-    nccl = dist.is_nccl_available()
-    with distributed_errors():
+    with _distributed_errors():
+        training = store.add(f"{_TRAININGS}/{_attempt()}/{rank}", 1)
+        group = TorchProcessGroup(rank, size, store, training)
+        nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and nccl else "gloo",
-            store=_of_training(_Joined.store),
-            rank=number,
+            "cpu:gloo,cuda:nccl" if nccl else "gloo",
+            store=group._of_training(store),
+            rank=rank,
             world_size=size,
             timeout=TIMEOUT,
         )
-    _Joined.rank, _Joined.count = number, size
     try:
-        yield
+        yield group
     except (Exception, KeyboardInterrupt) as error:
-        if number == 0:
-            _tell_failure(_REFUSED if isinstance(error, UserError) else _FAILED)
-        raise  # without a farewell, for which a lost rank would be waited for
-    _Joined.rank, _Joined.count = 0, 1
+        group.report_failure(error)
+        raise  # the group stays open: closing it would wait for a rank that may be lost
     dist.destroy_process_group()
 
 
-def restarted() -> bool:
-    """Whether torchrun started the ranks anew after the run had begun."""
-    store = _Joined.store if _attempt() != "0" else None
-    return store is not None and store.check([_begun()])
+def world_size() -> int:
+    """Return the number of processes that torchrun started; raises UserError as `train` does."""
+    return _launched()[1]
 
 
-def wait_for_first() -> None:
-    """Wait until rank 0 has prepared the run, however long; raises what tells that it could not."""
-    if _Joined.store is None or rank() == 0:
-        return
-    with distributed_errors():
-        store = _of_training(_Joined.store)
-        while not store.check([_FIRST]):
-            time.sleep(_POLL)
-        found = store.get(_FIRST).decode()
-    if found == _REFUSED:
-        raise UserError("rank 0 refused the call, the config or the data")
-    if found == _FAILED:
-        raise RunError("rank 0 failed")
-
-
-def prepared(facts: Sequence[float]) -> None:
-    """Go on together once the run is prepared; facts are of what each rank has read.
-
-    Raises UserError where it differs from what rank 0 read.
-    """
-    if _Joined.store is not None and rank() == 0:
-        with distributed_errors():
-            _of_training(_Joined.store).set(_FIRST, _READY)
-            _Joined.store.set(_begun(), "yes")
-    first, *others = gather(facts)
-    for number, other in enumerate(others, start=1):
-        if other != first:
-            with suppress(RunError):
-                gather(facts)  # nobody leaves before all have heard
-            raise UserError(
-                f"rank {number} has another config or other data than rank 0: "
-                "all need the same command and the same files"
-            )
+def is_main_process() -> bool:
+    """Return whether this process reports, before or outside a group."""
+    try:
+        return _launched()[0] == 0
+    except UserError:
+        return True
 
 
 def reports_errors() -> bool:
-    """Whether an error is this process's to tell: of several that fail together the first tells."""
-    number, size = _launched()
+    """Return whether this process reports its error: of ranks that fail together, the first."""
+    try:
+        rank, size = _launched()
+    except UserError:
+        return True
     if size == 1:
         return True
     try:
-        store, key = _Joined.store or _reach_store(), f"{_VOICE}/{_attempt()}"
-        return store.compare_set(key, "", str(number)).decode() == str(number)
-    except (RuntimeError, ValueError, OSError):  # the store ended with rank 0
-        return number == 0 or _Joined.store is not None
-
-
-def device_of(name: str) -> str:
-    """The device of this rank: where CUDA is wanted, the GPU of its number on its machine.
-
-    Raises UserError where there are fewer GPUs than ranks, or one is named.
-    """
-    if count() == 1 or name == "cpu":
-        return name
-    import torch
-
-    gpus, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", rank()))
-    if name.startswith("cuda:"):
-        raise UserError(
-            f"--device {name}: of several processes each takes the GPU of its own number; "
-            "use --device cuda, cpu or auto"
-        )
-    if name not in ("auto", "cuda") or not gpus:
-        return name
-    wanted = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
-    if wanted > gpus:
-        raise UserError(
-            f"--device {name}: {wanted} processes on a machine with {gpus} CUDA device"
-            f"{'s' if gpus > 1 else ''}; start no more than it has (--nproc-per-node), "
-            "or use --device cpu"
-        )
-    return f"cuda:{local}"
-
-
-def use_device(device: "torch.device") -> None:
-    """Let what this rank exchanges of gradients go by its own device; starts CUDA."""
-    if count() > 1 and device.type == "cuda":
-        import torch
-
-        torch.cuda.set_device(device)
-
-
-# ----------------------------------------------------------------------------- what they exchange
-
-
-def gather(values: Sequence[float]) -> list[list[float]]:
-    """The values of every rank, in their order; of hosts alone: no device is waited for."""
-    if count() == 1:
-        return [list(values)]
-    import torch
-    import torch.distributed as dist
-
-    own = torch.tensor(values, dtype=torch.float64)
-    rows = [torch.empty_like(own) for _ in range(count())]
-    with distributed_errors():
-        dist.all_gather(rows, own)
-    return [row.tolist() for row in rows]
-
-
-# --------------------------------------------------------------------------------------- torchrun
+        store = _store()
+    except _LOST:
+        return rank == 0
+    try:
+        key = f"{_REPORTER}/{_attempt()}"
+        return store.compare_set(key, "", str(rank)).decode() == str(rank)
+    except _LOST:  # the store ended with the main process
+        return True
 
 
 def _launched() -> tuple[int, int]:
-    """Rank and number of the processes that torchrun started together; 0 and 1 where it did not."""
+    """Return rank and world size as torchrun set them; 0 and 1 without torchrun.
+
+    Raises UserError where they are no numbers.
+    """
     found = os.environ
     if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= found.keys():
         return 0, 1
+    for name in ("RANK", "WORLD_SIZE"):
+        if not found[name].isdecimal():
+            raise UserError(
+                f"{name}: not a number in the environment ({found[name]!r}); "
+                "unset it, or start with torchrun"
+            )
     return int(found["RANK"]), int(found["WORLD_SIZE"])
 
 
-def _tell_failure(kind: str) -> None:
-    """Let those that wait for rank 0 know; what happened is rank 0's to say."""
-    reports_errors()
-    with suppress(RuntimeError):  # the store may be gone
-        assert _Joined.store is not None
-        _of_training(_Joined.store).set(_FIRST, kind)
-
-
-def _reach_store() -> "Store":
-    """The store of keys that torchrun keeps for its processes; it outlives their restarts."""
+@cache
+def _store() -> "Store":
+    """Connect to torchrun's key-value store, which outlives the restarts of its processes."""
     import torch.distributed as dist
 
     found: tuple[Store, int, int]
@@ -245,25 +324,13 @@ def _reach_store() -> "Store":
 
 
 def _attempt() -> str:
-    """How often torchrun has started the processes anew."""
+    """Return how often torchrun has restarted the processes."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
-def _of_training(store: "Store") -> "Store":
-    """The store, apart from what it held before a restart or in an earlier training."""
-    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-
-    return PrefixStore(f"{_attempt()}/{_Joined.times}", store)
-
-
-def _begun() -> str:
-    """The key that tells, across restarts, that this training of the process has begun."""
-    return f"{_BEGUN}/{_Joined.times}"
-
-
 @contextmanager
-def distributed_errors() -> Iterator[None]:
-    """Turn the loss of another rank, which the network tells in its own words, into a RunError."""
+def _distributed_errors() -> Iterator[None]:
+    """Convert a failed collective (a lost peer) into a RunError."""
     try:
         yield
     except RuntimeError as error:
@@ -272,5 +339,5 @@ def distributed_errors() -> Iterator[None]:
         reason = str(error).splitlines()[0].rpartition("] ")[2][:120]
         raise RunError(
             f"another process of this run ended or does not answer ({reason}); "
-            "what was last saved is whole: --resume goes on from it"
+            "the last saved state is intact: continue with --resume"
         ) from None

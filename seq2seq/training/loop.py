@@ -2,11 +2,9 @@
 
 import hashlib
 import json
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -14,16 +12,16 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, Rows, derive_seed, epoch_order, make_batch, sampled_pairs
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import check_folder
-from seq2seq.runtime import collectives, distributed
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.runtime.locks import exclusive_lock
+from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import Outcome, diagnose
 from seq2seq.training.divergence import diverged, log_skipped, roll_back
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.reporting import METRICS, Clock, NullReporter, Reporter, minutes, read_metrics
-from seq2seq.training.session import Run, follow, prepare, save_run
+from seq2seq.training.session import Run, join_run, prepare, save_run
 from seq2seq.training.step import train_step
-from seq2seq.training.stopping import nothing_left, why_stop
+from seq2seq.training.stopping import StopSync, nothing_left, stop_signals, why_stop
 from seq2seq.training.validation import validate
 
 
@@ -49,38 +47,42 @@ def train(
     Raises UserError before any work where data, folder or device do not allow it, RunError where
     the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
     """
-    with distributed.joined():
-        if distributed.restarted():
+    with process_group() as group:
+        if group.restarted():
             resume, overwrite = True, False
-        if distributed.is_first():
+        if group.is_main:
             check_folder(config, resume, overwrite)
-        chosen = choose_device(distributed.device_of(device))
+        chosen = choose_device(group.device_for(device))
         with deterministic(chosen, config.training.deterministic):  # before anything starts CUDA
-            distributed.use_device(chosen)
-            lock = exclusive_lock(config.run_dir) if distributed.is_first() else nullcontext()
+            group.use_device(chosen)
+            lock = exclusive_lock(config.run_dir) if group.is_main else nullcontext()
             with memory_limit(chosen, config.training.memory_gb), lock:
-                return _train(config, chosen, resume, init_from)
+                return _train(config, chosen, group, resume, init_from)
 
 
-def _train(config: Config, device: torch.device, resume: bool, init_from: Path | None) -> Path:
+def _train(
+    config: Config,
+    device: torch.device,
+    group: ProcessGroup,
+    resume: bool,
+    init_from: Path | None,
+) -> Path:
     """`train`, alone in the run folder."""
-    run, notes = _prepared(config, device, resume, init_from)
+    run, notes = _prepared(config, device, group, resume, init_from)
     last_step, began = total_steps(run), run.progress.step
     with (
-        Reporter(config.run_dir, began, last_step)
-        if distributed.is_first()
-        else NullReporter() as reporter,
+        Reporter(config.run_dir, began, last_step) if group.is_main else NullReporter() as reporter,
         stop_signals() as stops,
     ):
-        for note in [*notes, *(missing_figures(run) if distributed.is_first() else ())]:
+        for note in [*notes, *(missing_figures(run) if group.is_main else ())]:
             reporter.say(note)
         clock = Clock(run.seconds)
         if init_from is not None and began == 0 and run.progress.best_bleu < 0:
             validate(run, reporter, clock)  # what it begins with may stay the best
             save(run, reporter, clock)
-        accord = collectives.StopSync(stops, lambda: clock.seconds)
-        while (reason := why_stop(config.training, run.progress, accord.seconds)) is None:
-            train_epoch(run, reporter, clock, last_step, accord)
+        sync = StopSync(group, stops, lambda: clock.seconds)
+        while (reason := why_stop(config.training, run.progress, sync.seconds)) is None:
+            train_epoch(run, reporter, clock, last_step, sync)
         log_skipped(run, reporter)
         trained = run.progress.step > began
         reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
@@ -91,12 +93,12 @@ def _train(config: Config, device: torch.device, resume: bool, init_from: Path |
             f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
             f"at update {run.progress.best_step}: {config.run_dir / BEST}"
         )
-        for complaint in diagnose_run(run) if distributed.is_first() else ():
+        for complaint in diagnose_run(run) if group.is_main else ():
             reporter.say(f"warning: {complaint}")
-        accord.after_update(0, run.max_micro_batch_positions)  # signals that came since the last
-        if accord.stops:
-            distributed.gather([0])
-            raise Interrupted(accord.stops[0], done=True)
+        sync.after_step(0, run.max_micro_batch_positions)  # signals that came since the last
+        if sync.stops:
+            group.barrier()
+            raise Interrupted(sync.stops[0], done=True)
     return config.run_dir
 
 
@@ -112,20 +114,24 @@ def missing_figures(run: Run) -> list[str]:
 
 
 def _prepared(
-    config: Config, device: torch.device, resume: bool, init_from: Path | None
+    config: Config,
+    device: torch.device,
+    group: ProcessGroup,
+    resume: bool,
+    init_from: Path | None,
 ) -> tuple[Run, list[str]]:
     """The run and what to say of it: rank 0 prepares it, then the others read what it wrote."""
     notes: list[str] = []
-    if distributed.is_first():
-        run, notes = prepare(config, device, resume, init_from)
+    if group.is_main:
+        run, notes = prepare(config, device, resume, init_from, group)
         slow = None if run.progress.step else bf16_note(device, config.training.precision)
         notes += [f"warning: {slow}"] if slow else []
     else:
-        distributed.wait_for_first()
-        run = follow(config, device)
-    distributed.prepared([len(run.train), run.progress.step, _fingerprint(run)])
-    if distributed.count() > 1:
-        notes.append(f"{distributed.count()} processes, each with a share of every batch")
+        group.wait_for_main()
+        run = join_run(config, device, group)
+    group.start([len(run.train), run.progress.step, _fingerprint(run)])
+    if group.size > 1:
+        notes.append(f"{group.size} processes, each with a share of every batch")
     return run, notes
 
 
@@ -143,7 +149,7 @@ def diagnose_run(run: Run) -> list[str]:
 
 
 def train_epoch(
-    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, accord: collectives.StopSync
+    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, sync: StopSync
 ) -> None:
     """The rest of the epoch that progress stands in, or less where training ends within it."""
     settings, progress = run.config.training, run.progress
@@ -155,7 +161,7 @@ def train_epoch(
         rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
         max_micro_batch_positions = run.max_micro_batch_positions
         tokens = train_step(run, batches, rate)
-        tokens, run.max_micro_batch_positions = accord.after_update(
+        tokens, run.max_micro_batch_positions = sync.after_step(
             tokens, run.max_micro_batch_positions
         )
         if run.max_micro_batch_positions != max_micro_batch_positions:
@@ -176,12 +182,12 @@ def train_epoch(
         if validation_due(run, len(order)):
             validate(run, reporter, clock)
             save(run, reporter, clock)
-        if accord.stops:
+        if sync.stops:
             save(run, reporter, clock)
             reporter.say(f"Stopped at update {progress.step}, saved.")
-            distributed.gather([0])  # nobody leaves before it is saved
-            raise Interrupted(accord.stops[0])
-        if why_stop(settings, progress, accord.seconds) is not None:
+            run.group.barrier()  # no rank leaves before the state is saved
+            raise Interrupted(sync.stops[0])
+        if why_stop(settings, progress, sync.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
 
@@ -192,9 +198,9 @@ def own_batches(run: Run, taken: Sequence[Rows]) -> list[Batch]:
         batch_of(
             run,
             rows,
-            derive_seed(run.config.seed, run.progress.step, piece, *distributed.seed_part()),
+            derive_seed(run.config.seed, run.progress.step, piece, *run.group.seed_part()),
         )
-        for piece, rows in enumerate(map(distributed.share, taken))
+        for piece, rows in enumerate(map(run.group.share, taken))
         if len(rows)
     ]
 
@@ -252,29 +258,5 @@ def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
 def save(run: Run, reporter: Reporter, clock: Clock) -> None:
     """Write all that training goes on from, once the figures it counts are on the disk."""
     reporter.sync()
-    if distributed.is_first():
+    if run.group.is_main:
         save_run(run, clock.seconds)
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Gather Ctrl-C, SIGTERM and the end of the terminal instead of dying of them.
-
-    A second Ctrl-C kills as usual; with `nohup` the terminal may go.
-    """
-    caught: list[int] = []
-
-    def catch(number: int, _frame: FrameType | None) -> None:
-        caught.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    numbers = {signal.SIGINT, signal.SIGTERM}
-    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
-    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
-        numbers.add(hangup)
-    before = {number: signal.signal(number, catch) for number in numbers}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -41,6 +41,7 @@ from seq2seq.runs.training_state import load_last, resumable, save_last
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training.optimizer import Optimizer
 
 
@@ -64,6 +65,7 @@ class Run:
         None  # target positions that memory has room for, if it ran out
     )
     progress: Progress = field(default_factory=Progress)
+    group: ProcessGroup = field(default_factory=ProcessGroup)
     seconds: float = 0.0  # trained before this process
     hypotheses: list[str] = field(default_factory=list)  # of the last validation
     checksums: dict[str, str] = field(default_factory=dict)  # of the texts of train and valid
@@ -84,7 +86,11 @@ class Texts(NamedTuple):
 
 
 def prepare(
-    config: Config, device: torch.device, resume: bool, init_from: Path | None = None
+    config: Config,
+    device: torch.device,
+    resume: bool,
+    init_from: Path | None = None,
+    group: ProcessGroup | None = None,
 ) -> tuple[Run, list[str]]:
     """Read and check all data, make or read vocabulary, model and state; returns run and notes.
 
@@ -108,6 +114,7 @@ def prepare(
         pairs = data.pairs(vocabularies, config.data.max_length)
         run = assemble(config, device, vocabularies, pairs, valid, start and start.weights)
         run.checksums = checksums
+        run.group = group or run.group
     if resume:
         repairs += _resume_folder(run)
     else:
@@ -142,7 +149,7 @@ def _resume_folder(run: Run) -> list[str]:
     return repairs
 
 
-def follow(config: Config, device: torch.device) -> Run:
+def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Run:
     """The run that another rank has prepared: what it wrote is read, and no state is written.
 
     Raises UserError where this process does not see it.
@@ -161,6 +168,7 @@ def follow(config: Config, device: torch.device) -> Run:
         valid, _ = usable(other_texts(config.data, data.text())[0])
         pairs = data.pairs(vocabularies, config.data.max_length)
     run = assemble(config, device, vocabularies, pairs, valid)
+    run.group = group
     run.checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
     restore(run)
     return run

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from seq2seq.data.batching import Batch, derive_seed
 from seq2seq.runs.checkpoint import own_weights
-from seq2seq.runtime import collectives, distributed
 from seq2seq.runtime.device import is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
@@ -31,7 +30,7 @@ def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
     """
     settings = run.config.training
     tokens = sum(len(batch.tgt_out) for batch in batches)
-    loss = gradients(run, batches, tokens if distributed.count() == 1 else 1)
+    loss = gradients(run, batches, tokens if run.group.size == 1 else 1)
     loss, all_tokens = _of_all_ranks(run, loss, torch.full_like(loss, tokens))
     norm = torch.linalg.vector_norm(
         torch.stack([torch.linalg.vector_norm(each.grad) for each in _with_gradient(run)])
@@ -56,11 +55,11 @@ def _of_all_ranks(run: Run, loss: Tensor, tokens: Tensor) -> tuple[Tensor, Tenso
     Returns the summed loss and the target tokens of all. What is no number on one rank is none on
     any. A rank without a pair adds zeros.
     """
-    if distributed.count() == 1:
+    if run.group.size == 1:
         return loss, tokens
     parameters = list(run.model.parameters())
     own = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
-    loss, tokens, *summed = collectives.add_up([loss, tokens, *own])
+    loss, tokens, *summed = run.group.sum_tensors([loss, tokens, *own])
     torch._foreach_div_(summed, tokens)
     for parameter, gradient in zip(parameters, summed, strict=True):
         parameter.grad = gradient
@@ -102,7 +101,7 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
     run.optimizer.zero_grad()
     try:
         for number, piece in enumerate(pieces):
-            seed = derive_seed(run.config.seed, run.progress.step, number, *distributed.seed_part())
+            seed = derive_seed(run.config.seed, run.progress.step, number, *run.group.seed_part())
             torch.manual_seed(seed)
             with _precision(run):  # left again: casts made without a gradient are not to be reused
                 inputs = with_own_inputs(model, piece, share)

@@ -1,11 +1,16 @@
-"""When a training ends, and whether one in a run folder has."""
+"""Stopping criteria and stop signals; whether the run in a folder has ended."""
 
 import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.runs.checkpoint import BEST, Progress
 from seq2seq.runs.tensor_file import header_errors, read_dataclass
 from seq2seq.runs.training_state import check_last
+from seq2seq.runtime.process_group import ProcessGroup
 
 
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
@@ -32,6 +37,67 @@ def nothing_left(config: Config, reason: str) -> str:
     else:
         remedy = f"to train on, give --resume and a larger {key}"
     return f"Already at the end: {reason}. Nothing is left to train; {remedy}."
+
+
+class StopSync:
+    """Stop signals and trained seconds, synchronised so that all ranks stop after the same step.
+
+    Signals may reach any rank; the clock is that of the main process.
+    """
+
+    def __init__(self, group: ProcessGroup, stops: list[int], seconds: Callable[[], float]) -> None:
+        self._group, self._stops, self._seconds = group, stops, seconds
+        self._synced_stops: list[int] = []
+        self._synced_seconds = 0.0
+        self.after_step(0, None)
+
+    def after_step(
+        self, tokens: int, max_micro_batch_positions: int | None
+    ) -> tuple[int, int | None]:
+        """Synchronise the ranks; return the tokens of all and the least limit of micro-batches."""
+        if self._group.size == 1:
+            return tokens, max_micro_batch_positions
+        stop = self._stops[0] if self._stops else 0
+        rows = self._group.gather([tokens, max_micro_batch_positions or 0, stop, self._seconds()])
+        all_tokens, positions, stops, seconds = zip(*rows, strict=True)
+        self._synced_stops = [int(number) for number in stops if number]
+        self._synced_seconds = seconds[0]
+        least = min((int(each) for each in positions if each), default=None)
+        return int(sum(all_tokens)), least
+
+    @property
+    def stops(self) -> list[int]:
+        """The stop signals received so far."""
+        return self._stops if self._group.size == 1 else self._synced_stops
+
+    @property
+    def seconds(self) -> float:
+        """The time trained so far."""
+        return self._seconds() if self._group.size == 1 else self._synced_seconds
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Gather Ctrl-C, SIGTERM and the end of the terminal instead of dying of them.
+
+    A second Ctrl-C kills as usual; with `nohup` the terminal may go.
+    """
+    caught: list[int] = []
+
+    def catch(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    numbers = {signal.SIGINT, signal.SIGTERM}
+    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        numbers.add(hangup)
+    before = {number: signal.signal(number, catch) for number in numbers}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def trained_so_far(config: Config) -> tuple[Progress, float] | None:

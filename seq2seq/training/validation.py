@@ -16,8 +16,8 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import LengthLimit, own_weights, save_best
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.snapshots import save_snapshot
-from seq2seq.runtime import collectives, distributed
 from seq2seq.runtime.device import trim_memory
+from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter
 from seq2seq.training.session import Run
@@ -41,7 +41,7 @@ def validate(run: Run, reporter: Reporter, clock: Clock) -> None:
             progress.best_step, progress.validations_since_best = progress.step, 0
         else:
             progress.validations_since_best += 1
-        if distributed.is_first():
+        if run.group.is_main:
             _keep_weights(run, bleu, better)
     perplexity = math.exp(min(loss, 700.0))
     reporter.metrics(
@@ -73,19 +73,25 @@ def valid_loss(run: Run) -> float:
     total, tokens = 0.0, 0
     with torch.no_grad():
         order = epoch_order(pairs, run.config.training.batch_tokens, 0, None)
-        for rows in distributed.share(order):
+        for rows in run.group.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             total += batch_loss(model, batch.to(run.device), 0.0).item()
             tokens += len(batch.tgt_out)
-    all_total, all_tokens = collectives.added([total, tokens])
+    all_total, all_tokens = run.group.sum([total, tokens])
     return all_total / all_tokens
 
 
 def valid_bleu(run: Run) -> float:
     """Return the greedy BLEU of the validation set and keep the translations."""
-    device, limit = run.device, run.limit
     bleu, run.hypotheses = greedy_bleu(
-        run.model, run.vocabularies, limit, run.config, run.valid.src, run.valid.tgt, device
+        run.model,
+        run.vocabularies,
+        run.limit,
+        run.config,
+        run.valid.src,
+        run.valid.tgt,
+        run.device,
+        run.group,
     )
     return bleu
 
@@ -98,13 +104,15 @@ def greedy_bleu(
     sources: Sequence[str],
     references: Sequence[str],
     device: torch.device,
+    group: ProcessGroup | None = None,
 ) -> tuple[float, list[str]]:
-    """Translate by greedy search; return the cased BLEU and the translations."""
+    """Translate by greedy search, shared by a group; return the cased BLEU and the translations."""
+    group = group or ProcessGroup()
     longest = config.data.max_length
     translator = Translator(model.eval(), vocabularies, limit, config.decoding, longest, device)
-    own = distributed.share(sources)
+    own = group.share(sources)
     translations = translator.translate(own, beam_size=1, text_only=True)
-    hypotheses = collectives.interleaved([translation.text for translation in translations])
+    hypotheses = group.gather_shares([translation.text for translation in translations])
     return bleu_score(hypotheses, references, tokenizer_of(config.data.tgt_lang)), hypotheses
 
 

@@ -244,8 +244,8 @@ def test_a_failure_stops_in_one_line(
 def test_torchrun_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.runtime.distributed._launched", lambda: (0, 2))
-    monkeypatch.setattr("seq2seq.runtime.distributed.reports_errors", lambda: True)
+    monkeypatch.setattr("seq2seq.runtime.process_group._launched", lambda: (0, 2))
+    monkeypatch.setattr("seq2seq.cli.main.reports_errors", lambda: True)
     assert compare() == 2
     assert "start it without torchrun" in capsys.readouterr().err
 

@@ -18,12 +18,14 @@ import torch
 from conftest import write_small_corpus
 from torch import Tensor
 
+from seq2seq.cli.main import main
 from seq2seq.runs.checkpoint import BEST, LAST
 from seq2seq.runs.tensor_file import read_header, read_tensors
-from seq2seq.runtime import collectives as exchange
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime import process_group as ranks
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.process_group import ProcessGroup, TorchProcessGroup, process_group
 from seq2seq.training.reporting import LOG, METRICS
+from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
 # Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
@@ -34,8 +36,7 @@ from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
 import torch
 import torch.distributed
-from seq2seq.runtime import collectives as exchange
-from seq2seq.runtime import distributed as ranks
+from seq2seq.runtime.process_group import process_group
 from seq2seq.training import session as preparation
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
@@ -60,7 +61,7 @@ def watched(log, befall):
 
 def rank_1_ends(ending):
     def befall(run):
-        if ranks.rank() == 1 and run.progress.step == 5:
+        if run.group.rank == 1 and run.progress.step == 5:
             ending()
     return befall
 
@@ -68,18 +69,18 @@ def raising():
     raise OSError(5, "the disk of rank 1", "here")
 
 def spoiled(run):
-    nan = ranks.rank() == 1 and run.progress.step == 3
+    nan = run.group.rank == 1 and run.progress.step == 3
     update.batch_loss = (lambda *a: loss_of(*a) * float("nan")) if nan else loss_of
 
 def little_memory(run):
     def loss(model, batch, *weights):
-        if ranks.rank() == 1 and batch.tgt_in.numel() > 100:
+        if run.group.rank == 1 and batch.tgt_in.numel() > 100:
             raise RuntimeError("can't allocate memory")
         return loss_of(model, batch, *weights)
     update.batch_loss = loss
 
 def first_is_killed(run):
-    if ranks.rank() == 0 and run.progress.step == 5:
+    if run.group.rank == 0 and run.progress.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
 BEFALL = {
@@ -97,19 +98,20 @@ BEFALL = {
 }
 
 def all_told():
-    with ranks.joined():
-        number, size = ranks.rank(), ranks.count()
+    with process_group() as group:
+        number, size = group.rank, group.size
+        assert size > 1 and torch.distributed.is_initialized()
         for length in (0, 1, 2, 7):
             lines = [f"\\u0930{n}\\n" * n for n in range(length)]
-            assert exchange.interleaved(ranks.share(lines)) == lines
-        assert ranks.gather([number, 0.5]) == [[n, 0.5] for n in range(size)]
-        assert exchange.added([number, 1]) == [size * (size - 1) / 2, size]
+            assert group.gather_shares(group.share(lines)) == lines
+        assert group.gather([number, 0.5]) == [[n, 0.5] for n in range(size)]
+        assert group.sum([number, 1]) == [size * (size - 1) / 2, size]
         tensors = [torch.full((2, 3), float(number)), torch.tensor(1.5), torch.ones(0)]
-        summed = exchange.add_up(tensors)
+        summed = group.sum_tensors(tensors)
         assert [each.shape for each in summed] == [each.shape for each in tensors]
         assert summed[0].unique().tolist() == [size * (size - 1) / 2]
         assert summed[1] == 1.5 * size
-    assert ranks.count() == 1 and ranks.rank() == 0
+    assert not torch.distributed.is_initialized()
     return 0
 
 def run(number, call):
@@ -306,24 +308,41 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     tensors = [torch.ones(2)]
-    with ranks.joined():
+    with process_group() as group:
         assert not torch.distributed.is_initialized()
-        assert (ranks.rank(), ranks.count(), ranks.seed_part()) == (0, 1, ())
-        assert ranks.is_first()
+        assert (group.rank, group.size, group.seed_part()) == (0, 1, ())
+        assert group.is_main
+        assert ranks.is_main_process()
         assert ranks.reports_errors()
-        assert not ranks.restarted()
-        assert ranks.share([3, 4]) == [3, 4]
-        assert exchange.interleaved(["a"]) == ["a"]
-        assert exchange.added([2.5]) == [2.5]
-        assert exchange.add_up(tensors) is tensors
-        assert ranks.device_of("cuda:1") == "cuda:1"
+        assert not group.restarted()
+        assert group.share([3, 4]) == [3, 4]
+        assert group.gather_shares(["a"]) == ["a"]
+        assert group.sum([2.5]) == [2.5]
+        assert group.sum_tensors(tensors) is tensors
+        assert group.device_for("cuda:1") == "cuda:1"
+        group.wait_for_main()
+        group.start([1.0])
+        group.barrier()
+
+
+def test_a_malformed_environment_is_refused_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small_corpus: Path
+) -> None:
+    for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("RANK", "abc")
+    assert ranks.is_main_process()
+    assert ranks.reports_errors()
+    assert main(["train", str(small_corpus)]) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "error: " in line)
+    assert "RANK: not a number in the environment ('abc')" in line
 
 
 def test_by_itself_a_process_decides_at_once() -> None:
     stops: list[int] = []
     seconds = [1.0]
-    accord = exchange.StopSync(stops, lambda: seconds[0])
-    assert accord.after_update(5, 7) == (5, 7)
+    accord = StopSync(ProcessGroup(), stops, lambda: seconds[0])
+    assert accord.after_step(5, 7) == (5, 7)
     stops.append(signal.SIGTERM)
     seconds[0] = 2.0
     assert accord.stops == [signal.SIGTERM]
@@ -339,20 +358,18 @@ def test_by_itself_a_process_decides_at_once() -> None:
         ("cuda", 0, "cuda"),
         ("cpu", 2, "cpu"),
         ("tpu", 2, "tpu"),
-        ("cuda:0", 2, "each takes the GPU of its own number"),
-        ("auto", 1, "2 processes on a machine with 1 CUDA device; start no more"),
+        ("cuda:0", 2, "each of several processes uses the GPU with its own number"),
+        ("auto", 1, "2 processes on a machine with 1 CUDA device; start at most 1"),
     ],
 )
 def test_each_rank_has_a_gpu_of_its_own(
     monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, found: str
 ) -> None:
-    monkeypatch.setattr(ranks._Joined, "rank", 5)
-    monkeypatch.setattr(ranks._Joined, "count", 6)
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(UserError, match=found) if " " in found else nullcontext():
-        assert ranks.device_of(name) == found
+        assert TorchProcessGroup(5, 6).device_for(name) == found
 
 
 # ------------------------------------------------------------------------------ several are as one
@@ -485,7 +502,6 @@ def test_ranks_that_read_other_things_are_refused(trainings: Trainings, befall: 
 KILLED_ONCE = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
-from seq2seq.runtime import distributed as ranks
 from seq2seq.training import loop as training
 from seq2seq.cli.main import main
 
@@ -493,7 +509,7 @@ taken = training.train_step
 
 def step(run, batches, rate):
     first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-    if first and ranks.rank() == 1 and run.progress.step == 6:
+    if first and run.group.rank == 1 and run.progress.step == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     return taken(run, batches, rate)
 
