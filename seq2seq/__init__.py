@@ -1,3 +1,31 @@
-"""Attention-based recurrent translation: two text files and one YAML in, a scored model out."""
+"""Train, evaluate and use attention-based recurrent translation models.
+
+From Python, `train` runs a training, `Translator` translates with its run folder, and `load_config`
+reads a YAML file into the `Config` of both. The command line is `seq2seq` or `python -m seq2seq`.
+The names are imported on first use: `import seq2seq` loads no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import Config, load_config
+    from seq2seq.inference.translator import Translator
+    from seq2seq.training.loop import train
 
 __version__ = "0.1.0"
+__all__ = ["Config", "Translator", "load_config", "train"]
+
+_MODULES = {
+    "Config": "seq2seq.config.schema",
+    "Translator": "seq2seq.inference.translator",
+    "load_config": "seq2seq.config.schema",
+    "train": "seq2seq.training.loop",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,16 +1,37 @@
-"""Two properties of the package that import-linter cannot state."""
+"""Properties of the package that import-linter cannot state."""
 
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import seq2seq
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "seq2seq"
 HEAVY = ("matplotlib", "numpy", "sacrebleu", "sentencepiece", "torch")
+PUBLIC = {
+    "Config": ("seq2seq.config.schema", "Config"),
+    "Translator": ("seq2seq.inference.translator", "Translator"),
+    "load_config": ("seq2seq.config.schema", "load_config"),
+    "train": ("seq2seq.training.loop", "train"),
+}
 INITS = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("__init__.py"))
+
+
+def output_of(program: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -24,14 +45,25 @@ def test_help_loads_nothing_heavy() -> None:
         "    code = stop.code\n"
         f"print('code', code, 'loaded', sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.stdout.splitlines()[-1:] == ["code 0 loaded []"], done.stderr
+    assert output_of(program)[-1] == "code 0 loaded []"
+
+
+def test_the_package_alone_loads_nothing_heavy() -> None:
+    lazy = (*HEAVY, "pydantic", "yaml")
+    program = f"import sys, seq2seq\nprint(sorted(set({lazy!r}) & set(sys.modules)))"
+    assert output_of(program) == ["[]"]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_the_objects_of_their_modules(name: str) -> None:
+    module, attribute = PUBLIC[name]
+    assert getattr(seq2seq, name) is getattr(import_module(module), attribute)
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(seq2seq.__all__) == PUBLIC.keys()
+    with pytest.raises(AttributeError, match="module 'seq2seq' has no attribute 'Translater'"):
+        _ = seq2seq.Translater
 
 
 def test_every_package_was_found() -> None:
