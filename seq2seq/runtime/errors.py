@@ -1,13 +1,13 @@
-"""The two failures a user may see: each is one line saying what, where and how to mend it."""
+"""Errors reported to the user as one line: place, problem, remedy."""
 
 
 class UserError(ValueError):
-    """A mistake in the call, the config or the data, found before any work (exit code 2)."""
+    """Invalid command, config or data, found before any work starts (exit code 2)."""
 
 
 class RunError(RuntimeError):
-    """Work that had begun and could not go on (exit code 1)."""
+    """Failure of work that has already started (exit code 1)."""
 
 
 class DamagedFile(UserError):
-    """A file of a run folder whose content is not what was written there."""
+    """Corrupt file in a run folder: its content is not what was written to it."""

@@ -1,4 +1,4 @@
-"""Locks: one process at a time trains in a run folder, and one builds in a cache."""
+"""File locks: one process trains in a run folder, one writes to a cache."""
 
 import errno
 import os
@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain, repeat
 from pathlib import Path
 
 from seq2seq.runtime.errors import UserError
@@ -18,20 +17,25 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 @contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Hold the run folder, made if it is not there, and let no other process in.
+    """Lock a run folder against other processes; create it if it does not exist.
 
-    The system lets go when the process ends, however it ends: a kill leaves nothing to clean up.
-    A folder made here in which nothing came to lie is removed again. Raises UserError where
-    another process holds the folder or it cannot be written.
+    The operating system releases the lock when the process ends, even by SIGKILL. A folder created
+    here is removed again if nothing was written to it. Raises UserError if another process holds
+    the lock or the folder is not writable.
     """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]  # the deepest first
-    descriptor = _opened(folder)
+    created = [each for each in (folder, *folder.parents) if not each.exists()]  # deepest first
+    descriptor = _open_lock(folder)
     try:
         _lock(descriptor, folder)
-        if not _is_there(descriptor, folder / LOCK):
-            raise UserError(f"{folder}: another process has just removed it; try again")
-        _check_own(descriptor, folder)
-        with suppress(OSError):  # the number is for people, and the disk may be full
+        if not _is_at(descriptor, folder / LOCK):
+            raise UserError(f"{folder}: was removed by another process just now; try again")
+        content = _read_start(descriptor)
+        if content and not content.isdigit():
+            raise UserError(
+                f"run_dir: {folder / LOCK} is not a lock file but has its reserved name; "
+                "move it away"
+            )
+        with suppress(OSError):  # the process id is informative only, and the disk may be full
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
         try:
@@ -39,13 +43,12 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
-            _remove_empty(made)  # while no other can hold it
+            _remove_unused(created)  # before the lock is released
     finally:
         os.close(descriptor)
 
 
-def _opened(folder: Path) -> int:
-    """The lock file of a run folder, both made where they are not there."""
+def _open_lock(folder: Path) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -54,107 +57,106 @@ def _opened(folder: Path) -> int:
     except OSError as error:
         raise UserError(
             f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
-            "mend that or set another run_dir"
+            "make it writable or set another run_dir"
         ) from None
-
-
-def _check_own(descriptor: int, folder: Path) -> None:
-    """Refuse a file called as the lock is which holds more than the number of a process."""
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    content = os.read(descriptor, 100).strip()
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    if content and not content.isdigit():
-        raise UserError(
-            f"run_dir: {folder / LOCK} is no lock, for which that name is kept; move it away"
-        )
-
-
-def _is_there(descriptor: int, path: Path) -> bool:
-    """Whether an open file still stands at its path."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-class SharedLock:
-    """A lock file that is held beside others to read, alone to build; made if it is not there."""
-
-    def __init__(self, path: Path) -> None:
-        """Hold it to read, once nobody builds; raises OSError where it cannot be made."""
-        self.exclusive = False
-        self._path, self._descriptor = path, os.open(path, _FLAGS, 0o644)
-        self._hold(exclusive=False)
-
-    def upgrade(self) -> None:
-        """Hold it alone, once nobody else does; not so where the file system knows no locks."""
-        if not self.exclusive:
-            self.exclusive = self._hold(exclusive=True)
-
-    def close(self) -> None:
-        """Let go."""
-        os.close(self._descriptor)
-
-    def _hold(self, exclusive: bool) -> bool:
-        while held := _wait(self._descriptor, self._path, exclusive):
-            if _is_there(self._descriptor, self._path):
-                break  # else whoever held it has removed it
-            os.close(self._descriptor)
-            self._descriptor = os.open(self._path, _FLAGS, 0o644)
-        return held
-
-
-def _wait(descriptor: int, path: Path, exclusive: bool) -> bool:
-    for seconds in chain((0.1,), repeat(0.2)):
-        try:
-            _try_lock(descriptor, exclusive)
-            return True
-        except (BlockingIOError, PermissionError):
-            if seconds == 0.1 and is_main_process():
-                print(f"note: {path.parent}: waiting for another process there", file=sys.stderr)
-            time.sleep(seconds)
-        except OSError:  # as on some network file systems
-            break
-    return False
 
 
 def _lock(descriptor: int, folder: Path) -> None:
     try:
         _try_lock(descriptor, exclusive=True)
     except (BlockingIOError, PermissionError):
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        number = os.read(descriptor, 20).strip().decode("ascii", errors="replace")
+        number = _read_start(descriptor).decode("ascii", errors="replace")
         process = f"process {number}" if number.isdigit() else "another process"
         raise UserError(
             f"{folder}: {process} is training in this run folder; "
-            "wait until it ends, or set another run_dir"
+            "wait until it ends or set another run_dir"
         ) from None
-    except OSError as error:  # as on some network file systems
+    except OSError as error:  # on some network file systems
         print(
             f"note: {folder}: cannot be locked ({error.strerror}); "
-            "see to it that no other process trains in it",
+            "make sure that no other process trains in it",
             file=sys.stderr,
         )
+
+
+def _read_start(descriptor: int) -> bytes:
+    """Read the first bytes of a lock file, normally a process id."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = os.read(descriptor, 100).strip()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return content
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return False if an open file was removed or replaced at its path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _remove_unused(created: list[Path]) -> None:
+    """Remove folders created for a run if they contain nothing but the lock."""
+    with suppress(OSError):
+        if created and [entry.name for entry in created[0].iterdir()] == [LOCK]:
+            (created[0] / LOCK).unlink()
+            for folder in created:
+                folder.rmdir()
+
+
+class SharedLock:
+    """Lock on a cache: shared by readers, exclusive for the one process that writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Acquire the shared lock, waiting for a writer; raises OSError if `path` cannot be made."""
+        self.exclusive = False
+        self._path, self._descriptor = path, os.open(path, _FLAGS, 0o644)
+        self._acquire(exclusive=False)
+
+    def upgrade(self) -> None:
+        """Wait for the exclusive lock; `exclusive` stays False if the file system has no locks."""
+        if not self.exclusive:
+            self.exclusive = self._acquire(exclusive=True)
+
+    def close(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
+
+    def _acquire(self, exclusive: bool) -> bool:
+        while acquired := self._wait(exclusive):
+            if _is_at(self._descriptor, self._path):
+                break
+            os.close(self._descriptor)  # removed by its previous holder
+            self._descriptor = os.open(self._path, _FLAGS, 0o644)
+        return acquired
+
+    def _wait(self, exclusive: bool) -> bool:
+        waiting = False
+        while True:
+            try:
+                _try_lock(self._descriptor, exclusive)
+                return True
+            except (BlockingIOError, PermissionError):
+                if not waiting and is_main_process():
+                    print(
+                        f"note: {self._path.parent}: waiting for another process", file=sys.stderr
+                    )
+                waiting = True
+                time.sleep(0.2)
+            except OSError:  # on some network file systems
+                return False
 
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(descriptor: int, exclusive: bool) -> None:  # noqa: ARG001 -- always alone, here
-        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte apart: others may not read a locked one
+    def _try_lock(descriptor: int, exclusive: bool) -> None:  # noqa: ARG001 -- always exclusive
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # past the content, which others must read
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 else:
     import fcntl
 
     def _try_lock(descriptor: int, exclusive: bool) -> None:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-
-
-def _remove_empty(made: list[Path]) -> None:
-    """Take back folders in which nothing but the lock lies."""
-    with suppress(OSError):
-        if made and [entry.name for entry in made[0].iterdir()] == [LOCK]:
-            (made[0] / LOCK).unlink()
-            for folder in made:
-                folder.rmdir()
+        mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)

@@ -575,7 +575,7 @@ DATA = {
     ),
     "a file called lock": Row(
         f"{T} run_dir=mine",
-        "run_dir: mine/lock is no lock, for which that name is kept; move it away",
+        "run_dir: mine/lock is not a lock file but has its reserved name; move it away",
         write("mine/lock", "precious"),
     ),
     "nothing left to resume but snapshots": Row(

@@ -64,7 +64,7 @@ def test_of_two_writers_the_first_is_told_and_the_second_writes(
     second.__enter__().write_bytes(b"second")
     if not first_ends_first:
         second.__exit__(None, None, None)
-    with pytest.raises(OSError, match="another process writes it too") as raised:
+    with pytest.raises(OSError, match="is being written by another process") as raised:
         first.__exit__(None, None, None)
     assert raised.value.filename == str(path)
     if first_ends_first:
@@ -86,7 +86,7 @@ def test_a_writer_that_begins_while_another_syncs_loses_nothing(
         whole(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
-    with pytest.raises(OSError, match="another process writes it too"):
+    with pytest.raises(OSError, match="is being written by another process"):
         atomic_write(path, b"first")
     assert not path.exists()
     second.__exit__(None, None, None)

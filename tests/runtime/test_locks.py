@@ -104,7 +104,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_none(
         take(descriptor, exclusive)
 
     monkeypatch.setattr(run_lock, "_try_lock", late)
-    with pytest.raises(UserError, match="has just removed it; try again"):
+    with pytest.raises(UserError, match="was removed by another process just now"):
         enter(tmp_path)
     monkeypatch.setattr(run_lock, "_try_lock", late)
     with closing(SharedLock(tmp_path / LOCK)), pytest.raises(UserError, match="another process is"):
@@ -128,7 +128,7 @@ def test_many_read_and_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_file_of_that_name_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text("precious")
-    with pytest.raises(UserError, match="lock is no lock"):
+    with pytest.raises(UserError, match="lock is not a lock file"):
         enter(tmp_path)
     assert (tmp_path / LOCK).read_text() == "precious"
     (tmp_path / LOCK).write_text("4711\n")  # of a process that was killed
