@@ -1,4 +1,4 @@
-"""Devices, their memory, and the precision of their float32 products."""
+"""Devices: selection, memory, determinism and the precision of float32 products."""
 
 import ctypes
 import os
@@ -14,27 +14,26 @@ from torch import Tensor
 
 from seq2seq.runtime.errors import UserError
 
-_TOLERANCE = 1e-5  # largest relative error of a float32 product
+_TOLERANCE = 1e-5  # maximum relative error of a float32 product
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
-_MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts at most the second
-_MUCH_SLOWER = 1.5  # ratio of bfloat16 to float32 time from which to warn
+_MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
+_SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
 _OUT_OF_MEMORY = re.compile(
-    "out of memory|allocate memory|not enough memory|bad_alloc"
-    "|STATUS_ALLOC_FAILED"  # cuBLAS and cuDNN
+    "out of memory|allocate memory|not enough memory|bad_alloc|STATUS_ALLOC_FAILED"  # cuBLAS, cuDNN
 )
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-_DETERMINISTIC = (":4096:8", ":16:8")  # with others, cuBLAS may reduce in a varying order
+_DETERMINISTIC = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
 
 
 def choose_device(name: str) -> torch.device:
     """Return the device called `auto` (CUDA if available), `cpu`, `cuda` or `cuda:N`.
 
-    On a CPU, enables oneDNN's float32 kernels (torch's "medium" precision, about twice as fast on
-    some processors) if they measure as exact as float32: on processors with AMX the same setting
-    rounds to bfloat16, on CUDA to TF32. Raises UserError if there is no such device.
+    On a CPU, enable oneDNN's float32 kernels (torch's "medium" precision, up to twice as fast) if a
+    test product shows that they do not round to bfloat16, as they do on processors with AMX. CUDA
+    always computes in full float32, never TF32. Raises UserError if there is no such device.
     """
-    device = _named(name)
+    device = _find(name)
     if device.type == "cpu":
         _keep_memory()
     exact = device.type == "cpu" and _medium_is_exact()
@@ -43,7 +42,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def product_is_exact(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Check a product of two float32 matrices against float64, within a relative 1e-5."""
+    """Check the product of two float32 matrices against float64: relative error below 1e-5."""
     left, right = torch.randn(2, 256, 256, generator=torch.Generator().manual_seed(1))
     exact = left.double() @ right.double()
     error = (product(left, right) - exact).abs().max() / exact.abs().max()
@@ -51,31 +50,34 @@ def product_is_exact(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if a Python, CPU or CUDA allocation failed; torch has no type for all of them."""
+    """Return True if an allocation failed in Python, on the CPU or in CUDA.
+
+    Not all have an exception type of their own: a RuntimeError is recognised by its message.
+    """
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
 
 
 def bf16_note(device: torch.device, precision: str) -> str | None:
-    """Return a warning if bfloat16 is slow on this CPU; many multiply it in a plain loop."""
+    """Return a warning if bf16 products are slow on this CPU: many have no instructions for it."""
     if precision != "bf16" or device.type != "cpu":
         return None
     left, right = torch.ones(2, 256, 256)
     short = left.bfloat16(), right.bfloat16()
     ratio = shortest_time(lambda: short[0] @ short[1]) / shortest_time(lambda: left @ right)
-    if ratio < _MUCH_SLOWER:
+    if ratio < _SLOW_BF16:
         return None
     return (
-        f"training.precision: products in bf16 take {ratio:.1f} times as long as in float32 on "
-        "this processor; set float32"
+        f"training.precision: bf16 products take {ratio:.1f} times as long as float32 products on "
+        "this processor; set it to float32"
     )
 
 
 def shortest_time(work: Callable[[], object]) -> float:
-    """Return the shortest of five times of a call, in seconds, on one thread.
+    """Return the shortest of five run times of a call, in seconds, on one thread.
 
-    With several threads it would measure how long they wait for a free core.
+    With several threads the result would include waiting for a free core.
     """
     seconds, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
@@ -91,9 +93,9 @@ def shortest_time(work: Callable[[], object]) -> float:
 
 @contextmanager
 def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
-    """Make results on CUDA bitwise reproducible, if wanted; on a CPU they always are.
+    """Make CUDA results bitwise reproducible, if wanted; CPU results always are.
 
-    Raises UserError if CUDA has already started, as cuBLAS reads its setting only then.
+    Raises UserError if CUDA is already initialized: cuBLAS reads its setting only at the start.
     """
     if device.type != "cuda" or not wanted:
         yield
@@ -111,7 +113,7 @@ def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark
     torch.use_deterministic_algorithms(True)
     cudnn.deterministic, cudnn.benchmark = True, False
-    memory.fill_uninitialized_memory = False  # such memory is never read: filling only costs time
+    memory.fill_uninitialized_memory = False  # never read: filling it only costs time
     try:
         yield
     finally:
@@ -122,9 +124,9 @@ def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def memory_limit(device: torch.device, gigabytes: float | None) -> Iterator[None]:
-    """Make allocations beyond a limit in GiB fail: of the CUDA device, or of this process.
+    """Make allocations fail beyond a limit in GiB, on the CUDA device or in this process.
 
-    Raises UserError if the operating system has no such limit.
+    Raises UserError if the operating system does not support it.
     """
     if gigabytes is None:
         yield
@@ -139,13 +141,13 @@ def memory_limit(device: torch.device, gigabytes: float | None) -> Iterator[None
             torch.cuda.set_per_process_memory_fraction(1.0, number)
         return
     if sys.platform != "linux":
-        raise UserError("training.memory_gb: needs Linux or CUDA; remove the key")
+        raise UserError("training.memory_gb: supported only on Linux and CUDA; remove the key")
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted, most = int(gigabytes * _GIB), before[1]
-    limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+    limit, hard = int(gigabytes * _GIB), before[1]
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     try:
         yield
     finally:
@@ -153,7 +155,7 @@ def memory_limit(device: torch.device, gigabytes: float | None) -> Iterator[None
 
 
 def total_memory(device: torch.device) -> int | None:
-    """Return the memory of a GPU, or of the machine, in bytes; None if the system hides it."""
+    """Return the memory of a GPU or of the machine, in bytes; None if it cannot be determined."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     try:
@@ -163,11 +165,11 @@ def total_memory(device: torch.device) -> int | None:
 
 
 def trim_memory() -> None:
-    """Return freed memory to the operating system; blocks of other sizes would not reuse it."""
+    """Return freed memory to the operating system, to avoid fragmentation of the heap."""
     _c_library("malloc_trim", 0)
 
 
-def _named(name: str) -> torch.device:
+def _find(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
@@ -181,25 +183,25 @@ def _named(name: str) -> torch.device:
 
 
 def _keep_memory() -> None:
-    """Make the process keep the memory that it frees, in huge pages where available.
+    """Make the process keep freed memory, in huge pages where available, and cache fewer kernels.
 
     By default glibc returns every large block to the system and maps it again page by page, which
-    takes a tenth of the training time. oneDNN and torch each cache a kernel for each of the last
-    thousand product sizes, hundreds of megabytes that fragment the heap; batches need some tens.
+    takes a tenth of the training time. oneDNN and torch each cache the kernels of the last thousand
+    product sizes: hundreds of megabytes that fragment the heap, where some tens of kernels suffice.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # read at the first product
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch's; read at the first product
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's; read at the first large block
-    # If no threshold is accepted, the other options would only stop glibc from adapting its own.
-    if any(_c_library("mallopt", _MMAP_THRESHOLD, most) for most in _MMAP_THRESHOLDS):
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # oneDNN, at the first product
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch, at the first product
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch, at the first large block
+    # Without a threshold, the other options would only turn off glibc's dynamic one.
+    if any(_c_library("mallopt", _MMAP_THRESHOLD, size) for size in _MMAP_THRESHOLDS):
         _c_library("mallopt", _TRIM_THRESHOLD, _GIB)
         _c_library("mallopt", _TOP_PAD, _GIB >> 4)
 
 
 def _c_library(function: str, *arguments: int) -> int:
-    """Call a function of glibc; return 0 with another C library."""
-    known = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
-    return int(known(*arguments)) if known is not None else 0
+    """Call a function of glibc; return 0 if the C library does not have it."""
+    found = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
+    return int(found(*arguments)) if found is not None else 0
 
 
 def _medium_is_exact() -> bool:

@@ -108,7 +108,7 @@ class SharedLock:
     """Lock on a cache: shared by readers, exclusive for the one process that writes."""
 
     def __init__(self, path: Path) -> None:
-        """Acquire the shared lock, waiting for a writer; raises OSError if `path` cannot be made."""
+        """Wait for the shared lock; raises OSError if the lock file cannot be created."""
         self.exclusive = False
         self._path, self._descriptor = path, os.open(path, _FLAGS, 0o644)
         self._acquire(exclusive=False)
