@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seq2seq.cli import average
 from seq2seq.cli.arguments import parse
 from seq2seq.cli.compare import compare
 from seq2seq.cli.evaluate import evaluate
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "translate": translate,
         "evaluate": evaluate,
         "score": score,
-        "average": average,
+        "average": average.run,
         "attention": attention,
     }
     fill_closed_streams()
@@ -152,25 +153,6 @@ def score(options: argparse.Namespace) -> int:
 
     files = options.input, options.ref, options.output
     say(score_files(*files, options.json, lambda: load(options)))
-    return 0
-
-
-def average(options: argparse.Namespace) -> int:
-    """`seq2seq average`: checkpoints to a run folder with the mean of their weights."""
-    from seq2seq.runs.averaging import average as run_average
-
-    with open_output(None) as output:
-
-        def tell(line: str) -> None:
-            output.write(f"{line}\n")
-            output.flush()
-
-        notes = run_average(
-            options.runs, options.output, options.device, options.last, options.overwrite, tell
-        )
-    for note in notes:
-        say(note)
-    say(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0
 
 

@@ -1,55 +1,63 @@
-"""What a file of weights belongs to: the config it was trained with and its vocabulary's checksums.
+"""Provenance of weights: the config they were trained with and their vocabulary's checksums.
 
-Both stand in the header of the file, so that a file of another run, and a config or a vocabulary
-that changed since, are told apart from their own.
+The header of every file of weights records both, so that a config or a vocabulary that was changed
+or belongs to another run is detected.
 """
 
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config.diff import changed_since, recorded_keys
+from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, are_checksums, checksums_of, load_vocabularies
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime.errors import UserError
 
 Header = dict[str, Any]
-_SHAPING = ("model.", "vocabulary.")  # these keys alone matter to weights that only translate
+_MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
+_SHAPELESS = ("model.dropout:", "vocabulary.sampling:")  # act on training only
 
 
 def provenance_of(
     config: Config, vocabularies: Vocabularies, model_keys_only: bool = False
 ) -> Header:
-    """The part of a header that says where the weights come from."""
+    """Return the header fields that record a config and a vocabulary."""
     keys = recorded_keys(config)
     if model_keys_only:
-        keys = {key: value for key, value in keys.items() if key.startswith(_SHAPING)}
+        keys = {key: value for key, value in keys.items() if key.startswith(_MODEL_KEYS)}
     return {"config": keys, "vocabulary": checksums_of(vocabularies)}
 
 
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
-    """Which keys of the config are not those that the header of `path` records."""
+    """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header."""
     with header_errors(path):
         return changed_since(dict(header["config"]), config)
 
 
+def model_changes(
+    trained: Config, config: Config, sections: tuple[str, ...] = _MODEL_KEYS
+) -> list[str]:
+    """List the changed keys in `sections` that make weights of one config unfit for the other."""
+    if config.model.score == "location":
+        sections += ("data.max_length:",)  # the score has weights for each position
+    changes = (each for each in changed_keys(trained, config) if each.startswith(sections))
+    return [each for each in changes if not each.startswith(_SHAPELESS)]
+
+
 def check_model_keys(path: Path, header: Header, config: Config, config_path: Path) -> None:
-    """Raise UserError where the config shapes another model than that of the weights in `path`."""
-    changes = [each for each in config_changes(path, header, config) if each.startswith(_SHAPING)]
-    if changes:
+    """Raise UserError if the config defines another model than the weights in `path` have."""
+    changes = config_changes(path, header, config)
+    if changes := [each for each in changes if each.startswith(_MODEL_KEYS)]:
         raise UserError(
-            f"{config_path}: does not fit {path}, trained before it changed: {', '.join(changes)}; "
-            "change it back, or take both files from one run"
+            f"{config_path}: does not fit {path}, trained with other values: {', '.join(changes)}; "
+            "restore them, or take both files from the same run"
         )
 
 
 def recorded_vocabularies(
     path: Path, header: Header, folder: Path, sampling: float = 0.0
 ) -> Vocabularies:
-    """The vocabulary in the folder, if its checksums are those that the header of `path` records.
-
-    Raises UserError otherwise.
-    """
+    """Load the vocabularies in `folder`; raises UserError if the header records other checksums."""
     with header_errors(path):
         checksums = header["vocabulary"]
         if not are_checksums(checksums):
@@ -57,10 +65,8 @@ def recorded_vocabularies(
     try:
         return load_vocabularies(folder, sampling, checksums)
     except UserError as error:
-        raise UserError(f"{error}; {_mending(header)}") from None
-
-
-def _mending(header: Header) -> str:
-    if "averaged" in header:
-        return "average anew, with --overwrite"
-    return "`seq2seq train CONFIG --resume` mends that"
+        if "averaged" in header:
+            remedy = "average the checkpoints again, with --overwrite"
+        else:
+            remedy = "`seq2seq train CONFIG --resume` restores it"
+        raise UserError(f"{error}; {remedy}") from None

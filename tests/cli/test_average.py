@@ -1,6 +1,5 @@
-"""Checkpoint averaging: the mean is right, the result translates, nothing else is touched."""
+"""`seq2seq average`: the mean is right, the result translates, nothing else is touched."""
 
-import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +8,13 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, write_small_corpus
 
+from seq2seq.cli.average import average
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import averaging
-from seq2seq.runs.averaging import WeightMean, average, checkpoints
+from seq2seq.runs.averaging import select_checkpoints
 from seq2seq.runs.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
@@ -60,41 +60,13 @@ def test_training_keeps_what_it_is_asked_to(run: Path) -> None:
             assert path.read_bytes() == (run / BEST).read_bytes()
 
 
-def test_the_mean_is_that_of_exact_numbers() -> None:
-    generator = torch.Generator().manual_seed(1)
-    sets = [
-        {
-            "a": torch.randn(3, 4, generator=generator),
-            "b": 1e-7 * torch.randn(5, generator=generator),
-        }
-        for _ in range(7)
-    ]
-    sets[2]["a"] *= 1e6
-    mean = WeightMean()
-    for weights in sets:
-        mean.add(weights)
-    for name, found in mean.mean().items():
-        assert found.dtype == torch.float32
-        for n, value in enumerate(found.flatten().tolist()):
-            exact = math.fsum(weights[name].flatten()[n].item() for weights in sets) / len(sets)
-            assert value == torch.tensor(exact, dtype=torch.float64).float().item()
-
-
-def test_the_mean_of_the_same_is_the_same() -> None:
-    weights = {"a": torch.randn(9, 11)}
-    mean = WeightMean()
-    for _ in range(3):
-        mean.add(weights)
-    assert torch.equal(mean.mean()["a"], weights["a"])
-
-
 @pytest.mark.parametrize("last", [None, 2])
 def test_a_run_alone_gives_the_mean_of_its_snapshots(
     run: Path, tmp_path: Path, last: int | None
 ) -> None:
     before, told = contents(run), []
     new = tmp_path / "below" / "new"
-    average([run], new, "cpu", last, tell=told.append)
+    average([run], new, "cpu", last, report=told.append)
     assert contents(run) == before
     taken = snapshots(run)[-(last or 3) :]
     expected = [read_tensors(path) for path in taken]
@@ -108,7 +80,7 @@ def test_a_run_alone_gives_the_mean_of_its_snapshots(
     assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
     assert header["step"] == 8
     for path, line in zip(taken, told, strict=False):  # measured anew, as training did
-        assert line.startswith(f"{path}, update {read_header(path)[0]['step']}: ")
+        assert line.startswith(f"{path}, step {read_header(path)[0]['step']}: ")
         assert line.endswith(f"BLEU {read_header(path)[0]['bleu']:.2f}")
     assert told[-1].startswith(f"{new}, the average of {len(taken)}: validation BLEU ")
     assert f"{header['bleu']:.2f}" in told[-1]
@@ -116,7 +88,7 @@ def test_a_run_alone_gives_the_mean_of_its_snapshots(
 
 def test_the_new_run_translates_and_travels(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    average([run], new, "cpu", tell=lambda _: None)
+    average([run], new, "cpu", report=lambda _: None)
     assert {path.name for path in new.iterdir()} == {CONFIG, BEST, "vocabulary", "lock"}
     assert read_config(new) == read_config(run).model_copy(update={"run_dir": new})
     moved = Path(shutil.move(new, tmp_path / "moved"))
@@ -131,40 +103,33 @@ def test_of_several_runs_the_best_weights_are_taken(run: Path, tmp_path: Path) -
     other = other_run(run, tmp_path / "other", lambda text: text.replace("seed: 1", "seed: 5"))
     shutil.copy(run / "step-4.safetensors", other / BEST)
     new = tmp_path / "new"
-    notes = average([run, other], new, "cpu", tell=lambda _: None)
+    notes = average([run, other], new, "cpu", report=lambda _: None)
     for name, tensor in read_tensors(new / BEST).items():
         pair = [read_tensors(each / BEST)[name].double() for each in (run, other)]
         torch.testing.assert_close(tensor.double(), sum(pair) / 2, rtol=1e-6, atol=1e-9)
-    assert "warning: runs of different seeds (1, 5)" in "\n".join(notes)
+    assert "warning: the runs have different seeds (1, 5)" in "\n".join(notes)
 
 
-def test_an_average_that_does_not_help_is_told_of(
+def test_an_average_that_does_not_help_is_noted(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([40.0, 41.0, 40.5])
-    monkeypatch.setattr(averaging, "_bleu", lambda *_: next(found))
+    monkeypatch.setattr("seq2seq.training.validation.greedy_bleu", lambda *_: (next(found), []))
     paths = [run / f"step-{step}.safetensors" for step in STEPS[:2]]
-    notes = average(paths, tmp_path / "new", "cpu", tell=lambda _: None)
+    notes = average(paths, tmp_path / "new", "cpu", report=lambda _: None)
     told = f"note: the average is no better than {paths[1]} (validation BLEU 41.00)"
     assert notes[-1] == told
-
-
-def test_the_mean_of_equal_weights_is_equal_to_them(run: Path) -> None:
-    weights, mean = read_tensors(run / BEST), WeightMean()
-    for _ in range(3):
-        mean.add(weights)
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in mean.mean().items())
 
 
 def test_snapshots_that_training_removes_meanwhile_do_not_matter(run: Path, tmp_path: Path) -> None:
     """Each is read once: what was scored is what was averaged."""
     training = other_run(run, tmp_path / "training", str)
 
-    def tell(_: str) -> None:
+    def report(_: str) -> None:
         for path in snapshots(training):
             path.unlink()
 
-    average([training], tmp_path / "new", "cpu", tell=tell)
+    average([training], tmp_path / "new", "cpu", report=report)
     assert snapshots(training) == []
     assert Translator.load(tmp_path / "new", device="cpu")
 
@@ -172,7 +137,7 @@ def test_snapshots_that_training_removes_meanwhile_do_not_matter(run: Path, tmp_
 def test_without_the_validation_data_it_averages_all_the_same(run: Path, tmp_path: Path) -> None:
     gone = other_run(run, tmp_path / "gone", lambda text: text.replace("valid.src", "gone.src"))
     told: list[str] = []
-    (note,) = average([gone], tmp_path / "new", "cpu", tell=told.append)
+    (note,) = average([gone], tmp_path / "new", "cpu", report=told.append)
     assert note.startswith("note: no validation BLEU was measured: ")
     assert "gone.src" in note
     assert told[-1] == f"{tmp_path / 'new'}, the average of 3"
@@ -182,7 +147,7 @@ def test_without_the_validation_data_it_averages_all_the_same(run: Path, tmp_pat
 
 def refused(*arguments: object) -> str:
     with pytest.raises(UserError) as caught:
-        average(*arguments, tell=lambda _: None)  # type: ignore[arg-type]
+        average(*arguments, report=lambda _: None)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -203,7 +168,7 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: 
     full = tmp_path / "full"
     full.mkdir()
     (full / "mine").touch()
-    assert "holds other things" in refused([run], full, "cpu", None, True)
+    assert "contains files other than a run's" in refused([run], full, "cpu", None, True)
     assert "is a file" in refused([run], full / "mine", "cpu")
 
 
@@ -218,7 +183,7 @@ def test_a_folder_in_which_averaging_broke_off_can_be_used_again(
     with monkeypatch.context() as patch:
         patch.setattr(averaging, "save_weights", full)
         with pytest.raises(RunError):
-            average([run], new, "cpu", tell=lambda _: None)
+            average([run], new, "cpu", report=lambda _: None)
     assert "--overwrite" in refused([run], new, "cpu")
     average([run], new, "cpu", None, True, lambda _: None)
     assert Translator.load(new, device="cpu")
@@ -226,19 +191,19 @@ def test_a_folder_in_which_averaging_broke_off_can_be_used_again(
 
 def test_what_cannot_be_averaged_is_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    assert "3 of at least 4" in refused([run], new, "cpu", 4)
+    assert ": 3 of 4;" in refused([run], new, "cpu", 4)
     assert "--last 2" in refused([run, run], new, "cpu", 2)
     assert "given twice" in refused([run, run / BEST], new, "cpu")
-    assert "its own average" in refused([run / BEST], new, "cpu")
+    assert "at least 2 checkpoints" in refused([run / BEST], new, "cpu")
     again = other_run(run, tmp_path / "again", str)
-    assert f"holds the weights of {run / BEST}" in refused([run, again], new, "cpu")
+    assert f"has the same weights as {run / BEST}" in refused([run, again], new, "cpu")
     assert "step-N.safetensors" in refused([run / "last.safetensors", run], new, "cpu")
     assert "no such run folder" in refused([tmp_path / "nowhere"], new, "cpu")
     assert "no such run folder" in refused([run, tmp_path / "nowhere"], new, "cpu")
     bare = other_run(run, tmp_path / "bare", str)
     for path in snapshots(bare)[1:]:
         path.unlink()
-    assert "1 of at least 2" in refused([bare], new, "cpu")
+    assert ": 1 of 2;" in refused([bare], new, "cpu")
     assert not new.exists()
 
 
@@ -249,14 +214,16 @@ def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> No
     changed = Vocabulary(vocabularies.src.model + b"\x7a\x00")
     copy_with_vocabularies(run, other, Vocabularies(changed, changed))
     message = refused([run, other], new, "cpu")
-    assert message.startswith(f"{other / BEST}: its vocabulary is not that of {run / BEST}")
+    assert message.startswith(f"{other / BEST}: has another vocabulary than {run / BEST}")
     windowed = other_run(run, tmp_path / "windowed", lambda text: with_window(text))
     header, _ = read_header(windowed / BEST)
     header["config"] |= {"model.window": "local_m", "model.window_width": 10}
     save_tensors(windowed / BEST, read_tensors(windowed / BEST), header)
     assert Translator.load(windowed, device="cpu")
     message = refused([run, windowed], new, "cpu")
-    assert message.startswith(f"{windowed / BEST}: is not the model of {run / BEST}: model.window")
+    assert message.startswith(
+        f"{windowed / BEST}: has another model than {run / BEST}: model.window"
+    )
     assert config.model.window is None
     assert not new.exists()
 
@@ -277,8 +244,8 @@ def test_damage_is_seen(run: Path, tmp_path: Path) -> None:
 
 
 def test_files_are_found_by_what_is_given(run: Path) -> None:
-    assert checkpoints([run]) == snapshots(run)
-    assert checkpoints([run / BEST, run / "step-4.safetensors"]) == [
+    assert select_checkpoints([run]) == snapshots(run)
+    assert select_checkpoints([run / BEST, run / "step-4.safetensors"]) == [
         run / BEST,
         run / "step-4.safetensors",
     ]
@@ -291,7 +258,7 @@ def test_the_command_says_what_it_did(
     call = ["average", str(run), "-o", str(new), "--last", "2", "--device", "cpu"]
     assert main(call) == 0
     out, err = capsys.readouterr()
-    names = [f"{run / 'step-6.safetensors'}, update 6", f"{run / 'step-8.safetensors'}, update 8"]
+    names = [f"{run / 'step-6.safetensors'}, step 6", f"{run / 'step-8.safetensors'}, step 8"]
     names.append(f"{new}, the average of 2")
     assert [line.rpartition(": validation BLEU ")[0] for line in out.splitlines()] == names
     assert err.splitlines()[-1] == f"Translate:  seq2seq translate -m {new} -i FILE"

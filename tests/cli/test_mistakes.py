@@ -143,7 +143,7 @@ SWAPPED = (
 )
 HAND = "they seem to match until train.tgt ends: is it cut off?"
 NO_OTHER = "no other weights here are whole: copy the run again, or train again with --overwrite"
-MENDS = "`seq2seq train CONFIG --resume` mends that"
+RESTORES = "`seq2seq train CONFIG --resume` restores it"
 LINES = "but line n of one must translate line n of the other"
 
 CALLS = {
@@ -630,20 +630,20 @@ MODELS = {
     ),
     "weights of another config": Row(
         "translate -m own",
-        "own/config.yaml: does not fit own/best.safetensors, trained before it changed: "
-        "model.hidden_size: 20 -> 22; change it back, or take both files from one run",
+        "own/config.yaml: does not fit own/best.safetensors, trained with other values: "
+        "model.hidden_size: 20 -> 22; restore them, or take both files from the same run",
         own(change("own/config.yaml", "hidden_size: 20", "hidden_size: 22")),
     ),
     "no vocabulary": Row(
         "translate -m own",
         "own/vocabulary/joint.model: no such file; a run folder holds its vocabulary there; "
-        f"{MENDS}",
+        f"{RESTORES}",
         own(remove("own/vocabulary/joint.model")),
     ),
     "a vocabulary cut off": Row(
         "translate -m own",
         "own/vocabulary/joint.model: its checksum is not the one that the weights record; "
-        f"it is damaged, or one of them is of another run; {MENDS}",
+        f"it is damaged, or one of them is of another run; {RESTORES}",
         own(cut("own/vocabulary/joint.model", 999)),
     ),
     "an ensemble of two vocabularies": Row(
@@ -834,7 +834,7 @@ AVERAGES = {
     ),
     "an average of nothing": Row(
         "average luong -o new",
-        "luong: too few snapshots of its weights, step-N.safetensors: 0 of at least 2; "
+        "luong: too few snapshots (step-N.safetensors): 0 of 2; "
         "train with training.keep, or name several runs",
     ),
     "an average of no run": Row(
@@ -843,48 +843,49 @@ AVERAGES = {
     ),
     "an average of one twice": Row(
         "average luong luong/best.safetensors -o new",
-        "luong: given twice; each checkpoint counts once in an average",
+        "luong: given twice; name each checkpoint only once",
     ),
     "an average of text": Row(
         "average luong test.src -o new",
-        "test.src: give a run folder, or its best.safetensors or a step-N.safetensors",
+        "test.src: not a checkpoint; give a run folder, its best.safetensors or a "
+        "step-N.safetensors",
     ),
     "the newest of several": Row(
         "average luong none --last 3 -o new",
-        "--last 3: belongs to a single run folder, whose snapshots it counts",
+        "--last 3: selects snapshots of a single run folder; name only one",
     ),
     "an average of two models": Row(
         "average luong own -o new",
-        "own/best.safetensors: is not the model of luong/best.safetensors: "
+        "own/best.safetensors: has another model than luong/best.safetensors: "
         "model.decoder: luong -> bahdanau...",
         lambda: shutil.copytree("bahdanau", "own"),
     ),
     "an average of two vocabularies": Row(
         "average luong own -o new",
-        "own/best.safetensors: its vocabulary is not that of luong/best.safetensors; "
-        "an average needs one",
+        "own/best.safetensors: has another vocabulary than luong/best.safetensors; "
+        "average runs that share one",
         another_vocabulary,
     ),
     "an average of one": Row(
         "average luong --last 1 -o new",
-        "--last 1: one checkpoint is its own average; give at least 2",
+        "--last 1: an average needs at least 2 checkpoints",
     ),
     "an average of two directions": Row(
         "average luong own -o new",
-        "own/best.safetensors: translates yy to xx, luong/best.safetensors xx to yy",
+        "own/best.safetensors: translates yy to xx but luong/best.safetensors xx to yy",
         the_other_direction,
     ),
     "an average over its input": Row(
         "average luong/best.safetensors -o luong --overwrite",
-        "luong: is one of the runs to average; give the name of a new folder",
+        "luong: is one of the runs to average; choose a new folder",
     ),
     "an average over a run": Row(
         "average luong/best.safetensors -o none",
-        "none: a run lives here already; replace it with --overwrite",
+        "none: already contains a run; replace it with --overwrite",
     ),
     "an average over other things": Row(
         "average luong/best.safetensors -o luong/vocabulary --overwrite",
-        "luong/vocabulary: holds other things than a run; give the name of a new folder",
+        "luong/vocabulary: contains files other than a run's; choose a new folder",
     ),
     "an average over a file": Row(
         "average luong/best.safetensors -o test.src",

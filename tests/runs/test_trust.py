@@ -194,7 +194,7 @@ def test_a_damaged_vocabulary_is_named_and_learnt_anew(
     damage(run / MODEL)
     message = refusal(lambda: translate(run))
     assert message.startswith(f"{run / MODEL}: ")
-    assert "`seq2seq train CONFIG --resume` mends that" in message
+    assert "`seq2seq train CONFIG --resume` restores it" in message
     train(configured(corpus, run), "cpu", resume=True)
     assert (run / MODEL).read_bytes() == (finished / MODEL).read_bytes()
     assert "learnt anew, it is the same to the bit" in (run / LOG).read_text()

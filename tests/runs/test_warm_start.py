@@ -56,7 +56,7 @@ def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first
         assert found.keys() == learnt.keys()
         assert all(torch.equal(found[name], learnt[name]) for name in learnt)
     assert all(weight.requires_grad for weight in run.model.parameters())
-    assert notes[-1] == f"begins with the vocabulary and the best weights of {first}"
+    assert notes[-1] == f"initialised from the vocabulary and the best weights of {first}"
     alone, _ = prepare(other(small_corpus, f"run_dir={first.parent}/third"), CPU, resume=False)
     assert alone.vocabularies.src.model != vocabularies.src.model
 
@@ -68,7 +68,7 @@ def test_it_learns_from_there_and_leaves_the_other_as_it_was(
     config = other(small_corpus, "training.max_steps=2", "training.learning_rate=1e-6")
     second = train(config, "cpu", init_from=first)
     assert (first / LAST).read_bytes() == before
-    assert f"begins with the vocabulary and the best weights of {first}" in (
+    assert f"initialised from the vocabulary and the best weights of {first}" in (
         second / LOG
     ).read_text("utf-8")
     for name, weight in weights(second).items():
@@ -176,8 +176,8 @@ def test_another_model_or_vocabulary_is_refused(small_corpus: Path, first: Path)
     with pytest.raises(UserError) as refused:
         train(config, "cpu", init_from=first)
     assert str(refused.value) == (
-        f"--init-from {first}: its weights are of another model than the config's; set these keys "
-        "as it has them:\n  vocabulary.type: unigram -> bpe\n  model.hidden_size: 20 -> 24"
+        f"--init-from {first}: its weights do not fit the config; set these keys to its values:"
+        "\n  vocabulary.type: unigram -> bpe\n  model.hidden_size: 20 -> 24"
     )
     assert not config.run_dir.exists()
 

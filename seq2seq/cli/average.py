@@ -1,0 +1,103 @@
+"""`seq2seq average`: write a run folder with the mean of the weights of several checkpoints."""
+
+import argparse
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.cli.streams import open_output, say
+from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import Config
+    from seq2seq.data.corpus import ParallelText
+    from seq2seq.runs.averaging import Checkpoint
+
+
+def run(options: argparse.Namespace) -> int:
+    """Average the checkpoints and print the validation BLEU of each."""
+    with open_output(None) as output:
+
+        def report(line: str) -> None:
+            output.write(f"{line}\n")
+            output.flush()
+
+        notes = average(
+            options.runs, options.output, options.device, options.last, options.overwrite, report
+        )
+    for note in notes:
+        say(note)
+    say(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
+    return 0
+
+
+def average(
+    runs: Sequence[Path],
+    folder: Path,
+    device: str = "auto",
+    last: int | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], object] = print,
+) -> list[str]:
+    """Write a run folder with the mean of the weights of checkpoints; return notes for the user.
+
+    Reports the greedy validation BLEU of each checkpoint and of the average, as in training, if the
+    validation data can be read. Raises UserError if the checkpoints are not of one model or if
+    `folder` contains anything else.
+    """
+    from seq2seq.runs import averaging
+    from seq2seq.runtime.device import choose_device
+
+    paths = averaging.select_checkpoints(runs, last)
+    averaging.check_destination(folder, paths, overwrite)
+    checkpoints = averaging.load_checkpoints(paths, choose_device(device))
+    valid, notes = _read_valid(checkpoints[0].config)
+    notes += _seed_warning({each.config.seed for each in checkpoints})
+    scores = []
+    for each in checkpoints:
+        scores.append(_bleu(each, valid))
+        report(_line(f"{each.path}, step {each.step}", scores[-1]))
+    model = averaging.average_models([each.model for each in checkpoints])
+    bleu = _bleu(checkpoints[0]._replace(model=model), valid)
+    report(_line(f"{folder}, the average of {len(paths)}", bleu))
+    averaging.save_average(folder, model, checkpoints, bleu)
+    best, path = max((score or 0.0, path) for score, path in zip(scores, paths, strict=True))
+    if bleu is not None and bleu <= best:
+        notes.append(f"note: the average is no better than {path} (validation BLEU {best:.2f})")
+    return notes
+
+
+def _read_valid(config: "Config") -> "tuple[ParallelText | None, list[str]]":
+    """Read the validation text; return None and a note if it cannot be read."""
+    from seq2seq.data.corpus import read_pairs, usable
+
+    files = config.data.valid
+    try:
+        return usable(read_pairs(files.src, files.tgt, files.tsv))[0], []
+    except UserError as error:
+        return None, [f"note: no validation BLEU was measured: {error}"]
+
+
+def _seed_warning(seeds: set[int]) -> list[str]:
+    if len(seeds) == 1:
+        return []
+    return [
+        f"warning: the runs have different seeds ({', '.join(map(str, sorted(seeds)))}), so they "
+        "started from different weights, whose mean rarely translates well; "
+        "use them as an ensemble (-m RUN -m RUN) instead"
+    ]
+
+
+def _bleu(checkpoint: "Checkpoint", valid: "ParallelText | None") -> float | None:
+    from seq2seq.training.validation import greedy_bleu
+
+    if valid is None:
+        return None
+    _, _, _, model, vocabularies, limit, config = checkpoint
+    device = next(model.parameters()).device
+    return greedy_bleu(model, vocabularies, limit, config, valid.src, valid.tgt, device)[0]
+
+
+def _line(name: str, bleu: float | None) -> str:
+    return name if bleu is None else f"{name}: validation BLEU {bleu:.2f}"
