@@ -1,27 +1,28 @@
-"""Fetch a public parallel corpus into data/: `python scripts/download_data.py multi30k`.
+"""Download a public parallel corpus into data/: `python scripts/download_data.py multi30k`.
 
-Needs nothing but Python. The corpora stay under their own licences, printed at the end; files that
-are already there and right are kept. Multi30k is a fixed release, checked by sha256. The Tatoeba
-pairs of manythings.org (anki-eng-*) change with time: this script splits what it gets into train,
-dev and test by a fixed rule of its own, so compare scores only where the printed sha256 agrees.
+Needs `pip install 'seq2seq[download]'`. The corpora keep their own licences, printed at the end.
+Files that are already there with the right content are kept. Multi30k is a fixed release, verified
+by SHA-256. The Tatoeba pairs of manythings.org (anki-eng-*) change over time, and this script
+splits them into train, dev and test by a fixed rule of its own: compare scores only if the printed
+SHA-256 is the same.
 """
 
 import argparse
 import gzip
 import hashlib
-import http.client
 import io
 import shutil
-import ssl
 import sys
+import tempfile
 import unicodedata
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+
+from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.files import atomic_write
 
 MULTI30K_URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
@@ -31,7 +32,7 @@ MULTI30K_LICENCE = (
     "Multi30k (Elliott et al. 2016, 2017; Barrault et al. 2018): "
     "for non-commercial research and education only."
 )
-# sha256 of each file once unpacked
+# SHA-256 of the unpacked content
 MULTI30K = {
     "train.en.gz": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
     "train.de.gz": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
@@ -51,23 +52,36 @@ ANKI_URL = "https://www.manythings.org/anki"
 ANKI_LICENCE = "Tatoeba sentences by way of manythings.org/anki: CC BY 2.0 (France), keep column 3."
 ANKI_LANGUAGES = {"anki-eng-mar": "mar", "anki-eng-deu": "deu", "anki-eng-fra": "fra"}
 
-USER_AGENT = "seq2seq-download-data/0.1"  # manythings.org refuses Python's default
-NO_CERTIFICATES = (
-    "; where this Python knows no certificates run the 'Install Certificates.command' that came "
-    "with it, or name a file of them in SSL_CERT_FILE"
-)
-TIMEOUT = 60  # seconds without a byte
-MOST_DOWNLOADED = 64 * 2**20  # bytes a file; the largest today has about 15 MB
-MOST_UNPACKED = 512 * 2**20
-HELD_OUT = 1000  # English sentences each in dev and test
+USER_AGENT = "seq2seq-download-data/0.1"  # manythings.org refuses the default of requests
+TIMEOUT = 60  # seconds without data
+RETRIES = 2  # after a broken connection or a server error
+MAX_DOWNLOAD = 64 * 2**20  # bytes per file; the largest has about 15 MB
+MAX_UNPACKED = 512 * 2**20
+HELD_OUT = 1000  # English sentences in each of dev and test
 
 
-class DownloadError(Exception):
-    """What went wrong, in one line for the user."""
+class SizeLimit:
+    """Replaces the progress bar of pooch: stops downloads of more than MAX_DOWNLOAD bytes."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.total, self.size = url, 0, 0
+
+    def update(self, count: int) -> None:
+        """Count received bytes."""
+        self.size += count
+        if max(self.size, self.total) > MAX_DOWNLOAD:
+            raise RunError(f"{self.url}: larger than {MAX_DOWNLOAD:,} bytes")
+
+    def reset(self) -> None:
+        """Start counting again."""
+        self.size = 0
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Fetch one corpus; return the exit code."""
+    """Download one corpus; return the exit code."""
     arguments = parse(argv)
     folder = Path(arguments.output) / arguments.name
     try:
@@ -75,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
             fetch_multi30k(arguments.base_url or MULTI30K_URL, folder)
         else:
             fetch_anki(arguments.base_url or ANKI_URL, folder, ANKI_LANGUAGES[arguments.name])
-    except (DownloadError, OSError) as error:
+    except (RunError, OSError) as error:
         print(f"download_data: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -85,131 +99,149 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description="Fetch a public parallel corpus.")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description="Download a public parallel corpus.", allow_abbrev=False
+    )
     parser.add_argument("name", choices=["multi30k", *ANKI_LANGUAGES])
-    parser.add_argument("--output", default="data", help="parent of the new folder (data)")
-    parser.add_argument("--base-url", help="a mirror that holds the same file names")
+    parser.add_argument("--output", default="data", help="parent of the new folder (default: data)")
+    parser.add_argument("--base-url", help="mirror with the same file names")
     arguments = parser.parse_args(argv)
     if arguments.base_url and not arguments.base_url.startswith(("http://", "https://")):
-        parser.error(f"--base-url must begin with http:// or https://, not {arguments.base_url!r}")
+        parser.error(f"--base-url {arguments.base_url}: must start with http:// or https://")
     return arguments
 
 
 def fetch_multi30k(base_url: str, folder: Path) -> None:
-    """Fetch every file that is missing or wrong, and keep only what has the right content."""
+    """Download the files that are missing or have the wrong content."""
     for name, expected in MULTI30K.items():
         path = folder / name
         if path.exists() and content_sha256(path.read_bytes()) == expected:
-            print(f"{path}: already there")
+            print(f"{path}: up to date")
             continue
         packed = download(f"{base_url}/{name}")
         found = content_sha256(packed)
         if found != expected:
-            raise DownloadError(
-                f"{name}: its content has sha256 {found} but should have {expected}; "
-                "the file was not kept"
+            raise RunError(
+                f"{name}: the content has SHA-256 {found} instead of {expected}. "
+                "The download was discarded; try again, or another --base-url"
             )
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(path, packed)
-        print(f"{path}: {len(packed):,} bytes, sha256 as expected")
+        atomic_write(path, packed)
+        print(f"{path}: {len(packed):,} bytes, SHA-256 verified")
     print(MULTI30K_LICENCE)
 
 
 def content_sha256(packed: bytes) -> str:
-    """Hash what a gzip file holds, or say in words why that cannot be."""
+    """Return the SHA-256 of the content of a gzip file, or a remark if it is damaged."""
     try:
         with gzip.open(io.BytesIO(packed)) as stream:
-            return hashlib.sha256(read_at_most(stream.read, MOST_UNPACKED, "content")).hexdigest()
+            return hashlib.sha256(read_at_most(stream.read, MAX_UNPACKED, "content")).hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        return "(not a whole gzip file)"
+        return "(not an intact gzip file)"
 
 
 def fetch_anki(base_url: str, folder: Path, language: str) -> None:
-    """Fetch the English pairs of one language and write train, dev and test, all three or none."""
+    """Download the pairs of English and one language; write train, dev and test, or nothing."""
     names = [f"{split}.tsv.gz" for split in ("train", "dev", "test")]
     there = [name for name in names if (folder / name).exists()]
     if there == names:
-        print(f"{folder}: already there")
+        print(f"{folder}: up to date")
         return
     if folder.exists():
-        raise DownloadError(f"{folder} is there but is not whole: remove it, or choose an --output")
+        raise RunError(f"{folder}: incomplete corpus. Remove it, or choose another --output")
     archive = download(f"{base_url}/{language}-eng.zip")
     print(
-        f"{language}-eng.zip: {len(archive):,} bytes, sha256 {hashlib.sha256(archive).hexdigest()}"
+        f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"
     )
     splits = split_pairs(read_pairs(archive, f"{language}.txt"))
     files = {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()}
     write_folder(folder, files)
     for split, lines in splits.items():
         print(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
-    print("The split is this script's own: compare scores only where the sha256 above is the same.")
+    print("The split is specific to this script: compare scores only if the SHA-256 is the same.")
     print(ANKI_LICENCE)
 
 
 def download(url: str) -> bytes:
-    """Return the whole body of a URL, no larger than `MOST_DOWNLOADED`."""
-    request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
+    """Return the content of a URL; retry after a broken connection or a server error.
+
+    Raises RunError.
+    """
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            promised = response.headers.get("Content-Length")
-            body = read_at_most(response.read, MOST_DOWNLOADED, url)
-    except urllib.error.HTTPError as error:
-        raise DownloadError(f"{url}: the server answered {error.code} {error.reason}") from error
-    except urllib.error.URLError as error:
-        mend = NO_CERTIFICATES if isinstance(error.reason, ssl.SSLCertVerificationError) else ""
-        raise DownloadError(f"{url}: {error.reason}{mend}") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise DownloadError(f"{url}: {error!r}") from error
-    if promised is not None and promised != str(len(body)):
-        raise DownloadError(f"{url}: cut short, {len(body):,} of {promised} bytes came; try again")
-    return body
+        import pooch
+    except ImportError:
+        raise RunError("pooch is missing. Run: pip install 'seq2seq[download]'") from None
+    pooch.get_logger().setLevel("WARNING")
+
+    def attempt(url: str, file: str, store: object) -> None:
+        headers = {"User-Agent": USER_AGENT}
+        http = pooch.HTTPDownloader(SizeLimit(url), 2**16, timeout=TIMEOUT, headers=headers)
+        try:
+            http(url, file, store)
+        except OSError as error:
+            response = getattr(error, "response", None)
+            if response is None or response.status_code >= 500:
+                raise
+            answer = f"{response.status_code} {response.reason}"
+            raise RunError(f"{url}: the server answered {answer}") from error
+
+    base, _, name = url.rpartition("/")
+    with tempfile.TemporaryDirectory() as folder:
+        store = pooch.create(folder, f"{base}/", registry={name: None}, retry_if_failed=RETRIES)
+        try:
+            return Path(store.fetch(name, downloader=attempt)).read_bytes()
+        except OSError as error:  # also errors of requests
+            reason = " ".join(str(error).split())
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                reason += ". Set REQUESTS_CA_BUNDLE to the certificates of your network"
+            raise RunError(f"{url}: download failed: {reason}") from error
 
 
-def read_at_most(read: Callable[[int], bytes], limit: int, what: str) -> bytes:
-    """Read to the end of a stream, but refuse one that would fill the memory."""
+def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:
+    """Read a stream to its end; raise RunError if it exceeds `limit` bytes."""
     content = bytearray()
     while chunk := read(2**20):
         content += chunk
         if len(content) > limit:
-            raise DownloadError(f"{what}: larger than {limit:,} bytes, so not what was expected")
+            raise RunError(f"{name}: larger than {limit:,} bytes")
     return bytes(content)
 
 
 def read_pairs(archive: bytes, member: str) -> list[str]:
-    """Read one text file of a zip, in memory: lines of English, tab, translation, tab, source."""
+    """Read a text file of a zip archive in memory: English, tab, translation, tab, attribution."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as files, files.open(member) as stream:
-            text = read_at_most(stream.read, MOST_UNPACKED, member).decode("utf-8-sig")
+            text = read_at_most(stream.read, MAX_UNPACKED, member).decode("utf-8-sig")
     except KeyError as error:
-        raise DownloadError(f"the zip file has no {member}") from error
+        raise RunError(f"the zip archive has no {member}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise DownloadError(f"what came is not a sound zip file: {error}") from error
+        raise RunError(f"the download is not an intact zip archive: {error}") from error
     except UnicodeDecodeError as error:
-        raise DownloadError(f"{member}: not UTF-8 at byte {error.start:,}") from error
+        raise RunError(f"{member}: not UTF-8 at byte {error.start:,}") from error
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     for number, line in enumerate(lines, start=1):
         columns = line.split("\t")
         if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
-            raise DownloadError(f"{member}:{number}: not a sentence, a tab and its translation")
+            raise RunError(f"{member}:{number}: not two sentences separated by a tab")
     return lines
 
 
 def split_pairs(lines: list[str]) -> dict[str, list[str]]:
-    """Deal pairs out to train, dev and test so that none shares a sentence of either language.
+    """Split pairs into train, dev and test, which share no sentence of either language.
 
-    Sentences are the same if they differ in case, punctuation and spaces only. Those whose
-    translations belong to no other English sentence fill test, then dev, in the order of a hash of
-    the English; each gets a tenth of all English sentences, but at most `HELD_OUT`.
+    Sentences that differ only in case, punctuation and spaces are the same. English sentences whose
+    translations belong to no other English sentence fill test, then dev, ordered by a hash; each
+    takes a tenth of all English sentences, at most HELD_OUT.
     """
     keys = [tuple(sentence_key(side) for side in line.split("\t")[:2]) for line in lines]
     sources = defaultdict(set)
     for english, translation in keys:
         sources[translation].add(english)
-    tied = {english for english, translation in keys if len(sources[translation]) > 1}
+    shared = {english for english, translation in keys if len(sources[translation]) > 1}
     everything = {english for english, _ in keys}
     size = min(HELD_OUT, len(everything) // 10)
-    order = sorted(everything - tied, key=lambda key: hashlib.sha256(key.encode()).digest())
+    order = sorted(everything - shared, key=lambda key: hashlib.sha256(key.encode()).digest())
     split_of = dict.fromkeys(order[:size], "test") | dict.fromkeys(order[size : 2 * size], "dev")
     splits: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for line, (english, _) in zip(lines, keys, strict=True):
@@ -218,37 +250,27 @@ def split_pairs(lines: list[str]) -> dict[str, list[str]]:
 
 
 def sentence_key(sentence: str) -> str:
-    """Reduce a sentence to its letters, marks and digits, without case."""
+    """Return the letters, marks and digits of a sentence, case-folded."""
     folded = unicodedata.normalize("NFKC", sentence).casefold()
     return "".join(char for char in folded if unicodedata.category(char)[0] in "LMN") or folded
 
 
 def pack(lines: list[str]) -> bytes:
-    """Gzip lines so that the same lines give the same bytes."""
+    """Compress lines reproducibly."""
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write aside, then rename: nobody ever finds half a file."""
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        aside.write_bytes(content)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def write_folder(folder: Path, files: dict[str, bytes]) -> None:
-    """Make a new folder with these files, by one rename."""
-    aside = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    """Write a temporary folder and rename it to `folder`."""
+    temporary = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
         for name, content in files.items():
-            (aside / name).write_bytes(content)
-        aside.rename(folder)
+            (temporary / name).write_bytes(content)
+        temporary.rename(folder)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":

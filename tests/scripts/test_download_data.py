@@ -1,9 +1,8 @@
 import gzip
 import hashlib
 import io
-import ssl
+import sys
 import threading
-import urllib.error
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +13,8 @@ from typing import NoReturn
 import pytest
 
 import download_data
-from download_data import DownloadError, download, main, read_pairs, split_pairs
+from download_data import download, main, read_pairs, split_pairs
+from seq2seq.runtime.errors import RunError
 
 TEXTS = {"train.en.gz": b"A dog.\nTwo cats.\n", "val.en.gz": b"A bird.\n"}
 PAIRS = [
@@ -31,6 +31,7 @@ class Mirror(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
         self.missing_bytes = 0  # promised in Content-Length but never sent
+        self.failures = 0  # first answers that are errors or cut short
         self.requests: list[str] = []
         self.user_agents: set[str | None] = set()
         self.url = f"http://127.0.0.1:{self.server_port}/some/folder"
@@ -46,9 +47,16 @@ class Answer(BaseHTTPRequestHandler):
         if name not in self.server.files:
             self.send_error(404)
             return
+        missing = self.server.missing_bytes
+        if self.server.failures > 0:
+            self.server.failures -= 1
+            missing = 1
+            if self.server.failures % 2:
+                self.send_error(503)
+                return
         body = self.server.files[name]
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body) + self.server.missing_bytes))
+        self.send_header("Content-Length", str(len(body) + missing))
         self.end_headers()
         self.wfile.write(body)
 
@@ -58,7 +66,9 @@ class Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    pytest.importorskip("pooch")
     monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(download_data, "RETRIES", 0)
     with Mirror() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -111,7 +121,7 @@ def test_multi30k_arrives_as_served(multi30k: Mirror, tmp_path: Path) -> None:
     assert files_below(tmp_path) == {"data/multi30k/train.en.gz", "data/multi30k/val.en.gz"}
     for name, packed in multi30k.files.items():
         assert (tmp_path / "data/multi30k" / name).read_bytes() == packed
-    assert all(agent and "Python-urllib" not in agent for agent in multi30k.user_agents)
+    assert all(agent and "python-requests" not in agent for agent in multi30k.user_agents)
 
 
 def test_multi30k_names_every_file_and_split() -> None:
@@ -136,7 +146,7 @@ def test_right_files_are_kept_and_others_replaced(
     assert multi30k.requests == ["val.en.gz"]
     assert (folder / "train.en.gz").read_bytes() == repacked
     assert lines_of(folder / "val.en.gz") == ["A bird."]
-    assert "train.en.gz: already there" in capsys.readouterr().out
+    assert "train.en.gz: up to date" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -182,7 +192,7 @@ def test_a_body_cut_short_is_refused(
     multi30k.files["mar-eng.zip"] = anki_zip(PAIRS)
     multi30k.missing_bytes = 5
     assert fetch(multi30k, name, tmp_path) == 1
-    assert "cut short" in error_line(capsys)
+    assert "IncompleteRead" in error_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,7 +202,7 @@ def test_too_large_a_download_is_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(download_data, "MOST_DOWNLOADED", 10)
+    monkeypatch.setattr(download_data, "MAX_DOWNLOAD", 10)
     assert fetch(multi30k, "multi30k", tmp_path) == 1
     assert "larger than 10 bytes" in error_line(capsys)
 
@@ -207,15 +217,44 @@ def test_a_server_that_is_not_there(
     assert gone.url in error_line(capsys)
 
 
-def test_a_python_without_certificates_is_told_how_to_get_them(
+def test_a_certificate_that_is_not_trusted_is_told_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(*_: object, **__: object) -> NoReturn:
-        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "no local issuer"))
+    requests = pytest.importorskip("requests")
 
-    monkeypatch.setattr("urllib.request.urlopen", fails)
-    with pytest.raises(DownloadError, match="SSL_CERT_FILE"):
-        download("https://example.org")
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no local issuer")
+
+    monkeypatch.setattr(download_data, "RETRIES", 0)
+    monkeypatch.setattr(requests, "get", fails)
+    with pytest.raises(RunError, match="REQUESTS_CA_BUNDLE"):
+        download("https://example.org/file")
+
+
+def test_a_failed_download_is_tried_again(
+    multi30k: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download_data, "RETRIES", 2)
+    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
+    multi30k.failures = 2
+    assert fetch(multi30k, "multi30k", tmp_path) == 0
+    assert multi30k.requests == ["train.en.gz"] * 3 + ["val.en.gz"]
+
+
+def test_a_missing_file_is_not_tried_again(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_data, "RETRIES", 2)
+    with pytest.raises(RunError, match="404"):
+        download(f"{mirror.url}/nothing.gz")
+    assert mirror.requests == ["nothing.gz"]
+
+
+def test_without_pooch_one_line_names_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)  # makes its import fail
+    assert main(["multi30k", "--output", str(tmp_path)]) == 1
+    assert "pip install 'seq2seq[download]'" in error_line(capsys)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["wmt14"], [], ["multi30k", "--base-url", "file:///etc"]])
@@ -240,7 +279,7 @@ def test_anki_is_split_and_loses_no_line(
     assert sorted(chain.from_iterable(dealt.values())) == sorted(PAIRS)
     said = capsys.readouterr().out
     assert hashlib.sha256(mirror.files["mar-eng.zip"]).hexdigest() in said
-    assert "own" in said
+    assert "specific to this script" in said
 
 
 def test_the_same_zip_gives_the_same_bytes(mirror: Mirror, tmp_path: Path) -> None:
@@ -261,10 +300,10 @@ def test_a_whole_split_is_kept_and_a_broken_one_refused(
     assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
     assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
     assert mirror.requests == ["mar-eng.zip"]
-    assert "already there" in capsys.readouterr().out
+    assert "up to date" in capsys.readouterr().out
     (tmp_path / "anki-eng-mar/test.tsv.gz").unlink()
     assert fetch(mirror, "anki-eng-mar", tmp_path) == 1
-    assert "not whole" in error_line(capsys)
+    assert "incomplete corpus" in error_line(capsys)
     assert files_below(tmp_path) == {"anki-eng-mar/train.tsv.gz", "anki-eng-mar/dev.tsv.gz"}
 
 
@@ -283,8 +322,8 @@ def test_hostile_member_names_write_nothing(mirror: Mirror, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("archive", "complaint"),
     [
-        pytest.param(b"not a zip", "not a sound zip file", id="not-a-zip"),
-        pytest.param(anki_zip(PAIRS)[:-40], "not a sound zip file", id="cut-short"),
+        pytest.param(b"not a zip", "not an intact zip archive", id="not-a-zip"),
+        pytest.param(anki_zip(PAIRS)[:-40], "not an intact zip archive", id="cut-short"),
         pytest.param(zip_of({"deu.txt": "a\tb"}), r"has no mar\.txt", id="other-member"),
         pytest.param(zip_of({"../mar.txt": "a\tb"}), r"has no mar\.txt", id="member-elsewhere"),
         pytest.param(zip_of({"mar.txt": "a\tb\nalone\nc\td\n"}), r"mar\.txt:2: ", id="one-column"),
@@ -295,16 +334,16 @@ def test_hostile_member_names_write_nothing(mirror: Mirror, tmp_path: Path) -> N
     ],
 )
 def test_a_bad_archive_is_refused(archive: bytes, complaint: str) -> None:
-    with pytest.raises(DownloadError, match=complaint):
+    with pytest.raises(RunError, match=complaint):
         read_pairs(archive, "mar.txt")
 
 
 def test_a_member_that_unpacks_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = zip_of({"mar.txt": "a\tb\n" * 5000})
-    monkeypatch.setattr(download_data, "MOST_UNPACKED", 20_000)
+    monkeypatch.setattr(download_data, "MAX_UNPACKED", 20_000)
     assert len(read_pairs(archive, "mar.txt")) == 5000
-    monkeypatch.setattr(download_data, "MOST_UNPACKED", 19_999)
-    with pytest.raises(DownloadError, match="larger than"):
+    monkeypatch.setattr(download_data, "MAX_UNPACKED", 19_999)
+    with pytest.raises(RunError, match="larger than"):
         read_pairs(archive, "mar.txt")
 
 
