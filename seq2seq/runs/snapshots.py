@@ -1,7 +1,4 @@
-"""Snapshots: the weights of the newest validations, kept beside the best for `seq2seq average`.
-
-step-N.safetensors has the form of best.safetensors, N being the update.
-"""
+"""Snapshots: the weights of the last validations, `step-N.safetensors`, for `seq2seq average`."""
 
 import re
 from collections.abc import Mapping
@@ -17,13 +14,13 @@ _NAME = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 
 
 def snapshot_step(path: Path) -> int | None:
-    """The update that a file with such a name is a snapshot of; None where it is not named so."""
+    """Return the step of a snapshot by its file name; None for other names."""
     found = _NAME.fullmatch(path.name)
     return int(found[1]) if found else None
 
 
 def snapshots(folder: Path) -> list[Path]:
-    """The snapshots that a run keeps, the oldest first."""
+    """List the snapshots of a run, oldest first."""
     steps = {path: snapshot_step(path) for path in folder.glob("step-*.safetensors")}
     named = [path for path in steps if steps[path] and not path.is_dir()]
     return sorted(named, key=lambda path: steps[path] or 0)
@@ -38,18 +35,18 @@ def save_snapshot(
     provenance: Header,
     keep: int,
 ) -> None:
-    """Write the weights of this update, then remove all but the `keep` newest snapshots."""
+    """Save the weights of a step, then remove all but the `keep` newest snapshots."""
     save_weights(folder / f"step-{step}.safetensors", weights, limit, step, bleu, provenance)
     _remove(snapshots(folder)[:-keep], folder)
 
 
 def remove_snapshots(folder: Path, after: int) -> None:
-    """Remove the snapshots of updates after this one, which training will take anew."""
+    """Remove the snapshots of later steps, which training will repeat."""
     _remove([path for path in snapshots(folder) if (snapshot_step(path) or 0) > after], folder)
 
 
 def remove_partial_snapshots(folder: Path) -> None:
-    """Remove what a killed process was writing."""
+    """Remove incomplete files left by a killed process."""
     parts = folder.glob(f"step-*.safetensors{PART_SUFFIX}")
     _remove(
         [path for path in parts if _NAME.fullmatch(path.name.removesuffix(PART_SUFFIX))], folder

@@ -1,8 +1,7 @@
-"""Tensors and a JSON header in one file, with checksums: whole, or known to be damaged.
+"""Checksummed files of tensors and a JSON header, in safetensors format (no pickle).
 
-The file is a plain safetensors file; reading it runs nothing that is in it. Its metadata `seq2seq`
-is the header as JSON: there `tensors` is the SHA-256 over the name, type, shape and bytes of each
-tensor, and `checksum` that of the header without it.
+The metadata entry `seq2seq` is the header as JSON. Its field `tensors` is the SHA-256 of the name,
+type, shape and bytes of all tensors, and `checksum` the SHA-256 of the header without that field.
 """
 
 import hashlib
@@ -23,10 +22,16 @@ from seq2seq.runtime.device import total_memory
 from seq2seq.runtime.errors import DamagedFile, UserError
 from seq2seq.runtime.files import atomic_write
 
-FORMAT = 2  # raised where the same numbers come to mean another model
+FORMAT = 2  # incremented when existing weights would give another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
-_UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)  # torch's: mmap
-_UNKNOWN_MEMORY = 64 << 30  # bytes assumed where the system hides its memory
+_UNREADABLE = (
+    SafetensorError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    MemoryError,
+)  # RuntimeError: mmap fails
+_DEFAULT_MEMORY = 64 << 30  # bytes assumed if the memory of the machine is unknown
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
 
@@ -35,79 +40,82 @@ def save_tensors(
     path: Path,
     tensors: Mapping[str, Tensor],
     header: Mapping[str, Any],
-    kept: Path | None = None,
+    backup: Path | None = None,
 ) -> None:
-    """Write tensors and header in the place of `path`; the old file goes to `kept` if given.
+    """Write tensors and header atomically; the previous file is renamed to `backup`, if given.
 
     Raises OSError.
     """
     own = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    whole = {"version": __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
-    text = json.dumps({**whole, _CHECKSUM: _checksum(whole)})
-    atomic_write(path, save(own, {_METADATA: text}), kept)
+    full = {"version": __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
+    text = json.dumps({**full, _CHECKSUM: _checksum(full)})
+    atomic_write(path, save(own, {_METADATA: text}), backup)
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
-    """The header and the shapes of the tensors, of which none is read.
+    """Read the header and the shapes of the tensors, but no tensor.
 
-    Raises DamagedFile, and UserError where another version's numbers would be misread.
+    Raises DamagedFile, or UserError if the file has another format version.
     """
     with _reading(path), safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {}).get(_METADATA, "null"))
         if not isinstance(header, dict):
-            raise DamagedFile(f"{path}: not a checkpoint of seq2seq")
+            raise DamagedFile(f"{path}: not a seq2seq checkpoint")
         if header.pop(_CHECKSUM, None) != _checksum(header):
-            raise DamagedFile(f"{path}: damaged, its header is not that of its checksum")
+            raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
         if header.get(_FORMAT) != FORMAT:
             raise UserError(
-                f"{path}: written by another version of seq2seq, whose models compute otherwise; "
-                "use that version, or train anew"
+                f"{path}: written by an incompatible version of seq2seq; "
+                "use that version, or train again"
             )
         names = file.keys()
         return header, {name: tuple(file.get_slice(name).get_shape()) for name in names}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors, on the CPU; raises DamagedFile, as where a single bit is not what it was."""
+    """Load the tensors to the CPU and verify their checksum; raises DamagedFile."""
     header, shapes = read_header(path)
     with _reading(path), safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in shapes}
         found = _digest(tensors)
     with header_errors(path):
         if header[_TENSORS] != found:
-            raise DamagedFile(f"{path}: damaged, its tensors are not those of its checksum")
+            raise DamagedFile(f"{path}: damaged (the tensors do not match their checksum)")
     return tensors
 
 
 def _check_size(path: Path) -> None:
-    """Refuse at once what this machine could never load, instead of adding it up for hours."""
-    size, most = path.stat().st_size, total_memory(torch.device("cpu")) or _UNKNOWN_MEMORY
-    if size > most:
+    """Refuse a file that does not fit into memory, before hours of computing its checksum."""
+    size, memory = path.stat().st_size, total_memory(torch.device("cpu")) or _DEFAULT_MEMORY
+    if size > memory:
         raise DamagedFile(
-            f"{path}: cannot be a checkpoint of seq2seq trained here: it has {size >> 30:,} GiB, "
-            f"this machine {most >> 30:,} GiB of memory"
+            f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
+            f"{memory >> 30:,} GiB of memory of this machine"
         )
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
-    """The shape of each tensor."""
+    """Return the shape of each tensor."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def check_shapes(path: Path, found: Shapes, expected: Shapes) -> None:
-    """Raise UserError where names or shapes are not those expected."""
+    """Raise UserError if names or shapes are not the expected ones."""
     for name in {**expected, **found}:
         if found.get(name) != expected.get(name):
             raise shape_mismatch(path, name)
 
 
 def shape_mismatch(path: Path, name: str) -> UserError:
-    """A tensor that is not one of the model's."""
-    return UserError(f"{path}: {name} does not fit the config beside it; was either changed?")
+    """Return the error for a tensor that is not one of the model's."""
+    return UserError(
+        f"{path}: tensor {name} does not fit the config in this folder; "
+        "take both files from the same run"
+    )
 
 
 def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors by name; raises UserError where a type is not the one expected."""
+    """Copy tensors by name; raises UserError if a data type differs."""
     for name, tensor in tensors.items():
         if tensor.dtype != into[name].dtype:
             raise shape_mismatch(path, name)
@@ -115,9 +123,9 @@ def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: P
 
 
 def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
-    """A dataclass from the header; raises DamagedFile where its fields are of other types.
+    """Build a dataclass from a header field; raises DamagedFile if a value has another type.
 
-    A field that an earlier version did not have yet has its default.
+    Missing values get their default, as in files written by earlier versions.
     """
     with header_errors(path):
         values = dict(header[key])
@@ -130,7 +138,7 @@ def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Pat
 
 
 def _is_a(kind: object, value: object) -> bool:
-    """Whether a value from JSON is an int, a float, a list of ints..., none for another."""
+    """Return whether a JSON value has exactly this type; list[...] checks each element."""
     if get_origin(kind) is list and isinstance(value, list):
         return all(_is_a(get_args(kind)[0], each) for each in value)
     return type(value) is kind
@@ -141,31 +149,31 @@ def _checksum(header: Mapping[str, Any]) -> str:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
-        whole.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        whole.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return whole.hexdigest()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 @contextmanager
 def header_errors(path: Path) -> Iterator[None]:
-    """What does not stand in the header as it must is a DamagedFile."""
+    """Turn errors of missing or malformed header fields into DamagedFile."""
     try:
         yield
     except DamagedFile:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DamagedFile(
-            f"{path}: its header is damaged or of another version of seq2seq ({error!r})"
+            f"{path}: the header is damaged or from another version of seq2seq ({error!r})"
         ) from None
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
         _check_size(path)
         yield
@@ -173,4 +181,4 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DamagedFile(f"{path}: damaged, or no checkpoint at all ({reason})") from None
+        raise DamagedFile(f"{path}: damaged, or not a checkpoint ({reason})") from None

@@ -613,12 +613,12 @@ MODELS = {
     ),
     "weights of another program": Row(
         "translate -m own",
-        f"own/best.safetensors: not a checkpoint of seq2seq; {NO_OTHER}",
+        f"own/best.safetensors: not a seq2seq checkpoint; {NO_OTHER}",
         own(lambda: save_file({"w": torch.ones(2)}, "own/best.safetensors")),
     ),
     "weights of another version": Row(
         "translate -m own",
-        "own/best.safetensors: its header is damaged or of another version of seq2seq "
+        "own/best.safetensors: the header is damaged or from another version of seq2seq "
         f"(KeyError('limit')); {NO_OTHER}",
         own(without_limit),
     ),

@@ -361,7 +361,7 @@ def test_a_damaged_file_is_refused_by_name(
 @pytest.mark.parametrize("name", [BEST, LAST])
 def test_the_safetensors_of_another_program_are_refused(run: Path, name: str) -> None:
     save_file({"encoder.embedding.weight": torch.ones(2, 3)}, run / name, {"format": "pt"})
-    with pytest.raises(UserError, match=f"{name}: not a checkpoint of seq2seq"):
+    with pytest.raises(UserError, match=f"{name}: not a seq2seq checkpoint"):
         load_again(run, name)
 
 

@@ -60,7 +60,9 @@ def test_numbers_that_meant_another_model_are_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tensor_file, "FORMAT", tensor_file.FORMAT + 1)
-    with pytest.raises(UserError, match=r"file: written by another version.*train anew") as refusal:
+    with pytest.raises(
+        UserError, match=r"file: written by an incompatible version.*train again"
+    ) as refusal:
         read_tensors(path)
     assert not isinstance(refusal.value, DamagedFile)  # no other file of the run would do
 
@@ -110,7 +112,7 @@ def test_swapped_tensors_are_seen(path: Path, tmp_path: Path) -> None:
     save_tensors(tmp_path / "other", {"a": pair["b"], "b": pair["a"]}, HEADER)
     header = len(path.read_bytes()) - 24
     path.write_bytes(path.read_bytes()[:header] + (tmp_path / "other").read_bytes()[header:])
-    with pytest.raises(DamagedFile, match="its tensors are not those of its checksum"):
+    with pytest.raises(DamagedFile, match="the tensors do not match their checksum"):
         read_tensors(path)
 
 
@@ -126,7 +128,7 @@ def test_headers_of_others_are_refused(path: Path, header: str) -> None:
 def test_a_header_without_its_checksum_is_refused(path: Path) -> None:
     header, _ = read_header(path)
     path.write_bytes(save(TENSORS, {"seq2seq": json.dumps(header)}))
-    with pytest.raises(DamagedFile, match="its header is not that of its checksum"):
+    with pytest.raises(DamagedFile, match="the header does not match its checksum"):
         read_header(path)
 
 
@@ -177,5 +179,5 @@ class Pair:
 )
 def test_fields_must_be_of_their_types(tmp_path: Path, value: object) -> None:
     assert read_dataclass(Pair, {"p": {"number": 1, "share": 0.5}}, "p", tmp_path) == Pair(1, 0.5)
-    with pytest.raises(DamagedFile, match="its header is damaged"):
+    with pytest.raises(DamagedFile, match="the header is damaged"):
         read_dataclass(Pair, {"p": value}, "p", tmp_path)
