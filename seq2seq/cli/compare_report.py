@@ -6,7 +6,8 @@ from typing import Any
 from seq2seq.analysis.compare.compare import Outcome, Result, Scored, bleus
 from seq2seq.analysis.compare.length_buckets import Bucket
 from seq2seq.cli.tables import aligned
-from seq2seq.evaluation.bootstrap import RESAMPLES, deviation
+from seq2seq.evaluation.bootstrap import deviation
+from seq2seq.evaluation.metrics import RESAMPLES
 
 _SPLIT_NOTES = {
     "valid": "valid is what the best weights were chosen by, and what to choose a variant by; "

@@ -1,4 +1,4 @@
-"""BLEU from counts by sentence: of any part of a text, and tested between variants over seeds."""
+"""Bootstrap resampling of BLEU from sentence counts: subsets and means over seeds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,20 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.evaluation.metrics import quiet_sacrebleu
+from seq2seq.evaluation.metrics import RESAMPLES, quiet_sacrebleu
 
-Counts = NDArray[np.int64]  # [N, 10] lengths, matches and totals of N sentences, as BLEU adds them
-RESAMPLES, SEED = 1000, 12345  # sacrebleu's own
+Counts = NDArray[np.int64]  # [N, 10]: lengths, n-gram matches and totals of N sentences
+_SEED = 12345  # sacrebleu's default
 
 
 class Difference(NamedTuple):
-    """What the mean BLEU over seeds of one variant has beyond another's.
+    """Difference in mean BLEU over seeds between a system and a baseline.
 
-    `deviation` is the sample standard deviation of the difference over seeds, which are paired, as
-    equal seeds see the same batches; None of a single seed. `ci` holds 95 % of the differences that
-    resampled sentences give. `p_value` says how often they lie at least as far from their own mean,
-    on either side, as the difference found lies from nought: whether other sentences of this kind
-    might turn it round, for these very models. It knows nothing of other seeds: `deviation` does.
+    `deviation` is the sample standard deviation of the difference over seeds, paired because equal
+    seeds see the same batches; None for a single seed. `ci` is the 95 % interval of the difference
+    over resampled sentences, and `p_value` the two-sided share of resamples that deviate from their
+    mean at least as much as the difference deviates from 0. Both vary the sentences for these
+    models; only `deviation` accounts for other seeds.
     """
 
     mean: float
@@ -29,10 +29,10 @@ class Difference(NamedTuple):
     p_value: float
 
 
-def count(
+def bleu_counts(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str = "13a"
 ) -> Counts:
-    """What BLEU adds up over sentences, with one reference each."""
+    """Return the statistics of each sentence, with one reference, whose sums determine BLEU."""
     with quiet_sacrebleu():
         metric = BLEU(lowercase=lowercase, tokenize=tokenize)
         counted = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
@@ -40,18 +40,20 @@ def count(
 
 
 def bleu(counts: Counts) -> float:
-    """Corpus BLEU of the sentences counted."""
+    """Return the corpus BLEU of counted sentences."""
     return _bleu(counts.sum(axis=0))
 
 
-def resampled(systems: Sequence[Sequence[Counts]]) -> NDArray[np.float64]:
-    """The mean BLEU over seeds of each system under the same resamples [systems, RESAMPLES].
+def resample(systems: Sequence[Sequence[Counts]]) -> NDArray[np.float64]:
+    """Return the mean BLEU over seeds of each system and resample [systems, RESAMPLES].
 
-    A system has the counts of each of its seeds, all of the same sentences. The resamples are those
+    A system has the counts of each of its seeds. All systems share the resamples, which are those
     of sacrebleu's paired test.
     """
     sentences = len(systems[0][0])
-    draws = np.random.default_rng(SEED).choice(sentences, size=(RESAMPLES, sentences), replace=True)
+    draws = np.random.default_rng(_SEED).choice(
+        sentences, size=(RESAMPLES, sentences), replace=True
+    )
     return np.array(
         [
             np.mean([[_bleu(counts[draw].sum(axis=0)) for draw in draws] for counts in seeds], 0)
@@ -66,18 +68,17 @@ def difference(
     baseline_resampled: NDArray[np.float64],
     system_resampled: NDArray[np.float64],
 ) -> Difference:
-    """Compare two variants, given the BLEU of each seed and the resampled means."""
+    """Test a system against a baseline, given the BLEU of each seed and the resampled means."""
     by_seed = np.subtract(system, baseline)
     mean, drawn = float(by_seed.mean()), system_resampled - baseline_resampled
     low, high = np.quantile(drawn, (0.025, 0.975))
-    # Rounding must not tell apart what is equal, as it is where two systems are the same.
-    as_far = np.abs(drawn - drawn.mean()) >= abs(mean) - 1e-9
-    p_value = (int(as_far.sum()) + 1) / (len(drawn) + 1)
+    extreme = np.abs(drawn - drawn.mean()) >= abs(mean) - 1e-9  # ties of equal systems, rounded
+    p_value = (int(extreme.sum()) + 1) / (len(drawn) + 1)
     return Difference(mean, deviation(by_seed.tolist()), (float(low), float(high)), p_value)
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """The sample standard deviation; None of fewer than two values."""
+    """Return the sample standard deviation; None for fewer than two values."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 

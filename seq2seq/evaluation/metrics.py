@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER by sacrebleu: scores, 95 % intervals, signatures and the paired test."""
+"""BLEU, chrF and TER by sacrebleu, with signatures, 95 % intervals and significance tests."""
 
 import logging
 import os
@@ -16,17 +16,18 @@ from sacrebleu.significance import PairedTest, Result
 
 from seq2seq.runtime.errors import UserError
 
-METRIC_NAMES = ("BLEU", "chrF2", "TER")  # as sacrebleu calls them, in the order of `Scores`
+METRIC_NAMES = ("BLEU", "chrF2", "TER")  # sacrebleu's names, in the order of `Scores`
+RESAMPLES = 1000  # bootstrap resamples, sacrebleu's default
 _CHINESE = ("zh", "zho", "chi", "cmn", "yue")
 _UNSPACED = ("ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod")
-TOKENIZED_LINES = 100  # from so many lines ending in " ." on, sacrebleu takes a text for tokenized
+_TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text for tokenized
 
 
 class Score(NamedTuple):
     """A corpus score in percentage points.
 
-    `ci` is (low, high): the mean of sacrebleu's bootstrap minus and plus the half-width that it
-    reports for 95 % of the resamples; None where no bootstrap was asked for.
+    `ci` is its 95 % confidence interval (low, high): sacrebleu's bootstrap mean minus and plus its
+    half-width; None without bootstrap.
     """
 
     score: float
@@ -35,7 +36,7 @@ class Score(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """BLEU and chrF2 (six character orders, no words), higher is better; TER, lower is better."""
+    """BLEU and chrF2 (character 1- to 6-grams), higher is better; TER, lower is better."""
 
     bleu: Score
     chrf: Score
@@ -43,7 +44,7 @@ class Scores(NamedTuple):
 
 
 class Resampled(NamedTuple):
-    """A corpus score, the mean of its bootstrap resamples and `ci` as in `Score`."""
+    """A corpus score, the mean of its bootstrap resamples, and `ci` as in `Score`."""
 
     score: float
     mean: float
@@ -51,9 +52,9 @@ class Resampled(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """One metric of two systems; `p_value`: how often chance alone makes such a difference.
+    """One metric of two systems, and the p-value of their difference.
 
-    Without any difference `p_value` is 1; sacrebleu's count would give its smallest value there.
+    It is 1 if both systems are equal, where sacrebleu reports its smallest possible value.
     """
 
     baseline: Resampled
@@ -63,7 +64,7 @@ class Paired(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A paired bootstrap test of a system against a baseline."""
+    """Paired bootstrap test (Koehn 2004) of a system against a baseline."""
 
     bleu: Paired
     chrf: Paired
@@ -71,15 +72,14 @@ class Comparison(NamedTuple):
 
 
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Refuse (name, lines) pairs of unequal or no length; blank lines count as lines.
+    """Check that all (name, lines) have the same number of lines, at least one.
 
-    Raises:
-        UserError: names two texts and their numbers of lines.
+    Blank lines count. Raises UserError.
     """
     first_name, first_lines = texts[0]
     for name, lines in texts:
         if not lines:
-            raise UserError(f"{name} is empty: there is no line to score")
+            raise UserError(f"{name} is empty: there are no lines to score")
         if len(lines) != len(first_lines):
             raise UserError(
                 f"{first_name} has {len(first_lines)} lines but {name} has {len(lines)}: "
@@ -88,11 +88,7 @@ def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 
 def check_tokenizer(tokenize: str) -> None:
-    """Refuse a BLEU tokenizer that is unknown or cannot be loaded here.
-
-    Raises:
-        UserError: lists the known names, or says what is missing.
-    """
+    """Check that a BLEU tokenizer is known to sacrebleu and can be loaded; raises UserError."""
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(
             f"unknown BLEU tokenizer {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
@@ -110,39 +106,40 @@ def check_tokenizer(tokenize: str) -> None:
 
 
 def check_seed() -> None:
-    """Refuse a SACREBLEU_SEED that sacrebleu could not read; raises UserError."""
+    """Check that sacrebleu can parse SACREBLEU_SEED; raises UserError."""
     seed = os.environ.get("SACREBLEU_SEED", "none").lower()
     if seed != "none" and not re.fullmatch("[0-9]+", seed):
-        raise UserError(f"SACREBLEU_SEED={seed}: must be a whole number, or none")
+        raise UserError(f"SACREBLEU_SEED={seed}: must be a non-negative integer or none")
 
 
 def tokenized_note(hypotheses: Sequence[str]) -> str | None:
-    """Say so if the hypotheses look tokenized, by the rule of sacrebleu."""
+    """Return a note if the hypotheses appear to be tokenized, by sacrebleu's rule."""
     suspects = sum(line.rstrip().endswith(" .") for line in hypotheses)
-    if suspects < TOKENIZED_LINES:
+    if suspects < _TOKENIZED_LINES:
         return None
     return (
-        f"{suspects} of {len(hypotheses)} hypotheses end in ' .' and so look tokenized: "
-        "scores compare with those of others only on detokenized text"
+        f"{suspects} of {len(hypotheses)} hypotheses end in ' .', so they seem to be tokenized: "
+        "only scores of detokenized text are comparable with published ones"
     )
 
 
 def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
-    """Say so if a text that scores compare is not in the form that translations have."""
+    """Return a note if a text is not in Unicode's NFC, the normal form of translations."""
     count = sum(not unicodedata.is_normalized("NFC", line) for line in lines)
     if not count:
         return None
     return (
-        f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, as translations are: "
-        "there equal words count as different; scored as they are; to compare like with like, "
-        "convert the file (uconv -x nfc < OLD > NEW)"
+        f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, unlike translations, "
+        "so that equal words may count as different; scored unchanged. "
+        "To convert the file: uconv -x nfc < OLD > NEW"
     )
 
 
 def tokenizer_of(language: str) -> str:
-    """The BLEU tokenizer for a language code: 13a, but where no spaces stand between words.
+    """Return the BLEU tokenizer for a language code: 13a for languages that separate words.
 
-    Chinese has sacrebleu's `zh`; of the others (Japanese, Thai ...) each character is a word.
+    Chinese has sacrebleu's `zh`; the others without spaces (Japanese, Thai, ...) are scored by
+    character.
     """
     code = re.split("[-_]", language.lower())[0]
     return "zh" if code in _CHINESE else "char" if code in _UNSPACED else "13a"
@@ -151,7 +148,7 @@ def tokenizer_of(language: str) -> str:
 def bleu_score(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> float:
-    """Give cased BLEU against one reference a line, without an interval: for validation."""
+    """Return cased BLEU against one reference per line, without an interval, for validation."""
     check_line_counts([("hypotheses", hypotheses), ("references", references)])
     with quiet_sacrebleu():
         return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
@@ -162,16 +159,14 @@ def score(
     references: Sequence[Sequence[str]],
     lowercase: bool = False,
     tokenize: str = "13a",
-    bootstrap: int = 1000,
+    bootstrap: int = RESAMPLES,
 ) -> Scores:
     """Score detokenized hypotheses against one or more lists of references.
 
-    `lowercase` folds case in all three metrics (left to itself, sacrebleu's TER always does);
-    `tokenize` names the tokenizer of BLEU; `bootstrap` counts resamples, and below 2 there are no
-    intervals. The seed is sacrebleu's: 12345, or SACREBLEU_SEED of the environment.
-
-    Raises:
-        UserError: no reference, unequal or no lines, or a tokenizer that cannot be used.
+    `lowercase` ignores case in all three metrics (sacrebleu's TER does so by default); `tokenize`
+    names BLEU's tokenizer; `bootstrap` is the number of resamples, without intervals below 2. The
+    seed is sacrebleu's: 12345, or the environment's SACREBLEU_SEED. Raises UserError for missing
+    references, unequal numbers of lines or an unusable tokenizer.
     """
     _check_texts([("hypotheses", hypotheses)], references)
     metrics = _metrics(references, lowercase, tokenize)
@@ -185,20 +180,16 @@ def compare(
     references: Sequence[Sequence[str]],
     lowercase: bool = False,
     tokenize: str = "13a",
-    bootstrap: int = 1000,
+    bootstrap: int = RESAMPLES,
 ) -> Comparison:
-    """Test a system against a baseline by sacrebleu's paired bootstrap; arguments as in `score`.
-
-    Raises:
-        UserError: as `score` does.
-    """
+    """Test a system against a baseline by sacrebleu's paired bootstrap; as `score` otherwise."""
     _check_texts([("baseline", baseline), ("system", system)], references)
     metrics = _metrics(references, lowercase, tokenize)
     with quiet_sacrebleu():
         test = PairedTest(
             [("baseline", baseline), ("system", system)],
             dict(zip(METRIC_NAMES, metrics, strict=True)),
-            references=None,  # the metrics hold them, tokenized once
+            references=None,  # already given to the metrics, so tokenized once
             test_type="bs",
             n_samples=bootstrap,
         )
@@ -210,7 +201,7 @@ def _check_texts(
     texts: Sequence[tuple[str, Sequence[str]]], references: Sequence[Sequence[str]]
 ) -> None:
     if not references:
-        raise UserError("there is no reference to score against: give at least one")
+        raise UserError("no reference to score against: give at least one")
     numbered = ((f"reference {n}", lines) for n, lines in enumerate(references, start=1))
     check_line_counts([*texts, *numbered])
 
@@ -231,15 +222,14 @@ def _score(metric: Metric, hypotheses: Sequence[str], bootstrap: int) -> Score:
     try:
         result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
     except TypeError:
-        # Resamples without any match score Python's floats, the others NumPy's: sacrebleu cannot
-        # take the mean of both.
-        _score_plain_floats(metric)
+        # sacrebleu cannot average NumPy scores with the Python float of a resample without matches.
+        _return_python_floats(metric)
         result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
     ci = _bounds(result._mean, result._ci) if bootstrap > 1 else None
     return Score(float(result.score), ci, str(metric.get_signature()))
 
 
-def _score_plain_floats(metric: Metric) -> None:
+def _return_python_floats(metric: Metric) -> None:
     compute = metric._compute_score_from_stats
 
     def plain(stats: list[int]) -> Any:
@@ -266,12 +256,14 @@ def _resampled(result: Result) -> Resampled:
 
 
 def _bounds(mean: float, half_width: float) -> tuple[float, float]:
-    return float(mean) - float(half_width), float(mean) + float(half_width)  # float32 after a test
+    return float(mean) - float(half_width), float(mean) + float(
+        half_width
+    )  # float32 from a paired test
 
 
 @contextmanager
 def quiet_sacrebleu() -> Iterator[None]:
-    """Keep sacrebleu's progress and hints out of the log; what matters is a note of ours."""
+    """Suppress sacrebleu's progress and hints; the relevant ones are notes of ours."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -13,7 +13,7 @@ import torch
 from seq2seq.cli import compare_figure
 from seq2seq.cli.compare_figure import spread
 from seq2seq.cli.main import main
-from seq2seq.evaluation.bootstrap import bleu, count
+from seq2seq.evaluation.bootstrap import bleu, bleu_counts
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import LAST, load_best
@@ -106,7 +106,7 @@ def test_a_comparison_tells_what_its_runs_tell(
     (length,) = tree["lengths"]
     assert (length["sentences"], length["beyond_training"]) == (15, False)
     assert "greedy shares the training of luong" in out
-    assert err.count("Run ") == 4
+    assert err.bleu_counts("Run ") == 4
 
 
 def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
@@ -306,5 +306,5 @@ def test_a_table_of_lengths_agrees_with_scores_of_its_sentences(
             found = []
             for run in variant["runs"]:
                 lines = Path(run["translations"]).read_text(encoding="utf-8").splitlines()
-                found.append(bleu(count(lines, references, False)[rows]))
+                found.append(bleu(bleu_counts(lines, references, False)[rows]))
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.evaluation import bootstrap as bleu_counts
+from seq2seq.evaluation import bootstrap
 from seq2seq.evaluation import metrics as evaluation
 
 GENERATOR = random.Random(3)
@@ -34,16 +34,16 @@ SYSTEMS = [noisy(REFERENCES, share) for share in (0.4, 0.2, 0.3)]
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_any_part_has_the_bleu_that_sacrebleu_gives_it(lowercase: bool) -> None:
-    counts = bleu_counts.count(SYSTEMS[0], REFERENCES, lowercase)
+    counts = bootstrap.bleu_counts(SYSTEMS[0], REFERENCES, lowercase)
     for rows in (range(60), range(5, 31), [7], [3, 3, 40]):
         hypotheses, references = ([side[row] for row in rows] for side in (SYSTEMS[0], REFERENCES))
         wanted = BLEU(lowercase=lowercase).corpus_score(hypotheses, [references]).score
-        assert bleu_counts.bleu(counts[list(rows)]) == pytest.approx(wanted)
+        assert bootstrap.bleu(counts[list(rows)]) == pytest.approx(wanted)
 
 
 def test_the_resamples_are_those_of_sacrebleus_paired_test() -> None:
-    first, second = (bleu_counts.count(each, REFERENCES, False) for each in SYSTEMS[:2])
-    drawn = bleu_counts.resampled([[first], [second]])
+    first, second = (bootstrap.bleu_counts(each, REFERENCES, False) for each in SYSTEMS[:2])
+    drawn = bootstrap.resample([[first], [second]])
     pair = evaluation.compare(SYSTEMS[0], SYSTEMS[1], [REFERENCES]).bleu
     for own, theirs in zip(drawn, (pair.baseline, pair.system), strict=True):
         ordered = np.sort(own)
@@ -53,29 +53,29 @@ def test_the_resamples_are_those_of_sacrebleus_paired_test() -> None:
 
 
 def test_several_seeds_are_resampled_together() -> None:
-    counts = [bleu_counts.count(each, REFERENCES, False) for each in SYSTEMS]
-    together = bleu_counts.resampled([counts])[0]
-    apart = bleu_counts.resampled([[each] for each in counts])
+    counts = [bootstrap.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
+    together = bootstrap.resample([counts])[0]
+    apart = bootstrap.resample([[each] for each in counts])
     np.testing.assert_allclose(together, apart.mean(axis=0))
 
 
 def test_a_difference_is_tested_on_both_sides() -> None:
-    counts = [bleu_counts.count(each, REFERENCES, False) for each in SYSTEMS]
+    counts = [bootstrap.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
     worse, better, between = (
-        ([bleu_counts.bleu(each)], bleu_counts.resampled([[each]])[0]) for each in counts
+        ([bootstrap.bleu(each)], bootstrap.resample([[each]])[0]) for each in counts
     )
-    up = bleu_counts.difference(worse[0], better[0], worse[1], better[1])
-    down = bleu_counts.difference(better[0], worse[0], better[1], worse[1])
+    up = bootstrap.difference(worse[0], better[0], worse[1], better[1])
+    down = bootstrap.difference(better[0], worse[0], better[1], worse[1])
     assert up.mean == -down.mean > 5
     assert up.p_value == down.p_value < 0.01
     assert up.ci[0] > 0 > down.ci[1]
-    near = bleu_counts.difference(between[0], between[0], between[1], between[1])
+    near = bootstrap.difference(between[0], between[0], between[1], between[1])
     assert (near.mean, near.p_value, near.ci, near.deviation) == (0, 1, (0, 0), None)
 
 
 def test_both_tails_are_counted() -> None:
     drawn = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7  # resamples may lie beside what was found
-    found = bleu_counts.difference([10], [11.5], np.zeros(5), drawn)
+    found = bootstrap.difference([10], [11.5], np.zeros(5), drawn)
     assert found.p_value == (2 + 1) / (5 + 1)
 
 
@@ -84,22 +84,22 @@ def test_chance_alone_is_seldom_found_significant() -> None:
     found = []
     for _ in range(60):
         references = sentences(40)
-        drawn = [bleu_counts.count(noisy(references, 0.3), references, False) for _ in range(2)]
+        drawn = [bootstrap.bleu_counts(noisy(references, 0.3), references, False) for _ in range(2)]
         means = np.stack(
-            [[bleu_counts.bleu(each[rows]) for rows in bootstrap(40, 150)] for each in drawn]
+            [[bootstrap.bleu(each[rows]) for rows in draws(40, 150)] for each in drawn]
         )
-        scores = [[bleu_counts.bleu(each)] for each in drawn]
-        found.append(bleu_counts.difference(*scores, *means).p_value)
+        scores = [[bootstrap.bleu(each)] for each in drawn]
+        found.append(bootstrap.difference(*scores, *means).p_value)
     assert np.mean(np.array(found) < 0.05) < 0.2
     assert np.mean(np.array(found) < 0.5) > 0.2
 
 
-def bootstrap(sentences: int, times: int) -> np.ndarray:
+def draws(sentences: int, times: int) -> np.ndarray:
     return np.random.default_rng(1).integers(sentences, size=(times, sentences))
 
 
 def test_seeds_are_paired() -> None:
     nothing = np.zeros(9)
-    found = bleu_counts.difference([10, 20, 30], [11, 22, 33], nothing, nothing)
+    found = bootstrap.difference([10, 20, 30], [11, 22, 33], nothing, nothing)
     assert found.mean == 2
     assert found.deviation == pytest.approx(1)

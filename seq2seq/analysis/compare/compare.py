@@ -191,7 +191,7 @@ def score_all(plan: Plan, task: Task) -> Result:
         folders = [plan.run_config(variant, seed).run_dir for seed in plan.seeds]
         runs = [_run(plan, task, variant, *each) for each in zip(plan.seeds, folders, strict=True)]
         counts = [run.scored.counts for run in runs]
-        (drawn,) = bootstrap.resampled([counts])
+        (drawn,) = bootstrap.resample([counts])
         first_drawn = drawn if first_drawn is None else first_drawn
         tested = None
         if outcomes:
@@ -241,7 +241,7 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     say(f"{file}: BLEU {scores.bleu.score:.1f}")
     if cut := sum(each.parts > 1 for each in translations):
         say(f"note: translated in parts, being longer than data.max_length: {cut} lines")
-    counts = bootstrap.count(hypotheses, references, task.lowercase, tokenize)
+    counts = bootstrap.bleu_counts(hypotheses, references, task.lowercase, tokenize)
     return Scored(file, scores, counts)
 
 
