@@ -5,7 +5,6 @@ reads a YAML file into the `Config` of both. The command line is `seq2seq` or `p
 The names are imported on first use: `import seq2seq` loads no torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,16 +15,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Config", "Translator", "load_config", "train"]
 
-_MODULES = {
-    "Config": "seq2seq.config.schema",
-    "Translator": "seq2seq.inference.translator",
-    "load_config": "seq2seq.config.schema",
-    "train": "seq2seq.training.loop",
-}
-
 
 def __getattr__(name: str) -> object:
     """Import a public name on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    if name in ("Config", "load_config"):
+        from seq2seq.config import schema
+
+        return getattr(schema, name)
+    if name == "Translator":
+        from seq2seq.inference.translator import Translator
+
+        return Translator
+    if name == "train":
+        from seq2seq.training.loop import train
+
+        return train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What of two configs differs, and matters to a run that goes on."""
+"""Compare configs: the keys whose change prevents a run from being resumed."""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,34 +18,33 @@ _FREE = (
     "training.memory_gb.",
     "training.deterministic.",
 )
+_RENAMED = {".".join(old): ".".join(new) for old, new in RENAMED.items()}
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:
-    """Say which keys differ that must not when a run is resumed, as `model.dropout: 0.3 -> 0.2`.
+    """List the changed keys that a resumed run must keep, as `model.dropout: 0.3 -> 0.2`.
 
-    Left out are the folder, the test data, logging, decoding and the length of training; but a rate
-    that falls linearly or as a cosine depends on max_epochs and max_steps from the first update.
+    The run folder, test data, logging, decoding and length of training may change; but a linear or
+    cosine learning rate depends on max_epochs and max_steps from the first step on.
     """
     return changed_since(recorded_keys(old), new)
 
 
 def recorded_keys(config: Config) -> dict[str, object]:
-    """The keys a run goes on with, dotted, and their values as JSON has them."""
+    """Return the keys that a resumed run must keep: JSON values by dotted key."""
     leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
     return {key: value for key, value in leaves.items() if not f"{key}.".startswith(_FREE)}
 
 
 def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
-    """Say, as `changed_keys` does, which keys differ from the recorded ones.
+    """List, as `changed_keys` does, the keys that differ from recorded ones.
 
-    A key that an earlier version did not have yet counts as if it had had its default.
+    A key that the recording version lacked counts as having had its default.
     """
     now = recorded_keys(new)
-    recorded = {RENAMED.get(key, key): value for key, value in recorded.items()}
-    unknown = {
-        key: each for key, each in _defaults().items() if key in now.keys() - recorded.keys()
-    }
-    recorded = {**recorded, **unknown}
+    recorded = {_RENAMED.get(key, key): value for key, value in recorded.items()}
+    added = now.keys() - recorded.keys()
+    recorded |= {key: value for key, value in _defaults() if key in added}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
         f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
@@ -54,14 +53,12 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     ]
 
 
-def _defaults() -> dict[str, object]:
-    return {
-        f"{name}.{key}": field.get_default()
-        for name, info in Config.model_fields.items()
-        if (section := section_class(info.annotation)) is not None
-        for key, field in section.model_fields.items()
-        if not field.is_required()
-    }
+def _defaults() -> Iterator[tuple[str, object]]:
+    for name, info in Config.model_fields.items():
+        if (section := section_class(info.annotation)) is not None:
+            for key, field in section.model_fields.items():
+                if not field.is_required():
+                    yield f"{name}.{key}", field.get_default()
 
 
 def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:

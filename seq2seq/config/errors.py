@@ -1,4 +1,4 @@
-"""Mistakes in a config, told in a newcomer's words: where, what, and what was probably meant."""
+"""Report errors of a config: the line, the key, what is wrong, and the closest valid name."""
 
 import difflib
 import re
@@ -12,11 +12,11 @@ from pydantic_core import ErrorDetails
 from seq2seq.runtime.errors import UserError
 
 KeyPath = tuple[str, ...]
-RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
+RENAMED = {("training", "max_length"): ("data", "max_length")}  # keys of earlier versions
 
 
 class ConfigIssue(NamedTuple):
-    """One line of a ConfigError, and the line of the YAML file that it is about."""
+    """One error of a config: its line in the YAML file, if any, and its message."""
 
     line: int | None
     text: str
@@ -24,29 +24,29 @@ class ConfigIssue(NamedTuple):
 
 
 class ConfigError(UserError):
-    """A config that cannot be used; the message has a line for each of its mistakes."""
+    """Invalid config; the message has one line for each issue."""
 
-    def __init__(self, text: str, mistakes: Sequence[ConfigIssue] = ()) -> None:
+    def __init__(self, text: str, issues: Sequence[ConfigIssue] = ()) -> None:
         super().__init__(text)
-        self.mistakes = tuple(mistakes)
+        self.issues = tuple(issues)
 
 
-_REASONS = {
-    "missing": "missing; it has no default",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a whole number of fewer digits",
+_REASONS = {  # by the error types of pydantic
+    "missing": "required key is missing",
+    "int_type": "must be an integer",
+    "int_parsing": "must be an integer",
+    "int_parsing_size": "must be an integer of fewer digits",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
-    "string_type": "must be text",
+    "string_type": "must be a string",
     "path_type": "must be a file name",
-    "dict_type": "must be a section, with keys of its own",
-    "model_type": "must be a section, with keys of its own",
-    "greater_than": "must be above {gt}",
+    "dict_type": "must be a section with keys",
+    "model_type": "must be a section with keys",
+    "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be below {lt}",
+    "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}",
     "value_error": "{error}",
@@ -59,42 +59,40 @@ def describe(
     lines: dict[KeyPath, int],
     overridden: set[KeyPath],
 ) -> ConfigIssue:
-    """Say in a newcomer's words what pydantic found wrong with a value, and where it was set."""
+    """Convert a validation error of pydantic to an issue at the place where the value was set."""
     path: KeyPath = tuple(str(key) for key in details["loc"])
     kind, value = details["type"], details["input"]
-    bounds: dict[str, Any] = {name: _plain(bound) for name, bound in details.get("ctx", {}).items()}
-    together = kind == "value_error" and isinstance(value, dict)  # keys that do not go together
+    limits: dict[str, Any] = {name: _plain(limit) for name, limit in details.get("ctx", {}).items()}
+    across_keys = kind == "value_error" and isinstance(value, dict)
     typed = any(
-        override[: len(path)] == path and (not together or override[-1] in str(bounds["error"]))
+        override[: len(path)] == path and (not across_keys or override[-1] in str(limits["error"]))
         for override in overridden
     )
-    where = ".".join(path) + (" (command line)" if typed else "")
-    if kind == "extra_forbidden" and ".".join(path) in RENAMED:
-        text = f"{where} is now {RENAMED['.'.join(path)]}"
-        return ConfigIssue(None if typed else lines.get(path), text, typed)
     if kind == "extra_forbidden":
-        reason = f"unknown key{_suggest_key(path, schema)}"
+        reason = _unknown_key(path, schema)
     else:
-        reason = _REASONS.get(kind, details["msg"]).format(**bounds)
+        reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)
         if kind == "value_error" and value is None:
-            path = path[:-1]  # nobody wrote that key: the mistake is its section's
-        elif not together and kind != "missing" and value != "":
+            path = path[:-1]  # the key is unset: the issue is its section's
+        elif not across_keys and kind != "missing" and value != "":
             reason += f"; got {show(value)}"
         if typed and kind in ("dict_type", "model_type"):
             reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
         if kind == "literal_error":
-            reason += did_you_mean(str(value), re.findall(r"'(.+?)'", bounds["expected"]))
-    where = ".".join(path) + (" (command line)" if typed else "")
-    return ConfigIssue(None if typed else lines.get(path), f"{where}: {reason}", typed)
+            reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
+    place = ".".join(path) + (" (command line)" if typed else "")
+    return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed)
 
 
-def _plain(bound: object) -> object:
-    """A bound as people write it: 1, not 1.0."""
-    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+def _plain(limit: object) -> object:
+    """Return a limit as people write it: 1, not 1.0."""
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
-def _suggest_key(path: KeyPath, schema: type[BaseModel]) -> str:
-    """Name the key that was probably meant: one of the same section, or the same name elsewhere."""
+def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
+    """Name the new name of a renamed key, or a similar key of the same or another section."""
+    if path in RENAMED:
+        return f" is now {'.'.join(RENAMED[path])}"
     *above, key = path
     section = schema
     for name in above:
@@ -106,11 +104,11 @@ def _suggest_key(path: KeyPath, schema: type[BaseModel]) -> str:
     }
     known |= {name: name for name in section.model_fields}
     close = difflib.get_close_matches(key, known, n=1)
-    return f"; did you mean '{known[close[0]]}'?" if close else ""
+    return ": unknown key" + (f"; did you mean '{known[close[0]]}'?" if close else "")
 
 
 def section_class(annotation: object) -> type[BaseModel] | None:
-    """The section class of a field's type, `ParallelFiles | None` included; None: a plain value."""
+    """Return the section class in a field's type (also in `Section | None`), if there is one."""
     for option in (annotation, *get_args(annotation)):
         if isinstance(option, type) and issubclass(option, BaseModel):
             return option
@@ -118,17 +116,15 @@ def section_class(annotation: object) -> type[BaseModel] | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Ask for the nearest of the known words, or say nothing where none is near."""
+    """Return "; did you mean 'X'?" with the closest known word, or nothing if none is close."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def show(value: object) -> str:
-    """Print a value of the YAML file as it would be written there, cut where it is long."""
-    if isinstance(value, dict):
-        return "a section"
-    if isinstance(value, list):
-        return "a list"
+    """Format a value as in YAML, shortened to 60 characters."""
+    if isinstance(value, dict | list):
+        return "a section" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value.as_posix() if isinstance(value, Path) else str(value)
@@ -136,12 +132,10 @@ def show(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def summary(path: Path, mistakes: list[ConfigIssue]) -> str:
-    """Put all mistakes of a file into one message, in the order of its lines."""
-    ordered = sorted(mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0))
-    count = f"{len(ordered)} mistake{'s' if len(ordered) > 1 else ''}"
+def summary(path: Path, issues: list[ConfigIssue]) -> str:
+    """Combine all issues of a file into one message, in the order of its lines."""
+    ordered = sorted(issues, key=lambda issue: (issue.line is None, issue.line or 0))
     lines = [
-        f"  line {mistake.line}: {mistake.text}" if mistake.line else f"  {mistake.text}"
-        for mistake in ordered
+        f"  line {each.line}: {each.text}" if each.line else f"  {each.text}" for each in ordered
     ]
-    return "\n".join([f"{path}: {count}", *lines])
+    return "\n".join([f"{path}: {len(issues)} error{'s' if len(issues) > 1 else ''}", *lines])

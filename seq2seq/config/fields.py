@@ -1,14 +1,53 @@
-"""The types of the config's single values: how their text is read, and what is allowed."""
+"""Base class of the config's sections, and the types of their values."""
 
 import contextlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, PlainSerializer, Strict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    ValidationInfo,
+)
+
+from seq2seq.config.errors import KeyPath, show
 
 
-def _read_whole(value: object) -> object:
-    """Read `4000`, `4e3` and `4000.0` alike; the schema refuses any other text."""
+@dataclass
+class LoadContext:
+    """Keys set on the command line, and the notes collected during validation."""
+
+    overridden: set[KeyPath] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+class Section(BaseModel):
+    """Section of the config: frozen, without unknown keys, its defaults validated like values.
+
+    The docstring below a key is its description in the JSON schema. A check across keys belongs to
+    the last of them and is skipped if an earlier one is invalid, so that a single load reports
+    every error once.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True
+    )
+
+
+def ignore(path: KeyPath, value: object, reason: str, info: ValidationInfo) -> None:
+    """Add a note that the YAML value is ignored; raise ValueError if the command line set it."""
+    if not isinstance(info.context, LoadContext) or path in info.context.overridden:
+        raise ValueError(reason)
+    info.context.notes.append(f"{'.'.join(path)}: {show(value)} is ignored: {reason}")
+
+
+def _parse_int(value: object) -> object:
+    """Read `4000`, `4e3` and `4000.0` as integers; leave other text to the schema to refuse."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             return int(value)
@@ -18,52 +57,42 @@ def _read_whole(value: object) -> object:
     return value
 
 
-def _read_flag(value: object) -> object:
-    """Read the words of YAML for true and false; the schema refuses any other text."""
+def _parse_bool(value: object) -> object:
+    """Read YAML's words for true and false; leave other text to the schema to refuse."""
     words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     return words.get(value.lower(), value) if isinstance(value, str) else value
 
 
-def _refuse_empty(value: object) -> object:
+def _check_text(value: object) -> object:
+    """Refuse empty text and undecodable bytes of the command line, which no YAML can hold."""
     if value == "":
         raise ValueError("must not be empty")
-    return value
-
-
-def _refuse_bytes(value: object) -> object:
-    """A command line can hold bytes that are no text, which no config file can say again."""
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ValueError("is not UTF-8; give it another name")
+        raise ValueError("is not UTF-8; use another name")
     return value
 
 
-def _refuse_nul(value: object) -> object:
+def _check_path(value: object) -> object:
+    """Refuse a NUL character; expand `~/` as a shell does."""
     if isinstance(value, str) and "\0" in value:
-        raise ValueError("no file name has a NUL character")
-    return value
-
-
-def _at_home(value: object) -> object:
-    """`~/` is the home folder, as a shell has it."""
+        raise ValueError("must not contain a NUL character")
     if not (isinstance(value, str) and value.startswith("~/")):
         return value
     try:
         return Path(value).expanduser()
     except RuntimeError:
-        raise ValueError("nobody knows the home folder here; write it out") from None
+        raise ValueError("cannot expand '~': no home directory; use an absolute path") from None
 
 
-Int = Annotated[int, BeforeValidator(_read_whole)]
+Int = Annotated[int, BeforeValidator(_parse_int)]
 Count = Annotated[Int, Field(ge=1)]
-Size = Annotated[Int, Field(ge=1, le=65_536)]  # beyond, no machine has the memory
-Bool = Annotated[bool, Strict(), BeforeValidator(_read_flag)]
-NonEmptyStr = Annotated[str, BeforeValidator(_refuse_empty), BeforeValidator(_refuse_bytes)]
+Size = Annotated[Int, Field(ge=1, le=65_536)]  # a larger layer exceeds any memory
+Bool = Annotated[bool, Strict(), BeforeValidator(_parse_bool)]
+NonEmptyStr = Annotated[str, BeforeValidator(_check_text)]
 FilePath = Annotated[
     Path,
-    BeforeValidator(_at_home),
-    BeforeValidator(_refuse_bytes),
-    BeforeValidator(_refuse_empty),
-    BeforeValidator(_refuse_nul),
+    BeforeValidator(_check_path),
+    BeforeValidator(_check_text),  # runs first
     PlainSerializer(Path.as_posix),
 ]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -24,7 +24,7 @@ def refusal(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> list[
         listed(corpus, text, *overrides, head=head)
     path = str(corpus.parent / "listed.yaml")
     first, *lines = str(caught.value).splitlines()
-    assert first.startswith(f"{path}: {len(lines)} mistake")
+    assert first.startswith(f"{path}: {len(lines)} error")
     return [line.strip() for line in lines]
 
 
@@ -122,7 +122,7 @@ seeds: [1, one]
     known = "variants.a.model.dropuot: unknown key; did you mean 'dropout'?"
     told = "\n".join(lines)
     assert known in told
-    assert "variants.a.model.dropout: must be below 1; got 2" in told
+    assert "variants.a.model.dropout: must be less than 1; got 2" in told
     assert "variants.f.model.score: decoder none has no attention" in told
     assert "seeds: must be whole numbers, such as 1, 2, 3" in told
     assert "variants.a: set twice" in told
@@ -145,8 +145,8 @@ def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) ->
 @pytest.mark.parametrize(
     ("head", "text", "told"),
     [
-        ("variants:\n", "  a: {}", "base: missing; it has no default"),
-        (HEAD, "", "line 3: variants: must be a section, with keys of its own"),
+        ("variants:\n", "  a: {}", "base: required key is missing"),
+        (HEAD, "", "line 3: variants: must be a section with keys"),
         (HEAD, "  {}", "line 3: variants: lists none"),
         ("base: config.yaml\nvariants: [a]\n", "", "line 2: variants: must be a section"),
     ],
@@ -163,15 +163,15 @@ def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
     assert line.startswith("line 1: base: ")
     assert line.endswith("confog.yaml: no such file; did you mean 'config.yaml'?")
     (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "listed"))
-    assert line.endswith("listed.yaml: lists variants: it is for `seq2seq compare`")
+    assert line.endswith("listed.yaml: has the key variants; use it with `seq2seq compare`")
     text = small_corpus.read_text(encoding="utf-8").replace("dropout", "dropuot")
     small_corpus.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         listed(small_corpus, "  a: {}\n  b c: {}\nseeds: x\n")
     first, second, third, fourth = str(caught.value).splitlines()
-    assert first.endswith("listed.yaml: 1 mistake")
+    assert first.endswith("listed.yaml: 1 error")
     assert second.startswith("  line 6: seeds: must be whole numbers")
-    assert third.endswith("config.yaml: 1 mistake")
+    assert third.endswith("config.yaml: 1 error")
     assert "model.dropuot: unknown key" in fourth
 
 

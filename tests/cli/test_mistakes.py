@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 def mistakes(*lines: str) -> str:
     """What is said of a config."""
-    head = f"config.yaml: {len(lines)} mistake{'s' * (len(lines) > 1)}"
+    head = f"config.yaml: {len(lines)} error{'s' * (len(lines) > 1)}"
     return "\n  ".join([head, *lines])
 
 
@@ -219,18 +219,17 @@ CONFIGS = {
     "a folder as config": Row("train folder", "folder: is a folder, not a config file"),
     "data as config": Row(
         "train train.src",
-        "train.src: 1 mistake\n  its top level is not `key: value` lines; "
-        "a config has lines such as `name: my-run`",
+        "train.src: 1 error\n  the top level is not a mapping; write lines such as `name: my-run`",
     ),
-    "an empty config": Row(T, "config.yaml: 1 mistake\n  it is empty...", write("config.yaml", "")),
+    "an empty config": Row(
+        T, "config.yaml: 1 error\n  the file is empty...", write("config.yaml", "")
+    ),
     "no YAML": Row(
         T,
-        mistakes("line 11: column 6: this is not YAML: ..."),
+        mistakes("line 11: column 6: invalid YAML: ..."),
         config("size: 340}", "size: 340"),
     ),
-    "a tab": Row(
-        T, mistakes("line 4: column 1: this is not YAML: ..."), config("  src_", "\tsrc_")
-    ),
+    "a tab": Row(T, mistakes("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")),
     "another encoding": Row(
         T,
         "config.yaml: line 1: byte 0xe9 is not UTF-8; save the file as UTF-8",
@@ -255,7 +254,7 @@ CONFIGS = {
         T, mistakes("line 11: model.xyz: unknown key"), config("hidden_size", "xyz")
     ),
     "a missing key": Row(
-        T, mistakes("data.src_lang: missing; it has no default"), config("  src_lang: xx\n", "")
+        T, mistakes("data.src_lang: required key is missing"), config("  src_lang: xx\n", "")
     ),
     "a missing section": Row(
         T,
@@ -269,54 +268,52 @@ CONFIGS = {
     ),
     "a key twice": Row(
         T,
-        mistakes("line 13: name: set twice, first on line 1; keep one of the two"),
+        mistakes("line 13: name: set twice, first on line 1; remove one of the two"),
         config("log_every: 40}\n", "log_every: 40}\nname: again\n"),
     ),
     "a section of one value": Row(
         T,
-        mistakes("line 10: vocabulary: must be a section, with keys of its own; got 340"),
+        mistakes("line 10: vocabulary: must be a section with keys; got 340"),
         config("{size: 340}", "340"),
     ),
     "a list": Row(
         T,
-        mistakes("line 10: vocabulary.size: must be a whole number; got a list"),
+        mistakes("line 10: vocabulary.size: must be an integer; got a list"),
         config("340", "[340]"),
     ),
     "an empty text": Row(T, mistakes("line 1: name: must not be empty"), config("small", "''")),
     "a name of no file": Row(
         T,
-        mistakes("line 2: run_dir: no file name has a NUL character; got 'a\\x00b'"),
+        mistakes("line 2: run_dir: must not contain a NUL character; got 'a\\x00b'"),
         config("run_dir: run", 'run_dir: "a\\0b"'),
     ),
     "one side only": Row(
         T,
-        mistakes(
-            "line 7: data.valid: give either src and tgt, or tsv alone (null turns a key off)"
-        ),
+        mistakes("line 7: data.valid: set either src and tgt, or tsv alone (null unsets a key)"),
         config(", tgt: valid.tgt", ""),
     ),
     "both forms": Row(
         T,
         mistakes(
-            "line 7: data.valid.tsv: give either src and tgt, or tsv alone (null turns a key off); "
+            "line 7: data.valid.tsv: set either src and tgt, or tsv alone (null unsets a key); "
             "got a.tsv"
         ),
         config("tgt: valid.tgt", "tgt: valid.tgt, tsv: a.tsv"),
     ),
     "the same file on both sides": Row(
         T,
-        mistakes("line 6: data.train: src and tgt are the same file; give the translation as tgt"),
+        mistakes("line 6: data.train: src and tgt are the same file; set tgt to the translation"),
         config("train.tgt", "train.src"),
     ),
     "a tag": Row(
         T,
-        mistakes("line 1: name: the tag !!int is not read here; write the value itself"),
+        mistakes("line 1: name: the tag !!int is not supported; write the value itself"),
         config("name: small", "name: !!int 3"),
     ),
     "four mistakes": Row(
         f"{T} decoding.beam_size=0",
         mistakes(
-            "line 10: vocabulary.size: must be a whole number; got many",
+            "line 10: vocabulary.size: must be an integer; got many",
             "line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?",
             "line 12: training.log_evry: unknown key; did you mean 'log_every'?",
             "decoding.beam_size (command line): must be at least 1; got 0",
@@ -330,10 +327,10 @@ CONFIGS = {
 }
 
 OVERRIDES = {
-    "seed=x": "must be a whole number; got x",
+    "seed=x": "must be an integer; got x",
     "seed=-1": "must be at least 0; got -1",
-    "seed=1e30": "must be below 9223372036854775808; got 1e30",
-    "name=": "must be text; got null",
+    "seed=1e30": "must be less than 9223372036854775808; got 1e30",
+    "name=": "must be a string; got null",
     "vocabulary.type=sentencepiece": (
         "must be 'unigram', 'bpe', 'word' or 'char'; got sentencepiece"
     ),
@@ -344,29 +341,29 @@ OVERRIDES = {
     "model.decoder=bahdnau": (
         "must be 'bahdanau', 'luong' or 'none'; got bahdnau; did you mean 'bahdanau'?"
     ),
-    "model.score=dot": "decoder bahdanau takes the additive scores only; got dot",
+    "model.score=dot": "decoder bahdanau takes additive, normed_additive, coverage; got dot",
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
     "model.window=local": "must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?",
     "model.reverse_source=true": (
-        "needs bidirectional: false, since two directions read both ways already; got true"
+        "needs bidirectional: false (two directions already read both ways); got true"
     ),
     "model.window_width=3": "no window is set; got 3",
     "model.attention_heads=2": "score additive has no heads; got 2",
-    "model.hidden_size=21": "must be even where the encoder is bidirectional; got 21",
-    "model.hidden_size=2.5": "must be a whole number; got 2.5",
+    "model.hidden_size=21": "must be even with a bidirectional encoder; got 21",
+    "model.hidden_size=2.5": "must be an integer; got 2.5",
     "model.embedding_size=0": "must be at least 1; got 0",
     "model.embedding_size=1e9": "must be at most 65536; got 1e9",
     "model.num_layers=100": "must be at most 64; got 100",
-    "model.dropout=1": "must be below 1; got 1",
+    "model.dropout=1": "must be less than 1; got 1",
     "model.dropout=-0.1": "must be at least 0; got -0.1",
     "model.dropot=0.1": "unknown key; did you mean 'dropout'?",
     "training.optimizer=adm": ("must be 'adam', 'adamw' or 'sgd'; got adm; did you mean 'adam'?"),
-    "training.learning_rate=0": "must be above 0; got 0",
+    "training.learning_rate=0": "must be greater than 0; got 0",
     "training.learning_rate=nan": "must be a finite number; got nan",
     "training.learning_rate=fast": "must be a number; got fast",
-    "training.max_minutes=-1": "must be above 0; got -1",
+    "training.max_minutes=-1": "must be greater than 0; got -1",
     "training.precision=fp16": "must be 'float32' or 'bf16'; got fp16; did you mean 'bf16'?",
-    "training.average=1": "must be below 1; got 1",
+    "training.average=1": "must be less than 1; got 1",
     "training.batch_tokens=0": "must be at least 1; got 0",
     "training.consistency=-1": "must be at least 0; got -1",
     "training.keep=-1": "must be at least 0; got -1",
@@ -375,10 +372,10 @@ OVERRIDES = {
         "must be 'linear', 'exponential' or 'inverse_sigmoid'; got sigmoid; "
         "did you mean 'inverse_sigmoid'?"
     ),
-    "training.scheduled_sampling_steps=9": "belongs to scheduled_sampling, which is not set; got 9",
+    "training.scheduled_sampling_steps=9": "needs scheduled_sampling, which is not set; got 9",
     "decoding.coverage_penalty=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=-1": "must be at least 0; got -1",
-    "decoding.no_repeat_ngram=1.5": "must be a whole number; got 1.5",
+    "decoding.no_repeat_ngram=1.5": "must be an integer; got 1.5",
     "decoding.replace_unknown=maybe": "must be true or false; got maybe",
     "decoding.beam_size=1e20": "must be at most 1000000; got 1e20",
     "decoding.length_penalty=1e5": "must be at most 10; got 1e5",
@@ -386,9 +383,7 @@ OVERRIDES = {
     "training.memory_gb=1e10": "must be at most 1000000; got 1e10",
     "decoding.beam_size=0": "must be at least 1; got 0",
     "decoding.length_penalty=inf": "must be a finite number; got inf",
-    "decoding=5": (
-        "must be a section, with keys of its own; got 5; set them one by one: decoding.KEY=VALUE"
-    ),
+    "decoding=5": ("must be a section with keys; got 5; set them one by one: decoding.KEY=VALUE"),
 }
 CONFIGS |= {
     override: Row(
@@ -400,10 +395,7 @@ CONFIGS |= {
     **{
         f"an override of no value: {call}": Row(
             f"{T} {call}",
-            mistakes(
-                "seed (command line): an override is written section.key=value, "
-                "such as model.dropout=0.2"
-            ),
+            mistakes("seed (command line): expected section.key=value, such as model.dropout=0.2"),
         )
         for call in ("seed", "--resume seed")
     },
@@ -417,14 +409,14 @@ CONFIGS |= {
         f"{T} vocabulary.type=word vocabulary.sampling=0.1",
         mistakes(
             "vocabulary.sampling (command line): must be 0 with type word, "
-            "which cuts a text in one way only; got 0.1"
+            "which has a single segmentation; got 0.1"
         ),
     ),
     "a decay without an end": Row(
         f"{T} training.max_steps=null training.max_minutes=1 training.decay=cosine",
         mistakes(
-            "training.decay (command line): cosine needs max_epochs or max_steps, "
-            "to know where it ends; got cosine"
+            "training.decay (command line): cosine needs max_epochs or max_steps "
+            "as the end of the decay; got cosine"
         ),
     ),
     "a schedule without its pace": Row(
@@ -435,7 +427,7 @@ CONFIGS |= {
         f"{T} model.dropout=0 training.consistency=1",
         mistakes(
             "training (command line): consistency needs model.dropout above 0, "
-            "or both passes are the same"
+            "or both passes are equal"
         ),
     ),
     "heads that do not share alike": Row(
@@ -448,7 +440,7 @@ CONFIGS |= {
     ),
     "a size for a score without one": Row(
         f"{T} model.decoder=luong model.score=dot model.attention_size=4",
-        mistakes("model.attention_size (command line): score dot has no size of its own; got 4"),
+        mistakes("model.attention_size (command line): score dot has no attention size; got 4"),
     ),
 }
 
@@ -624,8 +616,8 @@ MODELS = {
     ),
     "a config of another version": Row(
         "translate -m own",
-        "own/config.yaml: 2 mistakes; line 1: title: unknown key; name: missing; "
-        "it has no default (`seq2seq train CONFIG --resume` writes it anew)",
+        "own/config.yaml: 2 errors; line 1: title: unknown key; "
+        "name: required key is missing (`seq2seq train CONFIG --resume` writes it anew)",
         own(change("own/config.yaml", "name: ", "title: ")),
     ),
     "weights of another config": Row(

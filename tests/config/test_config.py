@@ -1,6 +1,8 @@
 """The config: what is read, what is refused and how, and what a resumed run may change."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,6 +20,7 @@ from seq2seq.config.schema import (
     TrainingConfig,
     VocabularyConfig,
     dump_config,
+    json_schema,
     load_config,
 )
 
@@ -79,7 +82,9 @@ def test_a_home_folder_that_nobody_knows_is_a_mistake(
     assert load(tmp_path, overrides=("run_dir=~/x",)).run_dir == Path("~/x").expanduser()
     monkeypatch.setattr(Path, "expanduser", unknown)
     _, line = refusal(write(tmp_path, MINIMAL), ("run_dir=~/x",))
-    assert "run_dir (command line): nobody knows the home folder here; write it out" in line
+    assert (
+        "run_dir (command line): cannot expand '~': no home directory; use an absolute path" in line
+    )
 
 
 @pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0E-04", ".0003"])
@@ -149,7 +154,7 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, key: str) -> None:
     """As a command line can hold them; no config.yaml could."""
-    with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; give"):
+    with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; use"):
         load(tmp_path, "", (f"{key}=a\udcffb",))
 
 
@@ -339,29 +344,29 @@ decoding: 5
 """
     overrides = ("foo", "model.num_layers=0", "name.first=x", "seed=1.5", "training.patinece=3")
     assert refusal(write(tmp_path, text), overrides) == [
-        f"{tmp_path / 'run.yaml'}: 21 mistakes",
-        "  line 5: data.train: give either src and tgt, or tsv alone (null turns a key off)",
-        "  line 6: data.valid.tsv: give either src and tgt, or tsv alone (null turns a key off); "
+        f"{tmp_path / 'run.yaml'}: 21 errors",
+        "  line 5: data.train: set either src and tgt, or tsv alone (null unsets a key)",
+        "  line 6: data.valid.tsv: set either src and tgt, or tsv alone (null unsets a key); "
         "got valid.tsv",
         "  line 7: modle: unknown key; did you mean 'model'?",
         "  line 9: model.decoder: must be 'bahdanau', 'luong' or 'none'; got bahdnau; "
         "did you mean 'bahdanau'?",
-        "  line 10: model.hidden_size: must be even where the encoder is bidirectional; got 13",
+        "  line 10: model.hidden_size: must be even with a bidirectional encoder; got 13",
         "  line 11: model.dropuot: unknown key; did you mean 'dropout'?",
         "  line 12: model.beam_size: unknown key; did you mean 'decoding.beam_size'?",
-        "  line 14: training.max_steps: must be a whole number; got many",
+        "  line 14: training.max_steps: must be an integer; got many",
         "  line 15: training.learning_rate: must be a finite number; got nan",
-        "  line 16: training.batch_tokens: must be a whole number; got 2.5",
-        "  line 17: training.label_smoothing: must be below 1; got 1",
+        "  line 16: training.batch_tokens: must be an integer; got 2.5",
+        "  line 17: training.label_smoothing: must be less than 1; got 1",
         "  line 18: training.log_every: must be at least 1; got 0",
         "  line 20: vocabulary.joint: must be true or false; got 1",
-        "  line 20: vocabulary.sampling: must be 0 with type word, which cuts a text in one way "
-        "only; got 0.1",
-        "  line 21: decoding: must be a section, with keys of its own; got 5",
-        "  foo (command line): an override is written section.key=value, such as model.dropout=0.2",
+        "  line 20: vocabulary.sampling: must be 0 with type word, which has a single "
+        "segmentation; got 0.1",
+        "  line 21: decoding: must be a section with keys; got 5",
+        "  foo (command line): expected section.key=value, such as model.dropout=0.2",
         "  name.first=x (command line): name is a single value and has no keys",
-        "  seed (command line): must be a whole number; got 1.5",
-        "  data.tgt_lang: missing; it has no default",
+        "  seed (command line): must be an integer; got 1.5",
+        "  data.tgt_lang: required key is missing",
         "  model.num_layers (command line): must be at least 1; got 0",
         "  training.patinece (command line): unknown key; did you mean 'patience'?",
     ]
@@ -385,7 +390,7 @@ def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
     (line,) = mistakes(tmp_path, overrides=("training.scheduled_sampling=linear",))
     assert line.endswith("training: scheduled_sampling linear needs scheduled_sampling_steps")
     (line,) = mistakes(tmp_path, overrides=("training.scheduled_sampling_steps=9",))
-    assert "belongs to scheduled_sampling, which is not set; got 9" in line
+    assert "needs scheduled_sampling, which is not set; got 9" in line
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -420,7 +425,7 @@ def test_a_renamed_key_is_refused_by_its_new_name(tmp_path: Path) -> None:
     ]
     first, second = refusal(write(tmp_path, text))
     assert (first, second) == (
-        f"{tmp_path / 'run.yaml'}: 1 mistake",
+        f"{tmp_path / 'run.yaml'}: 1 error",
         "  line 8: training.max_length is now data.max_length",
     )
 
@@ -443,7 +448,7 @@ def test_a_damaged_config_of_an_earlier_version_is_refused(tmp_path: Path, more:
 
 def test_a_key_set_twice_is_refused(tmp_path: Path) -> None:
     (line,) = mistakes(tmp_path, "model:\n  dropout: 0.1\n  num_layers: 2\n  dropout: 0.3\n")
-    assert line == "line 12: model.dropout: set twice, first on line 10; keep one of the two"
+    assert line == "line 12: model.dropout: set twice, first on line 10; remove one of the two"
 
 
 @pytest.mark.parametrize(
@@ -458,13 +463,13 @@ def test_tags_are_refused_and_run_nothing(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize("more", ["model: &m {dropout: 0.1}\nvocabulary: *m", "model: &m {x: *m}"])
 def test_aliases_are_refused(tmp_path: Path, more: str) -> None:
     (line,) = mistakes(tmp_path, more)
-    assert "an alias (*) is not read here" in line
+    assert "aliases (*) are not supported" in line
 
 
 def test_wrong_syntax_is_told_by_line_and_column_beside_wrong_overrides(tmp_path: Path) -> None:
     lines = mistakes(tmp_path, "model: {dropout: 0.1\nseed: 3", ("model.dropuot=1", "foo"))
     assert len(lines) == 3
-    assert lines[0].startswith("line 10: column 5: this is not YAML: ")
+    assert lines[0].startswith("line 10: column 5: invalid YAML: ")
     assert lines[1].startswith("foo (command line): ")
     assert lines[2].startswith("model.dropuot (command line): unknown key")
 
@@ -472,20 +477,20 @@ def test_wrong_syntax_is_told_by_line_and_column_beside_wrong_overrides(tmp_path
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is empty"),
-        (b"# nothing yet\n", "it is empty"),
-        (b"- a\n- b\n", "its top level is not"),
-        (b"text\n", "its top level is not"),
-        (b"a: 1\n--- \nb: 2\n", "not YAML"),
-        (b"a: \x01\n", "not YAML"),
-        (b"a: \tb: c\n\t", "not YAML"),
+        (b"", "the file is empty"),
+        (b"# nothing yet\n", "the file is empty"),
+        (b"- a\n- b\n", "the top level is not a mapping"),
+        (b"text\n", "the top level is not a mapping"),
+        (b"a: 1\n--- \nb: 2\n", "invalid YAML"),
+        (b"a: \x01\n", "invalid YAML"),
+        (b"a: \tb: c\n\t", "invalid YAML"),
     ],
 )
 def test_what_is_no_config_is_one_mistake(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes(content)
     first, second = refusal(path)
-    assert first == f"{path}: 1 mistake"
+    assert first == f"{path}: 1 error"
     assert reason in second
 
 
@@ -559,6 +564,32 @@ def test_dumped_keys_keep_the_order_of_the_schema(tmp_path: Path) -> None:
     assert list(tree) == list(Config.model_fields)
     assert list(tree["training"]) == list(TrainingConfig.model_fields)
     assert "  train:\n    src: train.en\n    tgt: train.de\n    tsv: null\n" in text
+
+
+# ------------------------------------------------------------------------------------- the schema
+
+
+def keys_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every key of a JSON schema, those of its sections dotted, with what is said of it."""
+    for key, value in schema["properties"].items():
+        references = [each["$ref"] for each in (value, *value.get("anyOf", ())) if "$ref" in each]
+        for reference in references:
+            section = definitions[reference.rpartition("/")[2]]
+            value = {"description": section["description"], **value}
+            yield from ((f"{key}.{name}", each) for name, each in keys_of(section, definitions))
+        yield key, value
+
+
+def test_the_json_schema_describes_every_key(tmp_path: Path) -> None:
+    schema = json_schema()
+    keys = dict(keys_of(schema, schema["$defs"]))
+    assert {"run_dir", "data.test.tsv", "model.score", "training.decay"} <= keys.keys()
+    assert [key for key, value in keys.items() if not value.get("description")] == []
+    assert keys["training.decay"]["enum"] == ["constant", "inverse_sqrt", "linear", "cosine"]
+    assert keys["training.decay"]["default"] == "constant"
+    dumped = yaml.safe_load(dump_config(load(tmp_path)))
+    for section in ("data", "vocabulary", "model", "training", "decoding"):
+        assert {f"{section}.{key}" for key in dumped[section]} <= keys.keys()
 
 
 # ------------------------------------------------------------------------------------ what changed

@@ -10,9 +10,8 @@ from pydantic import BeforeValidator, ValidationError
 
 from seq2seq.config.document import Document, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe, show, summary
-from seq2seq.config.fields import FilePath
+from seq2seq.config.fields import FilePath, Section
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, load_config
-from seq2seq.config.section import Section
 from seq2seq.runtime.errors import UserError
 
 SEEDS = (1, 2, 3)  # where nobody says which
@@ -126,18 +125,18 @@ def _configs(paths: Sequence[Path], overrides: Sequence[str]) -> Plan:
 
 def _listed(path: Path, document: Document, overrides: Sequence[str]) -> Plan:
     """The variants that a file lists."""
-    mistakes, listed = document.mistakes, None
+    mistakes, listed = document.issues, None
     try:
         listed = _Listed.model_validate(document.tree)
     except ValidationError as error:
-        for details in error.errors(include_url=False) if not document.broken else ():
+        for details in error.errors(include_url=False) if not document.incomplete else ():
             mistakes.append(describe(details, _Listed, document.lines, set()))
     base, refusal, found = document.tree.get("base"), None, _Found([], [], [])
     if isinstance(base, str) and base:
         try:
             load_config(path.parent / base)
         except ConfigError as error:
-            if error.mistakes:
+            if error.issues:
                 refusal = str(error)
             else:
                 mistakes.append(ConfigIssue(document.lines["base",], f"base: {error}"))
@@ -173,7 +172,7 @@ def _varied(base: Path, document: Document, overrides: Sequence[str]) -> _Found:
         try:
             config, notes = load_config(base, [*chosen, *overrides])
         except ConfigError as error:
-            for mistake in error.mistakes:
+            for mistake in error.issues:
                 found.mistakes.append(_of_variant(mistake, name, base, document, overrides))
         else:
             found.variants.append(Variant(name, config))
