@@ -106,7 +106,7 @@ def test_a_comparison_tells_what_its_runs_tell(
     (length,) = tree["lengths"]
     assert (length["sentences"], length["beyond_training"]) == (15, False)
     assert "greedy shares the training of luong" in out
-    assert err.bleu_counts("Run ") == 4
+    assert err.count("Run ") == 4
 
 
 def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
