@@ -69,7 +69,7 @@ class DataConfig(Section):
     test: ParallelFiles | None = None
     """Test text, for the final score only."""
     max_length: Count = 100
-    """Most tokens per side: longer training pairs are skipped, longer input lines are split."""
+    """Maximum tokens per side: longer training pairs are skipped, longer input lines are split."""
 
     @property
     def direction(self) -> str:
@@ -108,11 +108,11 @@ class TrainingConfig(Section):
     """Length of training, optimization and regularization; a step is one optimizer update."""
 
     max_epochs: Count | None = None
-    """Most epochs: passes over the training text."""
+    """Maximum number of epochs (passes over the training text)."""
     max_steps: Count | None = None
-    """Most steps."""
+    """Maximum number of steps."""
     max_minutes: Positive | None = None
-    """Most minutes of wall time, validation included."""
+    """Maximum wall time in minutes, validation included."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimizer; adamw decouples weight decay from the gradient."""
     learning_rate: Positive = 1e-3
@@ -142,17 +142,17 @@ class TrainingConfig(Section):
     patience: Count | None = None
     """Validations in a row without a better BLEU before training stops. Null: no limit."""
     precision: Literal["float32", "bf16"] = "float32"
-    """Arithmetic; bf16 is mixed precision with float32 weights."""
+    """Precision; bf16 is mixed precision with float32 weights."""
     log_every: Annotated[Count, Field(le=10_000)] = 50
     """Steps between log lines."""
     memory_gb: Annotated[Positive, Field(le=1_000_000)] | None = None
     """Memory limit in GiB; a larger batch is split into micro-batches with the same gradient."""
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = None
-    """Schedule by which the model's own tokens replace true inputs. Null: teacher forcing."""
+    """Schedule by which predicted tokens replace true decoder inputs. Null: teacher forcing."""
     scheduled_sampling_steps: Count | None = None
     """Constant k of the schedule, in steps."""
     deterministic: Bool = False
-    """Make CUDA training bitwise reproducible for a seed, at a loss of speed."""
+    """Make training on CUDA bitwise reproducible for a seed, at some cost in speed."""
 
     @field_validator("max_minutes")
     @classmethod
@@ -182,7 +182,7 @@ class TrainingConfig(Section):
 
 
 class DecodingConfig(Section):
-    """Search for translations."""
+    """Search for translations: greedy or beam."""
 
     beam_size: Annotated[Count, Field(le=1_000_000)] = 5
     """Hypotheses kept at each step. 1: greedy search."""
@@ -195,11 +195,11 @@ class DecodingConfig(Section):
     replace_unknown: Bool = False
     """Replace an unknown word by the source word with the highest attention weight."""
     max_length: Count | None = None
-    """Most tokens of a translation. Null: a limit estimated from the training text."""
+    """Maximum tokens of a translation. Null: a limit estimated from the training text."""
 
 
 class Config(Section):
-    """Settings of a run, complete: no default is left to decide later."""
+    """Complete settings of a run, with decoder-dependent defaults resolved."""
 
     name: NonEmptyStr
     """Name of the run in logs and plots."""
