@@ -29,13 +29,13 @@ class Difference(NamedTuple):
     p_value: float
 
 
+@quiet_sacrebleu()
 def bleu_counts(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str = "13a"
 ) -> Counts:
     """Return the statistics of each sentence, with one reference, whose sums determine BLEU."""
-    with quiet_sacrebleu():
-        metric = BLEU(lowercase=lowercase, tokenize=tokenize)
-        counted = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize)
+    counted = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
     return np.array(counted, dtype=np.int64)
 
 

@@ -12,7 +12,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest, Result
+from sacrebleu.significance import PairedTest
 
 from seq2seq.runtime.errors import UserError
 
@@ -71,6 +71,18 @@ class Comparison(NamedTuple):
     ter: Paired
 
 
+@contextmanager
+def quiet_sacrebleu() -> Iterator[None]:
+    """Suppress sacrebleu's progress and hints; the relevant ones are notes of ours."""
+    logger = logging.getLogger("sacrebleu")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
     """Check that all (name, lines) have the same number of lines, at least one.
 
@@ -87,6 +99,7 @@ def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
             )
 
 
+@quiet_sacrebleu()
 def check_tokenizer(tokenize: str) -> None:
     """Check that a BLEU tokenizer is known to sacrebleu and can be loaded; raises UserError."""
     if tokenize not in BLEU.TOKENIZERS:
@@ -94,8 +107,7 @@ def check_tokenizer(tokenize: str) -> None:
             f"unknown BLEU tokenizer {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
         )
     try:
-        with quiet_sacrebleu():
-            BLEU(tokenize=tokenize)
+        BLEU(tokenize=tokenize)
     except OSError as error:
         raise UserError(
             f"BLEU tokenizer {tokenize!r} needs a model that sacrebleu could not download ({error})"
@@ -145,15 +157,16 @@ def tokenizer_of(language: str) -> str:
     return "zh" if code in _CHINESE else "char" if code in _UNSPACED else "13a"
 
 
+@quiet_sacrebleu()
 def bleu_score(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> float:
     """Return cased BLEU against one reference per line, without an interval, for validation."""
     check_line_counts([("hypotheses", hypotheses), ("references", references)])
-    with quiet_sacrebleu():
-        return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
+    return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
 
 
+@quiet_sacrebleu()
 def score(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -170,10 +183,10 @@ def score(
     """
     _check_texts([("hypotheses", hypotheses)], references)
     metrics = _metrics(references, lowercase, tokenize)
-    with quiet_sacrebleu():
-        return Scores(*(_score(metric, hypotheses, bootstrap) for metric in metrics))
+    return Scores(*(_score(metric, hypotheses, bootstrap) for metric in metrics))
 
 
+@quiet_sacrebleu()
 def compare(
     baseline: Sequence[str],
     system: Sequence[str],
@@ -185,15 +198,13 @@ def compare(
     """Test a system against a baseline by sacrebleu's paired bootstrap; as `score` otherwise."""
     _check_texts([("baseline", baseline), ("system", system)], references)
     metrics = _metrics(references, lowercase, tokenize)
-    with quiet_sacrebleu():
-        test = PairedTest(
-            [("baseline", baseline), ("system", system)],
-            dict(zip(METRIC_NAMES, metrics, strict=True)),
-            references=None,  # already given to the metrics, so tokenized once
-            test_type="bs",
-            n_samples=bootstrap,
-        )
-        signatures, results = test()
+    signatures, results = PairedTest(
+        [("baseline", baseline), ("system", system)],
+        dict(zip(METRIC_NAMES, metrics, strict=True)),
+        references=None,  # already given to the metrics, so tokenized once
+        test_type="bs",
+        n_samples=bootstrap,
+    )()
     return Comparison(*(_paired(results[name], str(signatures[name])) for name in METRIC_NAMES))
 
 
@@ -206,16 +217,16 @@ def _check_texts(
     check_line_counts([*texts, *numbered])
 
 
+@quiet_sacrebleu()
 def _metrics(
     references: Sequence[Sequence[str]], lowercase: bool, tokenize: str
 ) -> tuple[BLEU, CHRF, TER]:
     check_tokenizer(tokenize)
-    with quiet_sacrebleu():
-        return (
-            BLEU(lowercase=lowercase, tokenize=tokenize, references=references),
-            CHRF(lowercase=lowercase, references=references),
-            TER(case_sensitive=not lowercase, references=references),
-        )
+    return (
+        BLEU(lowercase=lowercase, tokenize=tokenize, references=references),
+        CHRF(lowercase=lowercase, references=references),
+        TER(case_sensitive=not lowercase, references=references),
+    )
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], bootstrap: int) -> Score:
@@ -240,34 +251,16 @@ def _return_python_floats(metric: Metric) -> None:
     metric._compute_score_from_stats = plain  # type: ignore[method-assign]
 
 
-def _paired(results: Sequence[str | Result], signature: str) -> Paired:
-    baseline, system = results
-    assert isinstance(baseline, Result)
-    assert isinstance(system, Result)
-    assert system.p_value is not None
-    first, second = _resampled(baseline), _resampled(system)
-    return Paired(first, second, 1.0 if first == second else float(system.p_value), signature)
+def _paired(results: Sequence[Any], signature: str) -> Paired:
+    baseline, system = map(_resampled, results)
+    p_value = 1.0 if baseline == system else float(results[1].p_value)
+    return Paired(baseline, system, p_value, signature)
 
 
-def _resampled(result: Result) -> Resampled:
-    assert result.mean is not None
-    assert result.ci is not None
+def _resampled(result: Any) -> Resampled:
     return Resampled(float(result.score), float(result.mean), _bounds(result.mean, result.ci))
 
 
 def _bounds(mean: float, half_width: float) -> tuple[float, float]:
-    return float(mean) - float(half_width), float(mean) + float(
-        half_width
-    )  # float32 from a paired test
-
-
-@contextmanager
-def quiet_sacrebleu() -> Iterator[None]:
-    """Suppress sacrebleu's progress and hints; the relevant ones are notes of ours."""
-    logger = logging.getLogger("sacrebleu")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    center, half = float(mean), float(half_width)  # float32 from a paired test
+    return center - half, center + half
