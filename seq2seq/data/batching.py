@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2seq.data.packed import PackedIds, pack_ids
+from seq2seq.data.packed_sequences import PackedIds, pack_ids
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
 Ids = list[int]

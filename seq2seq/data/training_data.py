@@ -24,7 +24,7 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.encoding import MOST_HERE, encoded, learnt
+from seq2seq.data.cache.arrays import Files, copy_text, map_text
 from seq2seq.data.cache.entries import (
     CHANGED,
     MISSING,
@@ -37,8 +37,8 @@ from seq2seq.data.cache.entries import (
     remove,
     remove_leftovers,
 )
-from seq2seq.data.cache.text import Files, copy_text, map_text
 from seq2seq.data.cache.tokens import map_pairs, write_pairs
+from seq2seq.data.cache.workers import MOST_HERE, encoded, learnt
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.data.vocabulary import (
     Vocabularies,

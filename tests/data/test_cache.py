@@ -22,9 +22,9 @@ import scaling
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig, load_config
 from seq2seq.data import training_data as token_cache
 from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
-from seq2seq.data.cache import encoding as token_workers
+from seq2seq.data.cache import workers as token_workers
+from seq2seq.data.cache.arrays import Files, copy_text, map_text
 from seq2seq.data.cache.entries import MANIFEST
-from seq2seq.data.cache.text import Files, copy_text, map_text
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies

@@ -8,10 +8,10 @@ from typing import IO
 import numpy as np
 
 from seq2seq.data.batching import EncodedPairs
+from seq2seq.data.cache.arrays import SIDES, mapped
 from seq2seq.data.cache.entries import Entry, Facts
-from seq2seq.data.cache.text import SIDES, mapped
 from seq2seq.data.cache.worker import Chunk, Numbers
-from seq2seq.data.packed import Ends, PackedIds, PackedLines
+from seq2seq.data.packed_sequences import Ends, PackedIds, PackedLines
 
 
 def write_pairs(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.cache.text import map_text
+from seq2seq.data.cache.arrays import map_text
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary import Vocabularies, models_of, train_vocabularies, vocabularies_of
 from seq2seq.runtime.errors import UserError

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from seq2seq.data.cache.entries import Facts
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
-from seq2seq.data.packed import PackedLines
+from seq2seq.data.packed_sequences import PackedLines
 from seq2seq.runtime.errors import UserError
 
 SIDES = ("src", "tgt")
