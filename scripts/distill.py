@@ -15,6 +15,7 @@ translated before is not done again.
 """
 
 import argparse
+import hashlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ from seq2seq.analysis.compare.variants import Plan, read_plan
 from seq2seq.cli.main import main as seq2seq
 from seq2seq.config.document import read_document
 from seq2seq.config.schema import VARIANTS, Config, load_config
-from seq2seq.data.cache.entries import checksum_of_file
-from seq2seq.data.corpus import ParallelText, read_lines, read_pairs, usable
+from seq2seq.data.corpus import ParallelText, read_pairs, usable
+from seq2seq.data.lines import read_lines
 from seq2seq.runs.run_folder import run_lives
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write
@@ -86,7 +87,7 @@ class Task(NamedTuple):
     def made_of(self) -> list[str]:
         """The checksums of source and models, and their names."""
         files = [self.source, *(run / "best.safetensors" for run in self.runs)]
-        return [f"{checksum_of_file(file)}  {file}" for file in files]
+        return [f"{_sha256(file)}  {file}" for file in files]
 
     def is_done(self) -> bool:
         """Whether the output is there and was made of what is there."""
@@ -99,6 +100,11 @@ class Task(NamedTuple):
         if self.back:
             return ParallelText(written, corpus.tgt)
         return ParallelText(read_lines(self.source), written)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -162,7 +168,7 @@ def _teachers(path: Path, student: Student) -> Teachers:
             f"{path}: translates {data.src_lang} to {data.tgt_lang}, and {student.path} "
             f"{' to '.join(languages)}; teach it by models of that direction or into {languages[0]}"
         )
-    text, _ = usable(read_pairs(data.train.src, data.train.tgt, data.train.tsv))
+    text, _ = usable(read_pairs(data.train))
     text = ParallelText(text.tgt, text.src) if back else text
     return Teachers(path, plan, back, text, third=data.src_lang not in languages)
 

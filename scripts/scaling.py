@@ -76,9 +76,10 @@ def main() -> None:
 
 def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
     """Write a corpus of so many pairs and its config; returns the config."""
-    from seq2seq.data.corpus import read_parallel
+    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.data.corpus import read_pairs
 
-    text = read_parallel(src, tgt)
+    text = read_pairs(ParallelFiles(src=src, tgt=tgt))
     folder.mkdir()
     for side, lines in (("src", text.src), ("tgt", text.tgt)):
         numbered = (
@@ -101,7 +102,6 @@ def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
     settings, _ = load_config(config, overrides)
     marks = [time.perf_counter()]
     with training_data(settings.data.train, settings.run_dir) as data:
-        data.text()
         marks.append(time.perf_counter())
         vocabularies = data.vocabularies(settings.vocabulary)
         marks.append(time.perf_counter())

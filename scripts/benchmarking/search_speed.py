@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarking.processes import peak_mib
-from seq2seq.data.corpus import read_lines
+from seq2seq.data.lines import read_lines
 from seq2seq.inference.translator import Translator, check_int8
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError

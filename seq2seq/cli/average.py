@@ -74,7 +74,7 @@ def _read_valid(config: "Config") -> "tuple[ParallelText | None, list[str]]":
 
     files = config.data.valid
     try:
-        return usable(read_pairs(files.src, files.tgt, files.tsv))[0], []
+        return usable(read_pairs(files))[0], []
     except UserError as error:
         return None, [f"note: no validation BLEU was measured: {error}"]
 

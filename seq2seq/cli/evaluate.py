@@ -82,7 +82,8 @@ def _data(options: argparse.Namespace) -> "DataConfig | None":
 
 def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], list[Named]]:
     """Sources (with -m) or hypotheses, and references, each with its name."""
-    from seq2seq.data.corpus import read_lines, read_pairs
+    from seq2seq.data.corpus import read_pairs
+    from seq2seq.data.lines import read_lines
 
     if options.hyp or options.input:
         if not options.ref:
@@ -100,7 +101,7 @@ def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], l
         raise UserError(
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
-    text = read_pairs(test.src, test.tgt, test.tsv)
+    text = read_pairs(test)
     return [(f"{text.source_name}, source", list(text.src))], [
         (f"{text.source_name}, target", list(text.tgt))
     ]

@@ -21,7 +21,7 @@ class GivenPrefixes:
                 "or leave --stream out"
             )
         if path is not None:
-            from seq2seq.data.corpus import read_lines
+            from seq2seq.data.lines import read_lines
 
             self._lines = read_lines(path)
         if any("\ud800" <= character <= "\udfff" for character in self._lines[0]):

@@ -1,6 +1,6 @@
-"""Many short sequences in one flat array, in memory or mapped from a file: ids, or lines of text.
+"""Variable-length sequences in one flat array: token ids, or lines of text.
 
-What is mapped takes no memory of the process: the system keeps in its page cache what is in use.
+Arrays mapped from files use no process memory: the system keeps the pages in use in its cache.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Ends = NDArray[np.int64]
 
 
 class PackedIds(Sequence[list[int]]):
-    """Sequences of ids: sequence i is the `lengths[i]` values before `ends[i]`."""
+    """Sequences of token ids: sequence i is the `lengths[i]` values before `ends[i]`."""
 
     def __init__(self, values: NDArray[np.unsignedinteger], ends: Ends, lengths: Lengths) -> None:
         self._values, self._ends, self.lengths = values, ends, lengths
@@ -37,7 +37,7 @@ class PackedIds(Sequence[list[int]]):
 
 
 class PackedLines(Sequence[str]):
-    """Lines of UTF-8: line i is the `lengths[i]` bytes before `ends[i]`."""
+    """Lines of UTF-8 text: line i is the `lengths[i]` bytes before `ends[i]`."""
 
     def __init__(self, text: NDArray[np.uint8], ends: Ends, lengths: Lengths) -> None:
         self._text, self._ends, self._lengths = memoryview(text), ends, lengths  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ class PackedLines(Sequence[str]):
 
 
 def pack_ids(sequences: Sequence[list[int]]) -> PackedIds:
-    """Pack sequences into memory."""
+    """Pack sequences of ids in memory."""
     lengths = np.array([len(ids) for ids in sequences], dtype=np.uint32)
     values = np.fromiter((i for ids in sequences for i in ids), np.uint32, int(lengths.sum()))
     return PackedIds(values, np.cumsum(lengths, dtype=np.int64), lengths)

@@ -1,12 +1,12 @@
-"""Vocabulary and ids of a training text, built once and mapped: memory does not grow with it.
+"""Training text with its vocabulary and token ids, cached on disk and memory-mapped.
 
 FOLDER/NAME-OF-THE-FILES/
-    text/           a plain copy of the usable pairs, and what was counted in them
-    vocabulary-*/   the pieces learnt under one vocabulary section of a config
-    tokens-*/       the ids under one vocabulary, and where their text lies
+    text/           copy of the usable pairs, and counts of the pairs dropped
+    vocabulary-*/   SentencePiece models trained under one `vocabulary` section of a config
+    tokens-*/       token ids under one vocabulary, and the positions of their lines in the text
 
-Each is built anew where the files, the vocabulary or its own bytes are not what they were. One
-process at a time builds; all may read. Nothing else needs the folder: it may be deleted.
+An entry is rebuilt if the files, the vocabulary or its own bytes have changed. The cache may be
+deleted at any time. Memory use does not grow with the corpus.
 """
 
 import hashlib
@@ -15,31 +15,27 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.arrays import Files, copy_text, map_text
-from seq2seq.data.cache.entries import (
-    CHANGED,
-    MISSING,
-    Entry,
-    Facts,
-    Unusable,
-    checksum_of_file,
-    open_entry,
-    read_entry,
-    remove,
-    remove_leftovers,
+from seq2seq.data.cache.arrays import copy_text, map_ids, map_text, write_ids
+from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
+from seq2seq.data.cache.workers import encode_cached, train_on_cached
+from seq2seq.data.corpus import (
+    ParallelText,
+    count_same,
+    paths_of,
+    read_pairs,
+    source_name,
+    usable,
 )
-from seq2seq.data.cache.tokens import map_pairs, write_pairs
-from seq2seq.data.cache.workers import MOST_HERE, encoded, learnt
-from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
+from seq2seq.data.lines import checksum_of_file
 from seq2seq.data.vocabulary import (
     Vocabularies,
     checksums_of,
@@ -47,223 +43,138 @@ from seq2seq.data.vocabulary import (
     save_vocabularies,
     train_vocabularies,
 )
-from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.locks import SharedLock
+from seq2seq.runtime.errors import UserError
 
 FOLDER = ".token-cache"
-_LOCK, _TEXT, _VOCABULARY, _TOKENS = "lock", "text", "vocabulary", "tokens"
+_TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
 
 
-class TrainingData(Protocol):
-    """A training text on its way to ids; `text` comes first."""
+class TrainingData:
+    """Usable pairs of a training text, held in memory."""
 
-    blank: int  # pairs with a blank side, left out
-    same: int  # pairs with the same text on both sides
-    notes: list[str]
-    checksum: str  # of all of it
-
-    def text(self) -> ParallelText:
-        """The usable pairs; raises UserError as `read_pairs` and `usable` do."""
-        ...
+    def __init__(self, text: ParallelText, blank: int, same: int, checksum: str) -> None:
+        self.text = text
+        self.blank = blank  # pairs dropped for a blank side
+        self.same = same  # pairs with identical sides
+        self.checksum = checksum
+        self.notes: list[str] = []  # for the log
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """The pieces learnt from it; raises UserError as `train_vocabularies` does."""
-        ...
+        """Train vocabularies on the text; raises UserError as `train_vocabularies` does."""
+        return train_vocabularies(config, self.text.src, self.text.tgt)
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
-        """Its ids, as `encode_pairs` gives them."""
-        ...
+        """Return the token ids of the pairs, as `encode_pairs` does."""
+        return encode_pairs(self.text.src, self.text.tgt, vocabularies, max_length)
 
 
 @contextmanager
-def training_data(given: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]:
-    """The training text of a run, through the cache; a refused one leaves nothing in it.
+def training_data(files: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]:
+    """Read the training text of a run, using the cache.
 
-    What is no plain file, such as a pipe, can be read once only and is held in memory. Raises
-    RunError where the cache cannot be written.
+    Files that can be read only once, such as pipes, are held in memory instead. Raises UserError as
+    `iter_pairs` and `usable` do, and RunError if the cache cannot be written. After a UserError,
+    also one raised by the block, the cache is as it was before.
     """
-    files = Files(given.src, given.tgt, given.tsv)
-    paths = files.named().values()
+    paths = paths_of(files).values()
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        yield InMemory(files)
+        text, blank = usable(read_pairs(files))
+        yield TrainingData(text, blank, count_same(text), checksum_of_text(text))
         return
-    folder = cache_of(run_dir) / _name(files)
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    with _writing(folder):
-        # The text may be no one else's to read.
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = SharedLock(folder / _LOCK)
-    with closing(lock):
-        cached = Cached(files, folder, lock)
+    with closing(EntryCache(cache_of(run_dir) / _folder_name(files))) as cache:
         try:
-            yield cached
+            yield _CachedTrainingData(files, cache)
         except UserError:
-            for path in cached.built:
-                remove(path)
-            if made:
-                _take_back(made, lock)
+            cache.discard_built()
             raise
 
 
-def _take_back(made: Sequence[Path], lock: SharedLock) -> None:
-    """Remove the folders made, the deepest first, if nothing came to lie there but the lock."""
-    with suppress(OSError):
-        lock.upgrade()
-        if [each.name for each in made[0].iterdir()] == [_LOCK]:
-            (made[0] / _LOCK).unlink()
-            for each in made:
-                each.rmdir()
-
-
 def cache_of(run_dir: Path) -> Path:
-    """Where the cache of a run lies: beside the run folder, shared with those beside it.
+    """Return the cache of a run: next to the run folder, or in it if only that is writable.
 
-    Where nothing can be written there, inside it.
+    Runs in the same folder share their cache.
     """
-    beside = run_dir.absolute().parent
-    nearest = next(each for each in (beside / FOLDER, *(beside / FOLDER).parents) if each.exists())
-    return (beside if nearest.is_dir() and os.access(nearest, os.W_OK) else run_dir) / FOLDER
+    parent = run_dir.absolute().parent
+    nearest = next(each for each in (parent / FOLDER, *(parent / FOLDER).parents) if each.exists())
+    return (parent if nearest.is_dir() and os.access(nearest, os.W_OK) else run_dir) / FOLDER
 
 
-class Cached:
-    """Training data in a cache."""
+def checksum_of_text(text: ParallelText) -> str:
+    """Return a checksum of the lines, whatever files they are from."""
+    return _hash([list(text.src), list(text.tgt)])
 
-    def __init__(self, files: Files, folder: Path, lock: SharedLock) -> None:
-        self._files, self._folder, self._lock = files, folder, lock
-        self._key: dict[str, Any] = {}
-        self._text = ParallelText([], [])
-        self.blank = self.same = 0
-        self.notes: list[str] = []
-        self.checksum = ""
-        self.built: list[Path] = []
 
-    def text(self) -> ParallelText:
-        """Copy and map the text."""
-        self._key = {"files": self._checksums(), "byteorder": sys.byteorder}
-        self.checksum = _hash(self._key["files"])
+class _CachedTrainingData(TrainingData):
+    """Usable pairs of a training text, mapped from the cache."""
+
+    def __init__(self, files: ParallelFiles, cache: EntryCache) -> None:
+        """Copy the text into the cache, unless it is there."""
+        checksums = _checksums(files)
+        self._cache = cache
+        self._key: dict[str, Any] = {"files": checksums, "byteorder": sys.byteorder}
 
         def build(folder: Path) -> Facts:
-            facts = copy_text(self._files, folder)
-            if self._checksums() != self._key["files"]:
-                raise UserError(f"{self._files}: changed while being read; try again")
+            facts = copy_text(files, folder)
+            if _checksums(files) != checksums:
+                raise UserError(f"{source_name(files)}: changed while being read. Try again.")
             return facts
 
-        entry = self._open(_TEXT, self._key, build)
-        if entry.built == CHANGED:
-            for kind in (_VOCABULARY, _TOKENS):
-                for path in self._folder.glob(f"{kind}-*"):
-                    remove(path)
-        self.blank, self.same = entry.facts["blank"], entry.facts["same"]
-        self._text = map_text(entry.folder, str(self._files))
-        return self._text
+        entry = cache.entry(_TEXT, self._key, build)
+        if entry.rebuilt == STALE:
+            cache.remove(f"{_VOCABULARY}-*")
+            cache.remove(f"{_TOKENS}-*")
+        self._folder = entry.folder
+        text = map_text(entry.folder, source_name(files))
+        super().__init__(text, entry.facts["blank"], entry.facts["same"], _hash(checksums))
+        self._note(entry)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Learn the pieces, or read those learnt before."""
+        """Train vocabularies on the text, or load those trained before."""
         settings = config.model_dump(exclude={"sampling"}, mode="json")
-        key = {**self._key, "config": settings, **_versions()}
 
         def build(folder: Path) -> Facts:
-            save_vocabularies(self._learn(config), folder)
+            save_vocabularies(train_on_cached(self._folder, self.text, config), folder)
             return {}
 
-        entry = self._open(f"{_VOCABULARY}-{_hash(settings)}", key, build)
+        entry = self._entry(f"{_VOCABULARY}-{_hash(settings)}", {"config": settings}, build)
         return load_vocabularies(entry.folder, config.sampling)
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
         """Encode the text, or map what was encoded before."""
-        pieces = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
-        key = {**self._key, **pieces, **_versions()}
+        settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
 
         def build(folder: Path) -> Facts:
-            chunks = encoded(self._folder / _TEXT, self._text, vocabularies, max_length)
-            return write_pairs(folder, self._folder / _TEXT, chunks, max(map(len, vocabularies)))
+            with closing(
+                encode_cached(self._folder, self.text, vocabularies, max_length)
+            ) as chunks:
+                return write_ids(folder, self._folder, chunks, max(map(len, vocabularies)))
 
-        entry = self._open(f"{_TOKENS}-{_hash(pieces)}", key, build)
-        return map_pairs(entry, self._folder / _TEXT)
+        entry = self._entry(f"{_TOKENS}-{_hash(settings)}", settings, build)
+        return EncodedPairs(*map_ids(entry, self._folder), entry.facts["too_long"])
 
-    def _build_alone(self) -> None:
-        if not self._lock.exclusive:
-            self._lock.upgrade()
-            if self._lock.exclusive:
-                remove_leftovers(self._folder)
-
-    def _learn(self, config: VocabularyConfig) -> Vocabularies:
-        if len(self._text) <= MOST_HERE:
-            return train_vocabularies(config, self._text.src, self._text.tgt)
-        return learnt(self._folder / _TEXT, config)
-
-    def _checksums(self) -> dict[str, str]:
-        try:
-            return {key: checksum_of_file(path) for key, path in self._files.named().items()}
-        except OSError:
-            usable(read_pairs(**self._files._asdict()))  # says what is wrong with them
-            raise
-
-    def _open(self, name: str, key: Facts, build: Callable[[Path], Facts]) -> Entry:
-        folder = self._folder / name
-        with _writing(folder):
-            try:
-                entry = Entry(folder, read_entry(folder, key), None)
-            except (FileNotFoundError, Unusable):
-                self._build_alone()
-                entry = open_entry(folder, key, build)
-        if entry.built:
-            self.built.append(folder)
-            if entry.built != MISSING:
-                self.notes.append(f"{folder}: built anew, for {entry.built}")
-            elif name.startswith(_TOKENS):
-                self.notes.append(f"training text and its ids are kept in {self._folder}")
+    def _entry(self, name: str, settings: Facts, build: Callable[[Path], Facts]) -> Entry:
+        entry = self._cache.entry(name, {**self._key, **settings, **_versions()}, build)
+        self._note(entry)
         return entry
 
-
-class InMemory:
-    """Training data that is read once and held in memory."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self._text = ParallelText([], [])
-        self.blank = self.same = 0
-        self.notes: list[str] = []
-        self.checksum = ""
-
-    def text(self) -> ParallelText:
-        """Read the text."""
-        self._text, self.blank = usable(read_pairs(**self._files._asdict()))
-        self.checksum = checksum_of_text(self._text)
-        self.same = count_same(self._text)
-        return self._text
-
-    def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Learn the pieces."""
-        return train_vocabularies(config, self._text.src, self._text.tgt)
-
-    def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
-        """Encode the text."""
-        return encode_pairs(self._text.src, self._text.tgt, vocabularies, max_length)
+    def _note(self, entry: Entry) -> None:
+        if entry.rebuilt == MISSING:
+            if entry.folder.name.startswith(_TOKENS):
+                self.notes.append(f"training text and token ids are cached in {self._cache.folder}")
+        elif entry.rebuilt is not None:
+            self.notes.append(f"{entry.folder}: rebuilt because {entry.rebuilt}")
 
 
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"{folder}: the token cache cannot be written ({error.strerror or error}); "
-            "mend that, or set another run_dir: the cache lies beside it"
-        ) from None
+def _checksums(files: ParallelFiles) -> dict[str, str]:
+    return {key: checksum_of_file(path) for key, path in paths_of(files).items()}
 
 
-def _name(files: Files) -> str:
-    """A folder's name that people recognise and no other files have."""
-    paths = files.named()
-    whole = _hash({key: str(path.absolute()) for key, path in paths.items()})
-    shown = "-".join(re.sub(r"[^\w.]+", "_", path.name)[:40] for path in paths.values())
-    return f"{shown}-{whole}"
-
-
-def checksum_of_text(text: ParallelText) -> str:
-    """Of its lines, whatever files they came from."""
-    return _hash([list(text.src), list(text.tgt)])
+def _folder_name(files: ParallelFiles) -> str:
+    """Return a recognisable folder name that is unique to these files."""
+    paths = paths_of(files)
+    unique = _hash({key: str(path.absolute()) for key, path in paths.items()})
+    names = "-".join(re.sub(r"[^\w.]+", "_", path.name)[:40] for path in paths.values())
+    return f"{names}-{unique}"
 
 
 def _hash(value: object) -> str:
@@ -271,7 +182,7 @@ def _hash(value: object) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Of what else decides into which pieces a text is cut."""
+    """Return what determines tokens beside text and vocabulary."""
     return {
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.config.schema import Config, DataConfig, ParallelFiles
+from seq2seq.config.schema import Config, DataConfig
 from seq2seq.data.batching import EncodedPairs, derive_seed, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
@@ -100,7 +100,7 @@ def prepare(
     resume = resume and resumable(config.run_dir) is not None  # or else nothing was saved yet
     start = read_warm_start(init_from, config) if init_from is not None and not resume else None
     with training_data(config.data.train, config.run_dir) as data:
-        text = data.text()
+        text = data.text
         valid, valid_blank = usable(other_texts(config.data, text)[0])
         checksums = {"train": data.checksum, "valid": checksum_of_text(valid)}
         repairs: list[str] = []
@@ -165,7 +165,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Run:
     sampling = config.vocabulary.sampling
     vocabularies = recorded_vocabularies(last, header, config.run_dir / VOCABULARY, sampling)
     with training_data(config.data.train, config.run_dir) as data:
-        valid, _ = usable(other_texts(config.data, data.text())[0])
+        valid, _ = usable(other_texts(config.data, data.text)[0])
         pairs = data.pairs(vocabularies, config.data.max_length)
     run = assemble(config, device, vocabularies, pairs, valid)
     run.group = group
@@ -179,13 +179,13 @@ def read_texts(data: DataConfig) -> Texts:
 
     Raises UserError as `read_pairs` does, and where the languages of one seem to be swapped.
     """
-    train = _read(data.train)
+    train = read_pairs(data.train)
     return Texts(train, *other_texts(data, train))
 
 
 def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
     """Validation and test, checked against the training text."""
-    valid, test = _read(data.valid), _read(data.test) if data.test else None
+    valid, test = read_pairs(data.valid), read_pairs(data.test) if data.test else None
     for other in (valid, test):
         if other is not None:
             check_direction(train, other)
@@ -272,10 +272,6 @@ def save_run(run: Run, seconds: float) -> None:
         seconds,
         {**provenance_of(run.config, run.vocabularies), "data": run.checksums},
     )
-
-
-def _read(files: ParallelFiles) -> ParallelText:
-    return read_pairs(files.src, files.tgt, files.tsv)
 
 
 def learn_limit(pairs: EncodedPairs) -> LengthLimit:

@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 
 import scaling
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig, load_config
-from seq2seq.data import training_data as token_cache
 from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
-from seq2seq.data.cache import workers as token_workers
-from seq2seq.data.cache.arrays import Files, copy_text, map_text
+from seq2seq.data.cache import workers
+from seq2seq.data.cache.arrays import copy_text, map_text
 from seq2seq.data.cache.entries import MANIFEST
-from seq2seq.data.corpus import ParallelText, count_same, read_pairs, usable
+from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
 from seq2seq.runtime.errors import RunError, UserError
@@ -79,16 +78,16 @@ def taken(
     longest: int = LONGEST,
 ) -> Given:
     with training_data(files, run) as data:
-        text = data.text()
         vocabularies = data.vocabularies(vocabulary)
         pairs = data.pairs(vocabularies, longest)
-        built = [path.name.partition("-")[0] for path in getattr(data, "built", [])]
-        return Given(text, vocabularies, pairs, data.blank, data.same, data.notes, built)
+        cache = getattr(data, "_cache", None)  # none where the text is held in memory
+        built = [path.name.partition("-")[0] for path in cache.built] if cache else []
+        return Given(data.text, vocabularies, pairs, data.blank, data.same, data.notes, built)
 
 
 def read_into_memory(files: ParallelFiles) -> Given:
     """The same without the cache."""
-    text, blank = usable(read_pairs(files.src, files.tgt, files.tsv))
+    text, blank = usable(read_pairs(files))
     vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
     pairs = encode_pairs(text.src, text.tgt, vocabularies, LONGEST)
     return Given(text, vocabularies, pairs, blank, count_same(text), [], [])
@@ -161,10 +160,9 @@ def test_it_gives_what_memory_gives_built_and_reused(tmp_path: Path, run: Path, 
 def test_other_processes_give_the_same(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_cache, "MOST_HERE", 20)
-    monkeypatch.setattr(token_workers, "MOST_HERE", 20)
-    monkeypatch.setattr(token_workers, "_PAIRS", 7)
-    monkeypatch.setattr(token_workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
+    monkeypatch.setattr(workers, "CHUNK_PAIRS", 7)
+    monkeypatch.setattr(workers, "_available_cores", lambda: 2)
     assert_alike(taken(files, run), read_into_memory(files))
     with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text has pieces"):
         taken(files, run, VocabularyConfig(size=9000))
@@ -193,16 +191,16 @@ def test_copied_text_is_the_text_that_is_read(
     (tmp_path / "copy").mkdir()
     end = "\n" if ended else ""
     if way == "tsv":
-        files = Files(None, None, tmp_path / "tsv")
+        files = ParallelFiles(tsv=tmp_path / "tsv")
         text = "\n".join(f"{src}\t{tgt}" for src, tgt in pairs) + end
         (tmp_path / "tsv").write_bytes(text.encode())
     else:
-        files = Files(tmp_path / "src", tmp_path / "tgt", None)
+        files = ParallelFiles(src=tmp_path / "src", tgt=tmp_path / "tgt")
         for side, path in enumerate((tmp_path / "src", tmp_path / "tgt")):
             path.write_bytes(("\n".join(pair[side] for pair in pairs) + end).encode())
     refusal = None
     try:
-        wanted, blank = usable(read_pairs(**files._asdict()))
+        wanted, blank = usable(read_pairs(files))
     except UserError as error:
         refusal = str(error)
     if refusal is not None:
@@ -211,7 +209,7 @@ def test_copied_text_is_the_text_that_is_read(
         assert str(refused.value) == refusal
         return
     facts = copy_text(files, tmp_path / "copy")
-    found = map_text(tmp_path / "copy", str(files))
+    found = map_text(tmp_path / "copy", source_name(files))
     assert facts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
     assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
     assert found.source_name == wanted.source_name
@@ -242,7 +240,7 @@ def test_bad_text_is_refused_as_ever_and_leaves_nothing(
     paths.get(side, tmp_path / "a.gz").write_bytes(data)
     files = ParallelFiles(**paths)
     with pytest.raises(UserError) as wanted:
-        usable(read_pairs(files.src, files.tgt, files.tsv))
+        usable(read_pairs(files))
     with pytest.raises(UserError) as refused:
         taken(files, run)
     assert str(refused.value) == str(wanted.value)
@@ -263,7 +261,7 @@ def test_a_changed_file_is_seen_and_what_hung_on_it_goes(files: ParallelFiles, r
     found = taken(files, run)
     assert found.built == ["text", "vocabulary", "tokens"]
     assert len(found.notes) == 2
-    assert "text: built anew, for what it was built from has changed" in found.notes[0]
+    assert "text: rebuilt because what it was built from has changed" in found.notes[0]
     assert_alike(found, read_into_memory(files))
     assert entry(run, "tokens").name != old
 
@@ -313,7 +311,7 @@ def test_damage_is_recognised_and_mended_with_a_line(
     found = taken(built.files, run)
     assert found.built == [kind]
     (note,) = found.notes
-    assert f"{entry(run, kind)}: built anew, for {name} " in note
+    assert f"{entry(run, kind)}: rebuilt because {name} " in note
     assert "\n" not in note
     assert_alike(found, built.wanted)
     assert taken(built.files, run).built == []
@@ -348,7 +346,7 @@ def test_where_nothing_can_be_written_beside_the_run_it_lies_inside(
     found = taken(files, run)
     assert cache_of(run) == run / FOLDER
     (note,) = found.notes
-    assert f"are kept in {run / FOLDER}" in note
+    assert f"are cached in {run / FOLDER}" in note
     assert not (run.parent / FOLDER).exists()
 
 
@@ -363,18 +361,25 @@ def test_a_cache_that_cannot_be_written_is_told_in_a_line(
         patched.setattr(failing, full)
         with pytest.raises(RunError) as told:
             taken(files, run)
-    assert "the token cache cannot be written (No space left on device)" in str(told.value)
+    assert "cannot write the token cache (No space left on device)" in str(told.value)
     assert "\n" not in str(told.value)
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
     assert_alike(taken(files, run), read_into_memory(files))
 
 
+def die(*_: object) -> None:
+    """Run in a worker."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+@pytest.mark.parametrize("call", ["_train_models", "_encode_cached_range"])
 def test_a_process_that_is_lost_is_told_in_a_line(
-    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr(token_workers, "MOST_HERE", 20)
-    monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(RunError, match="ended early, perhaps for want of memory"):
+    monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
+    monkeypatch.setattr(workers, call, die)
+    with pytest.raises(RunError, match="was killed, perhaps because memory ran out"):
         taken(files, run)
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
 
@@ -472,7 +477,11 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
     wanted = trained("whole", 5)
     again = trained("again", 2)
     text, _ = usable(
-        read_pairs(small_corpus.parent / "train.src", small_corpus.parent / "train.tgt")
+        read_pairs(
+            ParallelFiles(
+                src=small_corpus.parent / "train.src", tgt=small_corpus.parent / "train.tgt"
+            )
+        )
     )
     vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
     too_long = encode_pairs(text.src, text.tgt, vocabularies, 40).too_long
@@ -510,13 +519,6 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         assert large[when] < 1.1 * small[when], when
 
 
-@pytest.mark.parametrize("asked", [b"", b'{"text": "nothing yet'])
-def test_a_worker_that_was_asked_by_a_dead_process_ends_quietly(asked: bytes) -> None:
-    worker = [sys.executable, "-m", token_workers.cache_worker.__name__]
-    done = subprocess.run(worker, cwd=ROOT, input=asked, capture_output=True, check=True)
-    assert done.stdout == done.stderr == b""
-
-
 def test_readers_do_not_wait_for_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,7 +530,7 @@ def test_readers_do_not_wait_for_one_another(
 
     monkeypatch.setattr("seq2seq.runtime.locks.time.sleep", wait)
     with training_data(files, tmp_path / "runs" / "b") as other:
-        assert list(other.text().src) == list(taken(files, tmp_path / "runs" / "c").text.src)
+        assert list(other.text.src) == list(taken(files, tmp_path / "runs" / "c").text.src)
         assert first.built
         with pytest.raises(AssertionError, match="waited"):  # what is yet to be built is another's
             taken(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))

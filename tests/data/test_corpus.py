@@ -9,17 +9,16 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import (
-    FEWEST_WORDS,
+    MIN_DISTINCT_WORDS,
     ParallelText,
     check_direction,
-    read_lines,
     read_pairs,
-    read_parallel,
-    read_tsv,
     same_sides,
     usable,
 )
+from seq2seq.data.lines import read_lines
 from seq2seq.runtime.errors import UserError
 
 
@@ -79,7 +78,7 @@ def test_lines_come_back_as_they_were_written(
 def test_a_missing_file_is_told_with_a_close_name(tmp_path: Path) -> None:
     write(tmp_path / "train.en.gz", "x")
     path = tmp_path / "train.en"
-    assert refusal(path) == f"{path}: no such file; did you mean {path}.gz?"
+    assert refusal(path) == f"{path}: no such file; did you mean '{path.name}.gz'?"
 
 
 def test_a_missing_file_like_no_other_or_in_a_missing_folder_is_told(tmp_path: Path) -> None:
@@ -91,13 +90,13 @@ def test_a_missing_file_like_no_other_or_in_a_missing_folder_is_told(tmp_path: P
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"{tmp_path}: this is a folder; name a file in it"
+    assert refusal(tmp_path) == f"{tmp_path}: is a folder. Give a text file."
 
 
 @pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="there is no /dev/zero here")
 def test_a_device_is_refused_unread() -> None:
     path = Path("/dev/zero")
-    assert refusal(path) == f"{path}: is a device, which may never end; name a file of text"
+    assert refusal(path) == f"{path}: is a device, which may never end. Give a text file."
 
 
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
@@ -106,12 +105,12 @@ def test_an_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
         write(tmp_path / "text", content),
         write(tmp_path / "text.gz", gzip.compress(content)),
     ):
-        assert refusal(path) == f"{path}: the file is empty; it needs one sentence a line"
+        assert refusal(path) == f"{path}: the file is empty. It needs one sentence per line."
 
 
 def test_bytes_that_are_not_utf8_are_told_by_line_and_column(tmp_path: Path) -> None:
     path = write(tmp_path / "text", "eins\nzwei\nein süßes ".encode() + b"Caf\xe9\nvier\n")
-    assert refusal(path).startswith(f"{path}:3: byte 0xe9 at column 14 is not UTF-8; ")
+    assert refusal(path).startswith(f"{path}:3: byte 0xe9 at column 14 is not UTF-8. ")
 
 
 @pytest.mark.parametrize("end", [b"\xe2\x82", b"\xc0\xaf", b"\xed\xa0\x80", b"\xff"])
@@ -121,7 +120,7 @@ def test_decoding_is_strict(tmp_path: Path, end: bytes) -> None:
 
 def test_a_nul_is_refused_by_line(tmp_path: Path) -> None:
     path = write(tmp_path / "text", "a\nb\nc\0d\n")
-    assert refusal(path).startswith(f"{path}:3: a NUL character; ")
+    assert refusal(path).startswith(f"{path}:3: contains a NUL character; ")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
@@ -138,7 +137,7 @@ def test_what_is_no_gzip_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_gzip_file_cut_off_is_refused(tmp_path: Path) -> None:
     data = gzip.compress(b"a long line\n" * 99)
-    assert "cut off" in refusal(write(tmp_path / "text.gz", data[:-9]))
+    assert "truncated" in refusal(write(tmp_path / "text.gz", data[:-9]))
 
 
 def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
@@ -154,14 +153,17 @@ def test_the_three_ways_to_give_pairs_agree(tmp_path: Path) -> None:
     src = write(tmp_path / "a.en", "one\n\nthree\n")
     tgt = write(tmp_path / "a.de", "eins\nzwei\ndrei\r\n")
     tsv = write(tmp_path / "a.tsv", "one\teins\n\tzwei\tCC-BY\tx\nthree\tdrei\n")
-    two_files, one_file = read_pairs(src, tgt), read_pairs(tsv=tsv)
+    two_files, one_file = (
+        read_pairs(ParallelFiles(src=src, tgt=tgt)),
+        read_pairs(ParallelFiles(tsv=tsv)),
+    )
     assert (two_files.src, two_files.tgt) == (["one", "", "three"], ["eins", "zwei", "drei"])
     assert (one_file.src, one_file.tgt) == (two_files.src, two_files.tgt)
     assert len(one_file) == 3
 
 
 def test_quotes_mean_nothing_in_a_tsv(tmp_path: Path) -> None:
-    text = read_tsv(write(tmp_path / "a.tsv", '"a\t"b\nc"\td"\n'))
+    text = read_pairs(ParallelFiles(tsv=write(tmp_path / "a.tsv", '"a\t"b\nc"\td"\n')))
     assert (text.src, text.tgt) == (['"a', 'c"'], ['"b', 'd"'])
 
 
@@ -169,15 +171,15 @@ def test_quotes_mean_nothing_in_a_tsv(tmp_path: Path) -> None:
     ("content", "others"),
     [
         ("a\tb\nc d\n", ""),
-        ("a\tb\n\ne\tf\n\n", " (and so have 1 other line)"),
-        ("a\tb\nc\nd\ne\n", " (and so have 2 other lines)"),
+        ("a\tb\n\ne\tf\n\n", " (the first of 2 such lines)"),
+        ("a\tb\nc\nd\ne\n", " (the first of 3 such lines)"),
     ],
 )
 def test_a_line_without_a_tab_is_refused(tmp_path: Path, content: str, others: str) -> None:
     path = write(tmp_path / "a.tsv", content)
     with pytest.raises(UserError) as caught:
-        read_tsv(path)
-    assert str(caught.value).startswith(f"{path}:2: the line has no tab{others}; ")
+        read_pairs(ParallelFiles(tsv=path))
+    assert str(caught.value).startswith(f"{path}:2: the line has no tab{others}. ")
 
 
 def test_blank_pairs_are_left_out_and_counted() -> None:
@@ -194,9 +196,11 @@ def test_swapped_sides_are_refused_and_nothing_else() -> None:
     check_direction(train, ParallelText(src, src))  # wrong too, but not swapped
     check_direction(ParallelText(train.src, train.src), ParallelText(tgt, src))
     check_direction(train, ParallelText(["new"] * 40, ["words"] * 40))
-    few = FEWEST_WORDS - 1
+    few = MIN_DISTINCT_WORDS - 1
     check_direction(train, ParallelText([" ".join(tgt).split()[n] for n in range(few)], src))
-    with pytest.raises(UserError, match=r"^it: source and target seem swapped: .* the training f"):
+    with pytest.raises(
+        UserError, match=r"^it: source and target seem to be swapped: .* the training f"
+    ):
         check_direction(train, ParallelText(tgt, src, "it"))
 
 
@@ -204,13 +208,13 @@ def test_the_same_text_on_both_sides_is_told() -> None:
     assert same_sides(ParallelText(["a", "b", "c"], ["a", "B", "C"])) is None
     told = same_sides(ParallelText(["a", "b"], ["a", "B"], "a.en and a.de"))
     assert told is not None
-    assert "the same text in 1 of 2 pairs of a.en and a.de" in told
+    assert "identical in 1 of 2 pairs of a.en and a.de" in told
 
 
 def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:
     src, tgt = write(tmp_path / "a.en", "one\n\n"), write(tmp_path / "a.de", "\nzwei\n")
     with pytest.raises(UserError) as caught:
-        usable(read_parallel(src, tgt))
+        usable(read_pairs(ParallelFiles(src=src, tgt=tgt)))
     assert str(caught.value).startswith(f"{src} and {tgt}: none of the 2 pairs has text on both ")
 
 
@@ -232,7 +236,7 @@ def length_refusal(folder: Path, src: list[str], tgt: list[str]) -> str:
     src_path = write(folder / "a.src", "\n".join(src) + "\n")
     tgt_path = write(folder / "a.tgt", "\n".join(tgt) + "\n")
     with pytest.raises(UserError) as caught:
-        read_parallel(src_path, tgt_path)
+        read_pairs(ParallelFiles(src=src_path, tgt=tgt_path))
     message = str(caught.value)
     assert message.startswith(
         f"{src_path} has {len(src)} lines and {tgt_path} has {len(tgt)}, but line n of one must "
@@ -252,7 +256,7 @@ def test_the_line_where_two_sides_part_ways_is_found(
     assert abs(parting_line(tmp_path, src, tgt) - (position + 1)) <= 3
     message = length_refusal(tmp_path, src, tgt)
     longer = tmp_path / ("a.src" if src_is_longer else "a.tgt")
-    assert f"where {longer} has {extra} line{'s' if extra > 1 else ''} more" in message
+    assert f"where {longer} has {extra} more line{'s' if extra > 1 else ''} " in message
 
 
 def test_a_blank_line_too_many_is_found_exactly(tmp_path: Path) -> None:
@@ -273,8 +277,8 @@ def test_questions_tell_where_lengths_do_not(tmp_path: Path) -> None:
 def test_a_file_cut_off_is_told_from_a_shift(tmp_path: Path, kept: int) -> None:
     src, tgt = translations(301, random.Random(11))
     message = length_refusal(tmp_path, src, tgt[:kept])
-    assert message.endswith(f"they seem to match until {tmp_path / 'a.tgt'} ends: is it cut off?")
+    assert message.endswith(f"they seem to match until {tmp_path / 'a.tgt'} ends: is it truncated?")
 
 
 def test_lines_all_alike_are_taken_to_be_cut_off(tmp_path: Path) -> None:
-    assert length_refusal(tmp_path, ["same"] * 9, ["same"] * 7).endswith("is it cut off?")
+    assert length_refusal(tmp_path, ["same"] * 9, ["same"] * 7).endswith("is it truncated?")

@@ -114,7 +114,7 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
             seen[of] = _learnt(config)
         for seed in plan.seeds:
             check_texts(plan.run_config(variant, seed).run_dir, seen[of].checksums)
-    text = read_pairs(files.src, files.tgt, files.tsv)
+    text = read_pairs(files)
     return Task(split, text, max(each.longest for each in seen.values()), device, beam, lowercase)
 
 
@@ -153,7 +153,7 @@ class _Learnt(NamedTuple):
 def _learnt(config: Config) -> _Learnt:
     """All that training reads is checked."""
     with training_data(config.data.train, config.run_dir) as data:
-        text = data.text()
+        text = data.text
         valid, _ = usable(other_texts(config.data, text)[0])
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):

@@ -1,159 +1,159 @@
-"""Training text in an entry of the cache: a plain copy of its usable pairs, to be mapped.
+"""Training text and its token ids as flat arrays in a cache entry: streamed to disk, then mapped.
 
-Every check on raw text is made while it is copied, and again never until a file changes; what was
-counted stands in the entry's facts.
+Each side has a file of values (`text` or `ids`) and files of the `ends` and `lengths` of its lines.
 """
 
-import gzip
-import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seq2seq.data.cache.entries import Facts
-from seq2seq.data.corpus import ParallelText, read_pairs, usable
-from seq2seq.data.packed_sequences import PackedLines
-from seq2seq.runtime.errors import UserError
+from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.cache.entries import Entry, Facts
+from seq2seq.data.corpus import (
+    ParallelText,
+    has_text,
+    iter_pairs,
+    no_usable_pair,
+    source_name,
+)
+from seq2seq.data.packed_sequences import Ends, Lengths, PackedIds, PackedLines
 
 SIDES = ("src", "tgt")
 Number = TypeVar("Number", bound=np.generic)
-_BYTES = 1 << 22  # read at a time
-_PAIRS = 10_000  # written at a time
-_BOM = b"\xef\xbb\xbf"
+_BLOCK_PAIRS = 10_000  # written at a time
 
 
-class Files(NamedTuple):
-    """The files of a parallel text: one for each side, or one with a column for each."""
+class Chunk(NamedTuple):
+    """Token ids of consecutive pairs of a text, except those with a side that is too long."""
 
-    src: Path | None
-    tgt: Path | None
-    tsv: Path | None
-
-    def named(self) -> dict[str, Path]:
-        """Those that there are, by their keys."""
-        return {key: path for key, path in self._asdict().items() if path is not None}
-
-    def __str__(self) -> str:
-        return " and ".join(map(str, self.named().values()))
+    pairs: int  # including those too long
+    rows: Ends  # of the pairs kept, in the text
+    src_lengths: Lengths
+    src_ids: NDArray[np.uint32]
+    tgt_lengths: Lengths
+    tgt_ids: NDArray[np.uint32]
 
 
-class _Irregular(Exception):
-    """Something is wrong with the text; `read_pairs` says what."""
+def copy_text(files: ParallelFiles, folder: Path) -> Facts:
+    """Copy the pairs with text on both sides; return the counts of pairs by kind.
 
-
-def copy_text(files: Files, folder: Path) -> Facts:
-    """Copy the usable pairs into a folder; returns what was counted.
-
-    Raises UserError as `read_pairs` and `usable` do.
+    Raises UserError as `iter_pairs` does, and if no pair has text on both sides.
     """
     facts = {"pairs": 0, "blank": 0, "same": 0}
-    with suppress(_Irregular, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile):
-        writers = [_Writer(folder, side) for side in SIDES]
-        with ExitStack() as stack:
-            for writer in writers:
-                stack.callback(writer.close)
-            bar = stack.enter_context(
-                tqdm(desc=f"reading {files}", unit=" pairs", leave=False, disable=None)
-            )
-            for src, tgt in _pairs(files):
-                bar.update()
-                if not (src.strip() and tgt.strip()):
-                    facts["blank"] += 1
-                    continue
-                facts["pairs"] += 1
-                facts["same"] += src == tgt
-                writers[0].write(src)
-                writers[1].write(tgt)
-        if facts["pairs"]:
-            return facts
-    usable(read_pairs(**files._asdict()))
-    raise UserError(f"{files}: changed while being read; try again")
+    name, pairs = source_name(files), iter_pairs(files)
+    with ExitStack() as stack:
+        src_writer, tgt_writer = (stack.enter_context(_Writer(folder, s, "text")) for s in SIDES)
+        bar = stack.enter_context(
+            tqdm(desc=f"reading {name}", unit=" pairs", leave=False, disable=None)
+        )
+        while block := list(islice(pairs, _BLOCK_PAIRS)):
+            kept = [pair for pair in block if has_text(*pair)]
+            facts["pairs"] += len(kept)
+            facts["blank"] += len(block) - len(kept)
+            facts["same"] += sum(src == tgt for src, tgt in kept)
+            src_writer.write(*_joined([src for src, _ in kept]))
+            tgt_writer.write(*_joined([tgt for _, tgt in kept]))
+            bar.update(len(block))
+    if not facts["pairs"]:
+        raise no_usable_pair(name, facts["blank"])
+    return facts
 
 
-def map_text(folder: Path, source_name: str) -> ParallelText:
-    """The text of an entry, mapped."""
+def map_text(folder: Path, name: str) -> ParallelText:
+    """Map the text of an entry."""
     src, tgt = (
         PackedLines(
-            mapped(folder / f"{side}.text", np.uint8),
-            mapped(folder / f"{side}.ends", np.int64),
-            mapped(folder / f"{side}.lengths", np.uint32),
+            _mapped(folder / f"{side}.text", np.uint8),
+            _mapped(folder / f"{side}.ends", np.int64),
+            _mapped(folder / f"{side}.lengths", np.uint32),
         )
         for side in SIDES
     )
-    return ParallelText(src, tgt, source_name)
+    return ParallelText(src, tgt, name)
 
 
-def mapped(path: Path, kind: type[Number]) -> NDArray[Number]:
-    """A file as an array that takes no memory of the process."""
-    if not path.stat().st_size:
-        return np.empty(0, kind)  # nothing cannot be mapped
-    return np.memmap(path, kind, mode="r").view(np.ndarray)
+def write_ids(folder: Path, text: Path, chunks: Iterable[Chunk], vocabulary_size: int) -> Facts:
+    """Write the ids of a cached text and the positions of its lines; return the counts of pairs.
+
+    The text of the pairs kept is not copied: `text_ends` and `text_lengths` point into its entry.
+    """
+    wide = vocabulary_size > 1 << 16
+    kept = seen = 0
+    lines = [
+        (_mapped(text / f"{side}.ends", np.int64), _mapped(text / f"{side}.lengths", np.uint32))
+        for side in SIDES
+    ]
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(_Writer(folder, side, "ids", "text_ends", "text_lengths"))
+            for side in SIDES
+        ]
+        for pairs, rows, *arrays in chunks:
+            for writer, lengths, ids, (ends, widths) in zip(
+                writers, arrays[::2], arrays[1::2], lines, strict=True
+            ):
+                values = ids if wide else ids.astype(np.uint16)
+                writer.write(values, lengths, ends[rows], widths[rows])
+            kept, seen = kept + len(rows), seen + pairs
+    return {"pairs": kept, "too_long": seen - kept, "wide": wide}
+
+
+def map_ids(entry: Entry, text: Path) -> tuple[PackedLines, PackedLines, PackedIds, PackedIds]:
+    """Map the lines (source, target) and ids (source, target) of an entry of a cached text."""
+    kind: type[np.uint32 | np.uint16] = np.uint32 if entry.facts["wide"] else np.uint16
+
+    def lines(side: str) -> PackedLines:
+        ends = _mapped(entry.folder / f"{side}.text_ends", np.int64)
+        lengths = _mapped(entry.folder / f"{side}.text_lengths", np.uint32)
+        return PackedLines(_mapped(text / f"{side}.text", np.uint8), ends, lengths)
+
+    def ids(side: str) -> PackedIds:
+        ends = _mapped(entry.folder / f"{side}.ends", np.int64)
+        lengths = _mapped(entry.folder / f"{side}.lengths", np.uint32)
+        return PackedIds(_mapped(entry.folder / f"{side}.ids", kind), ends, lengths)
+
+    src, tgt = SIDES
+    return lines(src), lines(tgt), ids(src), ids(tgt)
 
 
 class _Writer:
-    """Writes the lines of one side, and where they end."""
+    """Files of one side of an entry: values, ends and lengths, and arrays parallel to those."""
 
-    def __init__(self, folder: Path, side: str) -> None:
-        self._files = [(folder / f"{side}.{end}").open("xb") for end in ("text", "ends", "lengths")]
-        self._lines: list[bytes] = []
+    def __init__(self, folder: Path, side: str, values: str, *others: str) -> None:
+        names = (values, "ends", "lengths", *others)
+        self._files = [(folder / f"{side}.{name}").open("xb") for name in names]
         self._end = 0
 
-    def write(self, line: str) -> None:
-        self._lines.append(line.encode())
-        if len(self._lines) == _PAIRS:
-            self._flush()
+    def write(self, values: NDArray[Any], lengths: Lengths, *others: NDArray[Any]) -> None:
+        """Append lines of the given lengths, whose values are concatenated."""
+        ends = self._end + np.cumsum(lengths, dtype=np.int64)
+        self._end += len(values)
+        for file, array in zip(self._files, (values, ends, lengths, *others), strict=True):
+            file.write(array.tobytes())
 
-    def close(self) -> None:
-        with ExitStack() as stack:  # closes all of them, whatever fails
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as stack:  # close every file, even if closing one fails
             for file in self._files:
                 stack.callback(file.close)
-            self._flush()
-
-    def _flush(self) -> None:
-        lengths = np.array([len(line) for line in self._lines], np.uint32)
-        ends = self._end + np.cumsum(lengths, dtype=np.int64)
-        content = b"".join(self._lines), ends.tobytes(), lengths.tobytes()
-        for file, part in zip(self._files, content, strict=True):
-            file.write(part)
-        self._end = int(ends[-1]) if len(ends) else self._end
-        self._lines.clear()
 
 
-def _pairs(files: Files) -> Iterator[tuple[str, str]]:
-    """The pairs, as `read_pairs` reads them; raises _Irregular and others where it refuses."""
-    if files.tsv is not None:
-        for line in _lines(files.tsv):
-            src, *rest = line.split("\t", 2)
-            if not rest:
-                raise _Irregular
-            yield src, rest[0]
-        return
-    assert files.src is not None, "give src and tgt, or tsv"
-    assert files.tgt is not None, "give src and tgt, or tsv"
-    try:
-        yield from zip(_lines(files.src), _lines(files.tgt), strict=True)
-    except ValueError as error:  # lines left on one side; or UnicodeDecodeError
-        raise _Irregular from error
+def _joined(lines: list[str]) -> tuple[NDArray[np.uint8], Lengths]:
+    encoded = [line.encode() for line in lines]
+    lengths = np.array([len(line) for line in encoded], np.uint32)
+    return np.frombuffer(b"".join(encoded), np.uint8), lengths
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with _opened(path) as file:
-        data = b"".join(file.readlines(_BYTES)).removeprefix(_BOM)
-        while data:
-            if b"\0" in data:
-                raise _Irregular
-            lines = data.decode("utf-8").split("\n")
-            if not lines[-1]:
-                del lines[-1]
-            for line in lines:
-                yield line.removesuffix("\r")
-            data = b"".join(file.readlines(_BYTES))
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+def _mapped(path: Path, kind: type[Number]) -> NDArray[Number]:
+    """Map a file as an array, which uses no process memory."""
+    if not path.stat().st_size:
+        return np.empty(0, kind)  # an empty file cannot be mapped
+    return np.memmap(path, kind, mode="r").view(np.ndarray)

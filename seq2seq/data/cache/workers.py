@@ -1,129 +1,190 @@
-"""Cached text cut into pieces by several processes, which a small text does not need."""
+"""Vocabulary training and encoding of a cached text in worker processes.
 
-import json
+Short texts are encoded in this process: a worker takes a second to start. Importing this module is
+what a worker spends most of that time on, so it must not import torch.
+"""
+
+import multiprocessing
 import os
-import subprocess
+import signal
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import ParamSpec, TypeVar
 
+import numpy as np
 from tqdm import tqdm
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.cache import worker as cache_worker
-from seq2seq.data.cache.worker import Chunk, as_text, encode_range, from_text, job_of, receive
+from seq2seq.data.cache.arrays import Chunk, map_text
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.vocabulary import Vocabularies, models_of, vocabularies_of
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.data.vocabulary import (
+    Vocabularies,
+    load_vocabularies,
+    models_of,
+    save_vocabularies,
+    train_vocabularies,
+    vocabularies_of,
+)
+from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.files import PART_SUFFIX
 
-MOST_HERE = 50_000  # pairs that this process does alone: others take a second to begin
-MOST_PROCESSES = 16
-_PAIRS = 5_000  # of a chunk
-_AHEAD = 2  # chunks asked of each process before its first answer is read
-
-
-def encoded(
-    folder: Path, text: ParallelText, vocabularies: Vocabularies, max_length: int
-) -> Iterator[tuple[int, int, Chunk]]:
-    """The chunks of a cached text, in order, with the ranges they are of."""
-    ranges = [(n, min(n + _PAIRS, len(text))) for n in range(0, len(text), _PAIRS)]
-    with tqdm(
-        desc="cutting into pieces", total=len(text), unit=" pairs", leave=False, disable=None
-    ) as bar:
-        if len(text) <= MOST_HERE:
-            chunks: Iterator[Chunk] = (
-                encode_range(text, vocabularies, max_length, *each) for each in ranges
-            )
-        else:
-            models = as_text(models_of(vocabularies))
-            chunks = _asked(job_of(folder, models=models, max_length=max_length), ranges)
-        for (start, end), chunk in zip(ranges, chunks, strict=True):
-            yield start, end, chunk
-            bar.update(end - start)
+MAX_PAIRS_WITHOUT_WORKERS = 50_000
+MAX_WORKERS = 16
+CHUNK_PAIRS = 5_000  # encoded by one call
+_QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
-def learnt(folder: Path, config: VocabularyConfig) -> Vocabularies:
-    """Learn a vocabulary from a cached text in a process of its own, whose memory goes with it.
+def train_on_cached(folder: Path, text: ParallelText, config: VocabularyConfig) -> Vocabularies:
+    """Train vocabularies on the text cached in `folder`, a large one in a worker.
 
-    Raises UserError as `train_vocabularies` does.
+    The memory that SentencePiece takes is returned when the worker ends. Raises UserError as
+    `train_vocabularies` does, and RunError if the worker is killed.
     """
-    with _workers(1) as (worker,):
-        asked, answers = _pipes(worker)
-        asked.write(job_of(folder, learn=config.model_dump(mode="json")))
-        asked.flush()
-        line = answers.readline()
-    if not line:
-        raise _lost()
-    answer = json.loads(line)
-    if "mistake" in answer:
-        raise UserError(answer["mistake"])
-    return vocabularies_of(from_text(answer["models"]), config.sampling)
+    if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
+        return train_vocabularies(config, text.src, text.tgt)
+    with _worker_pool(1) as pool:
+        models = _submit(pool, _train_models, folder, config).result()
+    return vocabularies_of(models, config.sampling)
 
 
-def _asked(job: bytes, ranges: list[tuple[int, int]]) -> Iterator[Chunk]:
-    """The chunk of each range; the processes take turns, and some chunks wait in their pipes."""
-    count = max(1, min(_cores(), MOST_PROCESSES, len(ranges)))
-    with _workers(count) as workers:
-        try:
-            for worker in workers:
-                _pipes(worker)[0].write(job)
-            waiting: deque[subprocess.Popen[bytes]] = deque()
-            for n, (start, end) in enumerate(ranges):
-                asked, _ = _pipes(workers[n % count])
-                asked.write(f"{start} {end}\n".encode())
-                asked.flush()
-                waiting.append(workers[n % count])
-                if len(waiting) == _AHEAD * count:
-                    yield receive(_pipes(waiting.popleft())[1])
-            for worker in waiting:
-                yield receive(_pipes(worker)[1])
-        except (EOFError, BrokenPipeError):
-            raise _lost() from None
+def encode_cached(
+    folder: Path, text: ParallelText, vocabularies: Vocabularies, max_length: int
+) -> Generator[Chunk]:
+    """Encode the text cached in `folder`, a large one in workers; yield its chunks in order.
+
+    Raises RunError if a worker is killed.
+    """
+    bounds = [(n, min(n + CHUNK_PAIRS, len(text))) for n in range(0, len(text), CHUNK_PAIRS)]
+    with tqdm(desc="encoding", total=len(text), unit=" pairs", leave=False, disable=None) as bar:
+        chunks = (
+            (_encode(text, vocabularies, max_length, *each) for each in bounds)
+            if len(text) <= MAX_PAIRS_WITHOUT_WORKERS
+            else _encode_in_workers(folder, vocabularies, max_length, bounds)
+        )
+        for chunk in chunks:
+            yield chunk
+            bar.update(chunk.pairs)
+
+
+def _encode_in_workers(
+    folder: Path, vocabularies: Vocabularies, max_length: int, bounds: list[tuple[int, int]]
+) -> Iterator[Chunk]:
+    count = max(1, min(_available_cores(), MAX_WORKERS, len(bounds)))
+    with (
+        TemporaryDirectory(prefix="models.", suffix=PART_SUFFIX, dir=folder.parent) as models,
+        _worker_pool(count) as pool,
+    ):
+        save_vocabularies(vocabularies, Path(models))
+        pending: deque[Future[Chunk]] = deque()
+        for start, end in bounds:
+            pending.append(
+                _submit(pool, _encode_cached_range, folder, Path(models), max_length, start, end)
+            )
+            if len(pending) == _QUEUED_PER_WORKER * count:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+# ------------------------------------------------------------------------------------- the workers
 
 
 @contextmanager
-def _workers(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that end with the block, or with this process."""
-    package = str(Path(cache_worker.__file__).parents[3])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", cache_worker.__name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the process that asks
-        )
-        for _ in range(count)
-    ]
+def _worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool whose workers end with the block or with this process, even if it is killed."""
+    spawn = multiprocessing.get_context("spawn")  # a fork may inherit locks held by other threads
+    lifeline, held = spawn.Pipe(duplex=False)
+    with lifeline, held, ProcessPoolExecutor(count, spawn, _start_worker, (lifeline,)) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise RunError(
+                "A process that was preparing the training text was killed, perhaps because memory "
+                "ran out. Start training again."
+            ) from None
+        except BaseException:
+            held.close()  # end the workers now, not after the calls they are busy with
+            raise
+
+
+def _submit(
+    pool: ProcessPoolExecutor,
+    call: Callable[_Arguments, _Result],
+    *arguments: _Arguments.args,
+    **options: _Arguments.kwargs,
+) -> Future[_Result]:
+    """Submit a call, for which the pool may start a worker.
+
+    A new worker inherits a blocked SIGINT: only this process reacts to Ctrl-C. The worker does not
+    import `__main__`, as spawned processes usually do: it may be unguarded, or not a file.
+    """
+    main, blocked = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if blocked else set()
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
-        yield workers
+        return pool.submit(call, *arguments, **options)
     finally:
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
-            with suppress(BrokenPipeError), worker:
-                pass  # wait for it, and close the pipes
+        sys.modules["__main__"] = main
+        if blocked:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # may raise KeyboardInterrupt
 
 
-def _pipes(worker: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    return worker.stdin, worker.stdout
+def _start_worker(lifeline: Connection) -> None:
+    """Ignore Ctrl-C, and end this worker once its parent has closed the lifeline or died."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            lifeline.recv_bytes()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
-def _lost() -> RunError:
-    return RunError(
-        "a process that was preparing the training text ended early, perhaps for want of memory; "
-        "train again"
-    )
+def _train_models(folder: Path, config: VocabularyConfig) -> dict[str, bytes]:
+    text = map_text(folder, str(folder))
+    return models_of(train_vocabularies(config, text.src, text.tgt))
 
 
-def _cores() -> int:
-    """Those that this process may use."""
+def _encode_cached_range(
+    folder: Path, models: Path, max_length: int, start: int, end: int
+) -> Chunk:
+    return _encode(*_loaded(folder, models), max_length, start, end)
+
+
+@cache
+def _loaded(folder: Path, models: Path) -> tuple[ParallelText, Vocabularies]:
+    return map_text(folder, str(folder)), load_vocabularies(models)
+
+
+def _encode(
+    text: ParallelText, vocabularies: Vocabularies, max_length: int, start: int, end: int
+) -> Chunk:
+    src = vocabularies.src.encode(text.src[start:end])
+    tgt = vocabularies.tgt.encode(text.tgt[start:end])
+    rows = [i for i in range(end - start) if max(len(src[i]), len(tgt[i])) <= max_length]
+    sides = [[side[i] for i in rows] for side in (src, tgt)]
+    arrays = [
+        np.array(values, np.uint32)
+        for side in sides
+        for values in ([len(ids) for ids in side], [i for ids in side for i in ids])
+    ]
+    return Chunk(end - start, start + np.array(rows, np.int64), *arrays)
+
+
+def _available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

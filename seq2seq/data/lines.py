@@ -1,0 +1,112 @@
+"""Lines of text files: strict UTF-8, one sentence per line, optionally gzip-compressed.
+
+Only a line feed ends a line. A form feed, U+0085 or U+2028 within a sentence therefore cannot shift
+one side of a parallel text against the other.
+"""
+
+import gzip
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from seq2seq.runtime.errors import UserError
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in Python strings only; UTF-8 cannot encode it
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLOCK_BYTES = 1 << 22  # read and decoded at a time
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file as `iter_lines` yields them."""
+    return list(iter_lines(path))
+
+
+def iter_lines(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
+
+    Line ends (`\n` or `\r\n`) and a byte-order mark at the start of the file are removed; nothing
+    else changes. Raises UserError if the file is missing, empty, damaged, not UTF-8, or contains a
+    NUL character.
+    """
+    with _user_errors(path), _open(path) as file:
+        block = b"".join(file.readlines(_BLOCK_BYTES)).removeprefix(_BYTE_ORDER_MARK)
+        if not block:
+            raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
+        number = 1
+        while block:
+            lines = _decode(block, path, number).split("\n")
+            if not lines[-1]:
+                del lines[-1]
+            for line in lines:
+                yield line.removesuffix("\r")
+            number += len(lines)
+            block = b"".join(file.readlines(_BLOCK_BYTES))
+
+
+def strip_line(line: bytes, first: bool) -> bytes:
+    r"""Remove the line end (`\n` or `\r\n`) and, from the first line, a byte-order mark."""
+    content = line.removesuffix(b"\n").removesuffix(b"\r")
+    return content.removeprefix(_BYTE_ORDER_MARK) if first else content
+
+
+def checksum_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes. Raises UserError if the file cannot be read."""
+    with _user_errors(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.is_char_device():
+        raise UserError(f"{path}: is a device, which may never end. Give a text file.")
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+@contextmanager
+def _user_errors(path: Path) -> Iterator[None]:
+    """Raise UserError, naming the file, for any failure to open or read it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file{_suggestion(path)}") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise UserError(
+            f"{path}: not a gzip file, or damaged. Rename a plain text file so that its name does "
+            "not end in .gz."
+        ) from None
+    except EOFError:
+        raise UserError(f"{path}: the gzip file is truncated. Copy or download it again.") from None
+    except OSError as error:
+        reason = "is a folder. Give a text file." if path.is_dir() else error.strerror
+        raise UserError(f"{path}: {reason}") from None
+
+
+def _suggestion(path: Path) -> str:
+    from seq2seq.config.errors import did_you_mean
+
+    if not path.parent.is_dir():
+        return f"; the folder {path.parent} does not exist"
+    return did_you_mean(path.name, [each.name for each in path.parent.iterdir() if each.is_file()])
+
+
+def _decode(block: bytes, path: Path, number: int) -> str:
+    """Decode complete lines, the first of which is line `number` of the file."""
+    if (nul := block.find(b"\0")) >= 0:
+        number += block.count(b"\n", 0, nul)
+        raise UserError(
+            f"{path}:{number}: contains a NUL character; the file is damaged or encoded as UTF-16. "
+            "Save it as UTF-8."
+        )
+    try:
+        return block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number += block.count(b"\n", 0, error.start)
+        line_start = block.rfind(b"\n", 0, error.start) + 1
+        column = len(block[line_start : error.start].decode("utf-8")) + 1
+        raise UserError(
+            f"{path}:{number}: byte 0x{block[error.start]:02x} at column {column} is not UTF-8. "
+            "Convert the file: iconv -f ENCODING -t UTF-8."
+        ) from None
