@@ -26,7 +26,7 @@ from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.cache.arrays import copy_text, map_ids, map_text, write_ids
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
-from seq2seq.data.cache.workers import encode_cached, train_on_cached
+from seq2seq.data.cache.workers import encode_cached, train_cached
 from seq2seq.data.corpus import (
     ParallelText,
     count_same,
@@ -40,7 +40,6 @@ from seq2seq.data.vocabulary import (
     Vocabularies,
     checksums_of,
     load_vocabularies,
-    save_vocabularies,
     train_vocabularies,
 )
 from seq2seq.runtime.errors import UserError
@@ -133,7 +132,7 @@ class _CachedTrainingData(TrainingData):
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
         def build(folder: Path) -> Facts:
-            save_vocabularies(train_on_cached(self._folder, self.text, config), folder)
+            train_cached(self._folder, self.text, config, folder)
             return {}
 
         entry = self._entry(f"{_VOCABULARY}-{_hash(settings)}", {"config": settings}, build)

@@ -146,17 +146,6 @@ def load_vocabularies(
     return Vocabularies(loaded[0], loaded[-1])
 
 
-def models_of(vocabularies: Vocabularies) -> dict[str, bytes]:
-    """Each model, by the name of its file without `.model`."""
-    return {name: each.model for name, each in _named(vocabularies).items()}
-
-
-def vocabularies_of(models: Mapping[str, bytes], sampling: float = 0.0) -> Vocabularies:
-    """What `models_of` was taken from."""
-    each = [Vocabulary(models[name], sampling) for name in sorted(models)]
-    return Vocabularies(each[0], each[-1])
-
-
 def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
     """SHA-256 of each model, by the name of its file without `.model`."""
     return {name: _checksum(each.model) for name, each in _named(vocabularies).items()}

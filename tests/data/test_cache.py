@@ -373,7 +373,7 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("call", ["_train_models", "_encode_cached_range"])
+@pytest.mark.parametrize("call", ["_train", "_encode_range"])
 def test_a_process_that_is_lost_is_told_in_a_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

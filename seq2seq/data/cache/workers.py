@@ -30,10 +30,8 @@ from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary import (
     Vocabularies,
     load_vocabularies,
-    models_of,
     save_vocabularies,
     train_vocabularies,
-    vocabularies_of,
 )
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import PART_SUFFIX
@@ -46,17 +44,17 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-def train_on_cached(folder: Path, text: ParallelText, config: VocabularyConfig) -> Vocabularies:
-    """Train vocabularies on the text cached in `folder`, a large one in a worker.
+def train_cached(folder: Path, text: ParallelText, config: VocabularyConfig, models: Path) -> None:
+    """Train vocabularies on the text cached in `folder`, and save them in `models`.
 
-    The memory that SentencePiece takes is returned when the worker ends. Raises UserError as
-    `train_vocabularies` does, and RunError if the worker is killed.
+    A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
+    Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
     """
     if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
-        return train_vocabularies(config, text.src, text.tgt)
+        save_vocabularies(train_vocabularies(config, text.src, text.tgt), models)
+        return
     with _worker_pool(1) as pool:
-        models = _submit(pool, _train_models, folder, config).result()
-    return vocabularies_of(models, config.sampling)
+        _submit(pool, _train, folder, config, models).result()
 
 
 def encode_cached(
@@ -83,19 +81,26 @@ def _encode_in_workers(
 ) -> Iterator[Chunk]:
     count = max(1, min(_available_cores(), MAX_WORKERS, len(bounds)))
     with (
-        TemporaryDirectory(prefix="models.", suffix=PART_SUFFIX, dir=folder.parent) as models,
+        TemporaryDirectory(prefix="encoding.", suffix=PART_SUFFIX, dir=folder.parent) as name,
         _worker_pool(count) as pool,
     ):
-        save_vocabularies(vocabularies, Path(models))
-        pending: deque[Future[Chunk]] = deque()
+        shared = Path(name)
+        save_vocabularies(vocabularies, shared)
+        pending: deque[Future[Path]] = deque()
         for start, end in bounds:
-            pending.append(
-                _submit(pool, _encode_cached_range, folder, Path(models), max_length, start, end)
-            )
+            pending.append(_submit(pool, _encode_range, folder, shared, max_length, start, end))
             if len(pending) == _QUEUED_PER_WORKER * count:
-                yield pending.popleft().result()
+                yield _take(pending.popleft().result())
         while pending:
-            yield pending.popleft().result()
+            yield _take(pending.popleft().result())
+
+
+def _take(path: Path) -> Chunk:
+    """Load a chunk that a worker saved, and delete its file."""
+    with np.load(path) as arrays:
+        chunk = Chunk(int(arrays["pairs"]), *(arrays[name] for name in Chunk._fields[1:]))
+    path.unlink()
+    return chunk
 
 
 # ------------------------------------------------------------------------------------- the workers
@@ -153,15 +158,19 @@ def _start_worker(lifeline: Connection) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _train_models(folder: Path, config: VocabularyConfig) -> dict[str, bytes]:
+# Workers exchange files: a result that fills a pipe, cut short by a kill, would block its reader.
+
+
+def _train(folder: Path, config: VocabularyConfig, models: Path) -> None:
     text = map_text(folder, str(folder))
-    return models_of(train_vocabularies(config, text.src, text.tgt))
+    save_vocabularies(train_vocabularies(config, text.src, text.tgt), models)
 
 
-def _encode_cached_range(
-    folder: Path, models: Path, max_length: int, start: int, end: int
-) -> Chunk:
-    return _encode(*_loaded(folder, models), max_length, start, end)
+def _encode_range(folder: Path, shared: Path, max_length: int, start: int, end: int) -> Path:
+    chunk = _encode(*_loaded(folder, shared), max_length, start, end)
+    path = shared / f"{start}.npz"
+    np.savez(path, **chunk._asdict())
+    return path
 
 
 @cache
