@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 import scaling
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig, load_config
 from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
-from seq2seq.data.cache import workers
+from seq2seq.data.cache import entries, workers
 from seq2seq.data.cache.arrays import copy_text, map_text
-from seq2seq.data.cache.entries import MANIFEST
+from seq2seq.data.cache.entries import MANIFEST, read_entry
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
@@ -517,6 +517,94 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     assert large["cache_mb"] > 10 * small["cache_mb"]
     for when in ("first_mb", "last_mb", "most_mb", "after_stream_mb"):
         assert large[when] < 1.1 * small[when], when
+
+
+BUSY = """
+import os, time
+from seq2seq.data.cache import workers
+with workers._worker_pool(2) as pool:
+    for _ in range(2):
+        workers._submit(pool, time.sleep, 600)
+    {wait}
+    print("busy", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+@pytest.mark.parametrize("wait", ["pass", "time.sleep(3)"], ids=["starting", "busy"])
+@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent_and_leave_ctrl_c_to_it(
+    tmp_path: Path, wait: str, signal_: signal.Signals
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(BUSY.format(wait=wait))
+    process = subprocess.Popen(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "busy\n"
+    if signal_ == signal.SIGINT:
+        os.killpg(process.pid, signal_)  # as a terminal does
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=60)  # returns when no worker holds the pipes any more
+    assert process.returncode == -signal_
+    assert errors.count("Traceback") == (signal_ == signal.SIGINT), errors
+
+
+ASKED = """
+import os
+from seq2seq.data.cache import workers
+with workers._worker_pool(1) as pool:
+    print(workers._submit(pool, os.getppid).result() == os.getpid())
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "-c", "-"])
+def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, way: str) -> None:
+    (tmp_path / "script.py").write_text(ASKED)
+    arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=ASKED,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_workers_load_no_torch() -> None:
+    """They would start later and take more memory."""
+    program = "import sys, seq2seq.data.cache.workers; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout.strip() == b"False"
+
+
+def test_an_entry_is_verified_once(
+    built: Built, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built.copied_to(run)
+    flip(entry(run, "tokens") / "tgt.lengths")
+    read: list[str] = []
+
+    def counted(folder: Path, key: dict[str, object]) -> dict[str, object]:
+        read.append(folder.name.partition("-")[0])
+        return read_entry(folder, key)
+
+    monkeypatch.setattr(entries, "read_entry", counted)
+    assert taken(built.files, run).built == ["tokens"]
+    assert taken(built.files, run.parent / "elsewhere" / "run").built
+    assert read == ["text", "vocabulary", "tokens"] * 2
 
 
 def test_readers_do_not_wait_for_one_another(

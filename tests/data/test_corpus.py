@@ -1,7 +1,9 @@
 """Parallel text: what a line is, what is refused and how, and where two sides part ways."""
 
 import gzip
+import os
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import ParallelFiles
+from seq2seq.data import lines
 from seq2seq.data.corpus import (
     MIN_DISTINCT_WORDS,
     ParallelText,
@@ -70,6 +73,22 @@ def test_lines_come_back_as_they_were_written(
     path = write(tmp_path_factory.getbasetemp() / "lines", content)
     expected = lines if carriage_return else [line.removesuffix("\r") for line in lines]
     assert read_lines(path) == expected
+
+
+def test_lines_are_the_same_however_many_bytes_are_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "\ufeffa\r\n\n" + "\ufeffb\u2028c\n" * 3 + "\r\n" * 5 + "e"
+    path = write(tmp_path / "text", content)
+    undecodable = write(tmp_path / "undecodable", content.encode() + "ü".encode() + b"\xff\n")
+    nul = write(tmp_path / "nul", content + "\n\0\n")
+    found = []
+    for size in (1, 7, 1 << 20):
+        monkeypatch.setattr(lines, "_BLOCK_BYTES", size)
+        found.append((read_lines(path), refusal(undecodable), refusal(nul)))
+    assert found[0] == found[1] == found[2]
+    assert found[0][1].startswith(f"{undecodable}:11: byte 0xff at column 3 is not UTF-8. ")
+    assert found[0][2].startswith(f"{nul}:12: contains a NUL character; ")
 
 
 # --------------------------------------------------------------------------------- what is refused
@@ -243,6 +262,20 @@ def length_refusal(folder: Path, src: list[str], tgt: list[str]) -> str:
         "translate line n of the other; they seem to "
     )
     return message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_of_another_length_is_refused_without_reading_it_again(tmp_path: Path) -> None:
+    pipe, path = tmp_path / "pipe", write(tmp_path / "text", "a\nb\n")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"a\nb\nc\nd\n"))
+    writer.start()
+    with pytest.raises(UserError) as caught:
+        read_pairs(ParallelFiles(src=pipe, tgt=path))
+    writer.join()
+    assert str(caught.value) == (
+        f"{pipe} has 4 lines and {path} has 2, but line n of one must translate line n of the other"
+    )
 
 
 @pytest.mark.parametrize("extra", [1, 2, 40])
