@@ -134,14 +134,14 @@ def own_data(**changes: object) -> Preparation:
 the_other_direction = own_data(src_lang="yy", tgt_lang="xx")
 T, M = "train config.yaml", "translate -m luong"
 PARTING = (
-    "they seem to part ways near line 41, where train.src has 1 line more (judged by line lengths "
-    "and question marks)"
+    "they seem to diverge near line 41, where train.src has 1 more line (estimated from line "
+    "lengths and question marks)"
 )
 SWAPPED = (
-    "valid.tgt and valid.src: source and target seem swapped: 92% of the source's words are known "
-    "from the target side of train.src and train.tgt, 3% from its source side; swap them"
+    "valid.tgt and valid.src: source and target seem to be swapped: 92% of its source words occur "
+    "on the target side of train.src and train.tgt and 3% on the source side. Swap the two files."
 )
-HAND = "they seem to match until train.tgt ends: is it cut off?"
+HAND = "they seem to match until train.tgt ends: is it truncated?"
 NO_OTHER = "no other weights here are whole: copy the run again, or train again with --overwrite"
 RESTORES = "`seq2seq train CONFIG --resume` restores it"
 LINES = "but line n of one must translate line n of the other"
@@ -446,46 +446,46 @@ CONFIGS |= {
 
 DATA = {
     "no such data": Row(
-        f"{T} data.train.src=trian.src", "trian.src: no such file; did you mean train.src?"
+        f"{T} data.train.src=trian.src", "trian.src: no such file; did you mean 'train.src'?"
     ),
     "no such folder": Row(
         f"{T} data.train.src=nowhere/a",
         "nowhere/a: no such file; the folder nowhere does not exist",
     ),
     "no such test data": Row(
-        T, "test.tgt: no such file; did you mean test.src?", remove("test.tgt")
+        T, "test.tgt: no such file; did you mean 'test.src'?", remove("test.tgt")
     ),
-    "a folder as data": Row(
-        f"{T} data.train.src=folder", "folder: this is a folder; name a file in it"
-    ),
+    "a folder as data": Row(f"{T} data.train.src=folder", "folder: is a folder. Give a text file."),
     "empty data": Row(
-        T, "valid.src: the file is empty; it needs one sentence a line", write("valid.src", "")
+        T, "valid.src: the file is empty. It needs one sentence per line.", write("valid.src", "")
     ),
     "blank data": Row(
         T,
-        "valid.src and valid.tgt: none of the 15 pairs has text on both sides; "
-        "check that these are the right files",
+        "valid.src and valid.tgt: none of the 15 pairs has text on both sides. "
+        "Check that these are the right files.",
         write("valid.src", "\n" * 15),
     ),
     "Latin-1": Row(
         T,
-        "train.src:2: byte 0xe9 at column 4 is not UTF-8; "
-        "convert the file (iconv -f ENCODING -t UTF-8)",
+        "train.src:2: byte 0xe9 at column 4 is not UTF-8. "
+        "Convert the file: iconv -f ENCODING -t UTF-8.",
         write("train.src", b"a\ncaf\xe9\n"),
     ),
     "UTF-16": Row(
         T,
-        "train.src:1: a NUL character; the file is damaged or saved as UTF-16: save it as UTF-8",
+        "train.src:1: contains a NUL character; the file is damaged or encoded as UTF-16. "
+        "Save it as UTF-8.",
         write("train.src", "a\nb\n".encode("utf-16-le")),
     ),
     "no gzip": Row(
         f"{T} data.train.src=a.gz",
-        "a.gz: not a gzip file, or damaged; a plain text file must not end in .gz",
+        "a.gz: not a gzip file, or damaged. Rename a plain text file so that its name does "
+        "not end in .gz.",
         write("a.gz", "text\n"),
     ),
     "gzip cut off": Row(
         f"{T} data.train.src=a.gz",
-        "a.gz: the gzip file is cut off; copy or download it again",
+        "a.gz: the gzip file is truncated. Copy or download it again.",
         write("a.gz", gzip.compress(b"text\n" * 99)[:-9]),
     ),
     "a line too many": Row(
@@ -504,12 +504,12 @@ DATA = {
     ),
     "no columns": Row(
         f"{T} data.train.src=null data.train.tgt=null data.train.tsv=train.src",
-        "train.src:1: the line has no tab (and so have 119 other lines); "
-        "a line must be: source, a tab, target",
+        "train.src:1: the line has no tab (the first of 120 such lines). "
+        "Each line must be: source, a tab, target.",
     ),
     "a line of one column": Row(
         f"{T} data.train.src=null data.train.tgt=null data.train.tsv=a.tsv",
-        "a.tsv:2: the line has no tab; a line must be: source, a tab, target",
+        "a.tsv:2: the line has no tab. Each line must be: source, a tab, target.",
         write("a.tsv", "a\tb\nc d\n"),
     ),
     "swapped languages": Row(
@@ -722,7 +722,7 @@ FILES = {
     ),
     "no such reference": Row(
         "evaluate --hyp test.src -r test.tg",
-        "test.tg: no such file; did you mean test.tgt?",
+        "test.tg: no such file; did you mean 'test.tgt'?",
     ),
     "a reference of other length": Row(
         "evaluate --hyp test.src -r valid.tgt",
@@ -736,7 +736,7 @@ FILES = {
     ),
     "nothing to score": Row(
         "evaluate --hyp empty -r test.tgt",
-        "empty: the file is empty; it needs one sentence a line",
+        "empty: the file is empty. It needs one sentence per line.",
         write("empty", ""),
     ),
     "no such tokenizer": Row(

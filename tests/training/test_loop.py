@@ -762,7 +762,7 @@ def test_the_same_text_on_both_sides_is_told(small_corpus: Path) -> None:
     folder = small_corpus.parent
     shutil.copy(folder / "train.src", folder / "train.tgt")
     log = log_of(trained(small_corpus, "training.max_steps=1"))
-    assert "both sides are the same text in 120 of 120 pairs of " in log
+    assert "source and target are identical in 120 of 120 pairs of " in log
 
 
 def refusal(config: Config, *, resume: bool = False, overwrite: bool = False) -> str:
