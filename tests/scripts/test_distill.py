@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import distill
-from seq2seq.data.corpus import read_lines
+from seq2seq.data.lines import read_lines
 from seq2seq.inference.translator import Translator
 
 TEACHERS = """\
