@@ -32,8 +32,8 @@ _BLOCK_PAIRS = 10_000  # written at a time
 class Chunk(NamedTuple):
     """Token ids of consecutive pairs of a text, except those with a side that is too long."""
 
-    pairs: int  # including those too long
-    rows: Ends  # of the pairs kept, in the text
+    pairs: int  # pairs read, including those too long
+    rows: Ends  # line numbers of the pairs kept, from 0
     src_lengths: Lengths
     src_ids: NDArray[np.uint32]
     tgt_lengths: Lengths
