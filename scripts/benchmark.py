@@ -27,7 +27,7 @@ from benchmarking.search_speed import search_speed, takes_int8
 from benchmarking.source_length import LENGTHS, length_cost
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import training_speed
-from seq2seq.cli.streams import check_output
+from seq2seq.cli.output import check_output
 from seq2seq.config.schema import Config
 from seq2seq.runs.run_folder import run_lives
 from seq2seq.runtime.errors import UserError

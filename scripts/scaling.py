@@ -174,12 +174,12 @@ def private_mb() -> float:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each figure, a column for each size."""
-    from seq2seq.cli.tables import aligned
+    from seq2seq.runtime.console import aligned_table
 
     cells = [
         [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in COLUMNS.items()
     ]
-    return aligned(cells)
+    return aligned_table(cells)
 
 
 def _asked(what: str, config: Path, options: argparse.Namespace) -> dict[str, float]:

@@ -6,13 +6,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli.streams import open_output, say
+from seq2seq.cli.arguments import add_device, count
+from seq2seq.cli.arguments import folder as folder_name
+from seq2seq.cli.output import open_output
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config
     from seq2seq.data.corpus import ParallelText
     from seq2seq.runs.averaging import Checkpoint
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `average`."""
+    parser.description = "Write a run folder with the mean of the weights of several checkpoints."
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="one run: average its snapshots (see training.keep); several: their best weights; "
+        "a file, step-N.safetensors, counts as a checkpoint of its own",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=folder_name,
+        required=True,
+        metavar="FOLDER",
+        help="run folder to write",
+    )
+    parser.add_argument(
+        "--last",
+        type=count,
+        metavar="N",
+        help="average the newest N snapshots of a single run (default: all)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the run in FOLDER")
+    add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
             options.runs, options.output, options.device, options.last, options.overwrite, report
         )
     for note in notes:
-        say(note)
-    say(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
+        logger.info(note)
+    logger.info(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0
 
 

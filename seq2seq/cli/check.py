@@ -1,71 +1,91 @@
-"""The report of `seq2seq check` for reading: tables, then what is wrong and what is fine."""
+"""`seq2seq check`: report on the data of a config and on the cost of its training."""
 
+import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from seq2seq.analysis.check.check import Report, SplitComparison
-from seq2seq.analysis.check.data_statistics import Lengths
-from seq2seq.analysis.check.findings import Finding, Split
-from seq2seq.analysis.check.forecast import duration, size, training_seconds
-from seq2seq.cli.tables import aligned
+from seq2seq.cli.arguments import add_config, add_device, add_init_from, add_json_report
+from seq2seq.cli.loading import read_config
+from seq2seq.cli.output import check_output, write_report
+from seq2seq.runtime.console import aligned_table
+
+if TYPE_CHECKING:
+    from seq2seq.analysis.check.check import Report, SplitComparison
+    from seq2seq.analysis.check.data_statistics import Lengths
+    from seq2seq.analysis.check.findings import Finding, Split
 
 Row = Sequence[str]
 
 
-def as_text(report: Report) -> str:
-    """Tables of pairs, sides and costs; the warnings; what is fine; a last line that sums up."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `check`."""
+    parser.description = (
+        "Inspect the data, the vocabulary and the training cost of a config. Writes no files\n"
+        "except for --json."
+    )
+    parser.epilog = """example:
+  seq2seq check configs/demo.yaml vocabulary.size=4000"""
+    add_config(parser)
+    add_init_from(parser)
+    add_json_report(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check a config and print tables, warnings and a verdict."""
+    config = read_config(options.config, options.overrides)
+    check_output(options.json, options.config, *config.data.paths())
+    from seq2seq.analysis.check.check import as_json, check
+
+    report = check(config, options.device, options.init_from)
+    write_report(as_text(report), as_json(report), options.json)
+    return 0
+
+
+def as_text(report: "Report") -> str:
+    """Format tables of splits, sides and cost, the findings, and a verdict."""
     warnings = sum(finding.warning for finding in report.findings)
     findings = [f"{_label(finding):<8} {finding.text}" for finding in report.findings]
     verdict = (
-        f"{warnings or 'No'} warning{'s' * (warnings != 1)}; `seq2seq train` takes this config."
+        f"{warnings or 'No'} warning{'s' * (warnings != 1)}; `seq2seq train` accepts this config."
     )
     parts = [_pairs(report), _sides(report), _cost(report), "\n".join(findings), verdict]
     return "\n\n".join(parts)
 
 
-def _label(finding: Finding) -> str:
+def _label(finding: "Finding") -> str:
     if finding.warning:
         return "warning:"
     return "ok" if finding.done else "note:"
 
 
-def _pairs(report: Report) -> str:
+def _pairs(report: "Report") -> str:
     splits = report.splits
+    statistics = [split.statistics for split in splits]
     rows = [
         ("pairs", *(split.name for split in splits)),
-        ("lines", *(_number(split.statistics.lines) for split in splits)),
-        ("with a blank side", *(_count(split.statistics.blank) for split in splits)),
+        ("lines", *(_number(each.lines) for each in statistics)),
+        ("with a blank side", *(_count(each.blank) for each in statistics)),
         (
-            f"over {report.config.data.max_length} pieces (max_length)",
+            f"over {report.config.data.max_length} tokens (data.max_length)",
             *(_count(split.tokens.too_long) for split in splits),
         ),
-        ("the same pair before", *(_count(split.statistics.duplicates) for split in splits)),
-        (
-            "the source before, other target",
-            *(_count(split.statistics.ambiguous) for split in splits),
-        ),
-        ("both sides the same", *(_count(split.statistics.identical) for split in splits)),
-        (
-            "unusual ratio of lengths",
-            *(_count(split.statistics.length_outliers) for split in splits),
-        ),
-        (
-            "target per source character",
-            *(_ratio(split.statistics.length_ratio) for split in splits),
-        ),
-        (
-            "correlation of lengths",
-            *(_ratio(split.statistics.length_correlation) for split in splits),
-        ),
+        ("duplicate pairs", *(_count(each.duplicates) for each in statistics)),
+        ("duplicate sources, other targets", *(_count(each.ambiguous) for each in statistics)),
+        ("identical sides", *(_count(each.identical) for each in statistics)),
+        ("unusual length ratio", *(_count(each.length_outliers) for each in statistics)),
+        ("target/source characters", *(_ratio(each.length_ratio) for each in statistics)),
+        ("correlation of lengths", *(_ratio(each.length_correlation) for each in statistics)),
         *(
             row
             for other in ("train", "valid")
             for row in _shared(splits, other, report.comparisons)
         ),
     ]
-    return aligned(rows)
+    return aligned_table(rows)
 
 
-def _shared(splits: Sequence[Split], other: str, all_: Sequence[SplitComparison]) -> list[Row]:
+def _shared(splits: "Sequence[Split]", other: str, all_: "Sequence[SplitComparison]") -> list[Row]:
     found = {each.split: each.shared for each in all_ if each.other == other}
     if not found:
         return []
@@ -82,15 +102,15 @@ def _shared(splits: Sequence[Split], other: str, all_: Sequence[SplitComparison]
     ]
 
 
-def _sides(report: Report) -> str:
+def _sides(report: "Report") -> str:
     data = report.config.data
     titles = ("mean", "95 %", "longest", "line")
     rows: list[Row] = [
-        ("sides", "chars", *[""] * 3, "pieces", *[""] * 3, "unknown", "bytes", "odd"),
+        ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "suspicious"),
         ("", *titles, *titles, "", "", "lines"),
     ]
     for split in report.splits:
-        for language, side, pieces in (
+        for language, side, tokens in (
             (data.src_lang, split.statistics.src, split.tokens.src),
             (data.tgt_lang, split.statistics.tgt, split.tokens.tgt),
         ):
@@ -99,47 +119,50 @@ def _sides(report: Report) -> str:
                 (
                     f"{split.name} {language}",
                     *_lengths(side.characters),
-                    *_lengths(pieces.lengths),
-                    f"{100 * pieces.unknown:.1f} %",
-                    f"{100 * pieces.bytes:.1f} %",
+                    *_lengths(tokens.lengths),
+                    f"{100 * tokens.unknown:.1f} %",
+                    f"{100 * tokens.bytes:.1f} %",
                     _number(len(odd)),
                 )
             )
-    return aligned(rows)
+    return aligned_table(rows)
 
 
-def _cost(report: Report) -> str:
+def _cost(report: "Report") -> str:
+    from seq2seq.analysis.check.forecast import duration, size, training_seconds
+
     cost = report.cost
-    whole = training_seconds(report.config.training, cost)
+    seconds = training_seconds(report.config.training, cost)
     rows = [
         ("parameters", f"{cost.parameters:,}"),
         (
             "memory",
-            f"{size(cost.state_bytes)} of weights, gradients, averages and the optimizer's moments"
-            " (counted)",
+            f"{size(cost.state_bytes)} for weights, gradients, averages and optimizer moments "
+            "(computed)",
         ),
-        ("", f"{size(cost.peak_bytes)} held at most ({_how_measured(cost.device)})")
+        ("", f"{size(cost.peak_bytes)} peak ({_measured_how(cost.device)})")
         if cost.peak_bytes is not None
-        else ("", "the peak is not known: this system does not tell it"),
+        else ("", "peak unknown: this system does not report it"),
         (
             "an epoch",
-            f"{cost.steps_per_epoch:,} updates, {duration(cost.epoch_seconds)} at "
-            f"{cost.tokens_per_second:,.0f} target tokens a second on {cost.device} "
-            f"(from {cost.measured_steps} real updates; validation not counted)",
+            f"{cost.steps_per_epoch:,} steps, {duration(cost.epoch_seconds)} at "
+            f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device} "
+            f"(from {cost.measured_steps} measured steps, without validation)",
         ),
-        ("training", "until patience ends it" if whole is None else duration(whole)),
+        ("training", "until patience runs out" if seconds is None else duration(seconds)),
     ]
-    return "\n".join(f"{name:<11} {text}" for name, text in rows)
+    return aligned_table(rows, "left")
 
 
-def _how_measured(device: str) -> str:
-    rest = "the widest batch included; other batches and validation may add a half"
-    if device.startswith("cuda"):
-        return f"measured, what torch took on the device; {rest}"
-    return f"measured, the whole process; {rest}"
+def _measured_how(device: str) -> str:
+    where = "memory allocated by torch" if device.startswith("cuda") else "memory of the process"
+    return (
+        f"measured {where}, widest batch included; other batches and validation may need up to "
+        "half as much again"
+    )
 
 
-def _lengths(lengths: Lengths) -> Row:
+def _lengths(lengths: "Lengths") -> Row:
     return f"{lengths.mean:.1f}", *(_number(value) for value in lengths[1:])
 
 

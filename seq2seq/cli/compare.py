@@ -1,30 +1,91 @@
-"""`seq2seq compare`: variants to a table and pictures."""
+"""`seq2seq compare`: train variants on the same data and seeds, and report their scores."""
 
 import argparse
-import json
 import shlex
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli.streams import check_output, open_output, say
+from seq2seq.cli.arguments import (
+    add_beam,
+    add_device,
+    add_json_report,
+    add_lowercase,
+    folder,
+)
+from seq2seq.cli.output import check_output, write_report
+from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import world_size
 
+if TYPE_CHECKING:
+    from seq2seq.analysis.compare.compare import Outcome, Result, Scored
 
-def compare(options: argparse.Namespace) -> int:
-    """Train what is not trained yet, score all of it, and tell."""
+_SPLIT_NOTES = {
+    "valid": "use valid to choose a variant, although it has already chosen the best checkpoints; "
+    "then score the choice with --split test",
+    "test": "use test for the final score only; choosing a variant by it biases its score",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `compare`."""
+    parser.description = (
+        "Train several variants of a config, each with several seeds, and score them on the same\n"
+        "data. Runs that are already trained are reused."
+    )
+    parser.epilog = """examples:
+  seq2seq compare configs/compare-ladder.yaml
+  seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2"""
+    parser.add_argument(  # configs too: argparse cannot tell them apart
+        "overrides",
+        nargs="+",
+        metavar="CONFIG",
+        help="YAML file that lists variants, or several configs; section.key=value overrides a key "
+        "of all variants",
+    )
+    parser.add_argument(
+        "--seeds", metavar="N,N,...", help="seeds (default: those of the YAML file, or 1,2,3)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=folder,
+        metavar="FOLDER",
+        help="folder of runs, translations and figures (default: that of the YAML file, or "
+        "runs/compare)",
+    )
+    parser.add_argument(
+        "--split",
+        choices=("valid", "test"),
+        default="valid",
+        help="text to score: valid to choose a variant (default), test for the final score",
+    )
+    add_json_report(parser)
+    add_beam(parser)
+    add_lowercase(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train what is not trained yet, score all runs, and report."""
     if world_size() > 1:
-        raise UserError("compare runs in one process; start it without torchrun")
-    check_output(options.json, *options.configs)
+        raise UserError("compare runs in a single process; start it without torchrun")
+    overrides = [word for word in options.overrides if "=" in word]
+    configs = [Path(word) for word in options.overrides if "=" not in word]
+    if not configs:
+        raise UserError("compare: give at least one config; see seq2seq compare --help")
+    check_output(options.json, *configs)
     from seq2seq.analysis.compare.variants import read_plan
 
-    plan = read_plan(options.configs, options.overrides, options.seeds, options.output)
+    plan = read_plan(configs, overrides, options.seeds, options.output)
     check_output(
         options.json, *(path for each in plan.variants for path in each.config.data.paths())
     )
     for note in plan.notes:
-        say(f"note: {note}")
+        logger.info(f"note: {note}")
     from seq2seq.analysis.compare.compare import check, score_all, train_all
-    from seq2seq.cli import compare_report
-    from seq2seq.cli.compare_figure import write_pictures
+    from seq2seq.analysis.compare.figure import write_pictures
     from seq2seq.training.loop import Interrupted
 
     task = check(plan, options.split, options.device, options.beam, options.lowercase)
@@ -32,14 +93,156 @@ def compare(options: argparse.Namespace) -> int:
         train_all(plan, options.device)
         result = score_all(plan, task)
     except (Interrupted, KeyboardInterrupt) as stop:
-        say(f"Go on with: seq2seq {shlex.join(options.given)}")
-        return stop.exit_code if isinstance(stop, Interrupted) else 130
-    if options.json is not None:
-        with open_output(options.json) as output:
-            output.write(json.dumps(compare_report.as_json(result), indent=2) + "\n")
-    if options.json is None or str(options.json) != "-":
-        with open_output(None) as output:
-            output.write(compare_report.as_text(result) + "\n")
+        logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
+        if isinstance(stop, KeyboardInterrupt):
+            raise
+        return stop.exit_code
+    write_report(as_text(result), as_json(result), options.json)
     for line in write_pictures(result):
-        say(line)
+        logger.info(line)
     return 0
+
+
+def as_text(result: "Result") -> str:
+    """Format a table of variants, one of source lengths, and a legend."""
+    parts = [_title(result), _variants(result), _lengths(result), _legend(result)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _title(result: "Result") -> str:
+    task, seeds = result.task, result.plan.seeds
+    beam = "beam size of the config" if task.beam is None else f"beam size {task.beam}"
+    return (
+        f"{task.split}: {len(task.text):,} sentences, seed{'s' * (len(seeds) > 1)} "
+        f"{', '.join(map(str, seeds))}, {beam}, {'lowercased' if task.lowercase else 'cased'}"
+    )
+
+
+def _variants(result: "Result") -> str:
+    from seq2seq.evaluation.bootstrap import deviation
+
+    head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd", "p")
+    rows = [(*head, "parameters", "tokens/s", "minutes")]
+    for each in result.outcomes:
+        scores, costs = _bleu_scores(each), [run.cost for run in each.runs]
+        speeds = [cost.tokens_per_second for cost in costs if cost.tokens_per_second is not None]
+        tested = each.difference
+        rows.append(
+            (
+                each.variant.name,
+                f"{mean(scores):.1f}",
+                _number(deviation(scores), ".2f"),
+                f"{mean(run.scored.scores.chrf.score for run in each.runs):.1f}",
+                _number(each.ensemble and each.ensemble.scores.bleu.score, ".1f"),
+                _number(tested and tested.mean, "+.1f"),
+                _number(tested and tested.deviation, ".2f"),
+                _number(tested and tested.p_value, ".3f"),
+                f"{each.parameters:,}",
+                _number(mean(speeds) if speeds else None, ",.0f"),
+                f"{mean(cost.minutes for cost in costs):.1f}",
+            )
+        )
+    return aligned_table(rows)
+
+
+def _lengths(result: "Result") -> str:
+    if not result.buckets:
+        return ""
+    rows = [
+        ("source words", *(bucket.label for bucket in result.buckets)),
+        ("sentences", *(f"{len(bucket.rows):,}" for bucket in result.buckets)),
+    ]
+    for each in result.outcomes:
+        rows.append((each.variant.name, *(f"{score:.1f}" for score in each.by_length)))
+    return aligned_table(rows)
+
+
+def _legend(result: "Result") -> str:
+    from seq2seq.evaluation.metrics import RESAMPLES
+
+    plan, task, scores = result.plan, result.task, result.outcomes[0].runs[0].scored.scores
+    lines = [
+        "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds",
+        f"translations: {plan.folder}/*.{task.split}.hyp",
+    ]
+    if len(plan.variants) > 1:
+        lines.append(
+            f"difference: BLEU minus that of {plan.variants[0].name}; p: two-sided paired "
+            f"bootstrap over sentences, {RESAMPLES:,} resamples"
+        )
+        lines.append("p ignores the seeds: a difference within its sd may be due to them")
+    if any(bucket.beyond for bucket in result.buckets):
+        lines.append(f"*: more words than any source in training ({task.longest})")
+    for variant in plan.variants:
+        if (own := plan.trained_as(variant).name) != variant.name:
+            lines.append(f"{variant.name} shares the training of {own}: only decoding differs")
+    lines.append(_SPLIT_NOTES[task.split])
+    lines.append(f"BLEU {scores.bleu.signature}; chrF2 {scores.chrf.signature}")
+    return "\n".join(lines)
+
+
+def as_json(result: "Result") -> dict[str, Any]:
+    """Arrange all results for JSON."""
+    plan, task = result.plan, result.task
+    return {
+        "split": task.split,
+        "files": task.text.source_name,
+        "sentences": len(task.text),
+        "seeds": list(plan.seeds),
+        "beam": task.beam,
+        "lowercase": task.lowercase,
+        "longest_source_in_training": task.longest,
+        "variants": [_outcome(result, each) for each in result.outcomes],
+        "lengths": [
+            {
+                "words": [bucket.first, bucket.last],
+                "sentences": len(bucket.rows),
+                "beyond_training": bucket.beyond,
+                "bleu": {each.variant.name: each.by_length[i] for each in result.outcomes},
+            }
+            for i, bucket in enumerate(result.buckets)
+        ],
+    }
+
+
+def _outcome(result: "Result", outcome: "Outcome") -> dict[str, Any]:
+    from seq2seq.evaluation.bootstrap import deviation
+
+    scores = _bleu_scores(outcome)
+    tested = outcome.difference
+    return {
+        "name": outcome.variant.name,
+        "trained_as": result.plan.trained_as(outcome.variant).name,
+        "config": outcome.variant.config.model_dump(
+            mode="json", exclude={"name", "run_dir", "seed"}
+        ),
+        "bleu_mean": mean(scores),
+        "bleu_deviation": deviation(scores),
+        "chrf_mean": mean(run.scored.scores.chrf.score for run in outcome.runs),
+        "difference": tested._asdict() if tested is not None else None,
+        "parameters": outcome.parameters,
+        "ensemble": None if outcome.ensemble is None else _scored(outcome.ensemble),
+        "runs": [
+            {
+                "seed": run.seed,
+                "folder": run.folder.as_posix(),
+                **run.cost._asdict(),
+                **_scored(run.scored),
+                "curve": run.curve,
+            }
+            for run in outcome.runs
+        ],
+    }
+
+
+def _bleu_scores(outcome: "Outcome") -> list[float]:
+    return [run.scored.scores.bleu.score for run in outcome.runs]
+
+
+def _scored(scored: "Scored") -> dict[str, Any]:
+    scores = {key: each._asdict() for key, each in scored.scores._asdict().items()}
+    return {"translations": scored.file.as_posix(), **scores}
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

@@ -1,107 +1,204 @@
-"""`seq2seq evaluate`: translations to scores."""
+"""`seq2seq evaluate`: BLEU, chrF and TER of a run or of existing translations."""
 
 import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.cli.loading import load
-from seq2seq.cli.streams import check_output, open_output, say
+from seq2seq.cli.arguments import (
+    add_beam,
+    add_device,
+    add_input,
+    add_int8,
+    add_json_report,
+    add_lowercase,
+    add_model,
+)
+from seq2seq.cli.loading import load_translator
+from seq2seq.cli.output import check_output, open_output, write_report
+from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
+    from seq2seq.evaluation.metrics import Comparison, Scores
 
-Named = tuple[str, list[str]]
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `evaluate`."""
+    parser.description = (
+        "Translate a test set with a run and score the translations, or score existing ones."
+    )
+    parser.epilog = """examples:
+  seq2seq evaluate -m runs/demo
+  seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
+  seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
+    add_model(parser, required=False)
+    add_input(parser, default="the config's test set")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the translations to FILE"
+    )
+    parser.add_argument(
+        "--hyp",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="score FILE instead of a run; repeat to test the second system against the first",
+    )
+    parser.add_argument(
+        "-r",
+        "--ref",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="reference, may be repeated (default: the config's test set)",
+    )
+    add_beam(parser)
+    add_lowercase(parser)
+    parser.add_argument(
+        "--tokenize",
+        metavar="NAME",
+        help="sacreBLEU tokenizer (default: that of the target language, else 13a)",
+    )
+    add_json_report(parser)
+    add_int8(parser)
+    add_device(parser)
 
 
-def evaluate(options: argparse.Namespace) -> int:
-    """BLEU, chrF and TER of a run, or of existing output."""
-    if bool(options.model) == bool(options.hyp):
-        raise UserError("evaluate: give either -m RUN or --hyp FILE")
-    if options.hyp and (options.input or options.output):
-        raise UserError("evaluate --hyp: -i and -o belong to -m RUN, which translates first")
-    if options.hyp and (options.beam or options.int8 or options.device != "auto"):
-        raise UserError(
-            "evaluate --hyp: -b, --int8 and --device belong to -m RUN, which translates"
-        )
-    if str(options.output) == "-":
-        raise UserError("evaluate -o -: scores go to standard output; give a file")
-    if len(options.hyp) > 2:
-        raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    data = _data(options)
-    read = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
-    check_output(options.output, *read)
-    check_output(options.json, *read, options.output)
-    from seq2seq.cli import score_report
-    from seq2seq.evaluation import metrics as evaluation
+class _Text(NamedTuple):
+    """Lines of a file, and its name for messages."""
 
-    tokenize = options.tokenize or evaluation.tokenizer_of(data.tgt_lang if data else "")
-    evaluation.check_tokenizer(tokenize)
-    evaluation.check_seed()
-    systems, references = _systems_and_references(options)
-    evaluation.check_line_counts([*systems, *references])
-    hypotheses = [lines for _, lines in systems]
+    name: str
+    lines: list[str]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Score the hypotheses, which the run translates first if one is given."""
+    _check(options)
+    data = _data_of(options.model)
+    inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
+    check_output(options.output, *inputs)
+    check_output(options.json, *inputs, options.output)
+    from seq2seq.evaluation import metrics
+
+    tokenize = options.tokenize or metrics.tokenizer_of(data.tgt_lang if data else "")
+    metrics.check_tokenizer(tokenize)
+    metrics.check_seed()
+    texts, references = _read(options, data)
+    metrics.check_line_counts([*texts, *references])
+    hypotheses = [each.lines for each in texts]
     if options.model:
-        translator = load(options)
-        found = translator.translate(hypotheses[0], options.beam, text_only=True)
-        hypotheses = [[each.text for each in found]]
-        if options.output is not None:
-            with open_output(options.output) as output:
-                output.write("".join(f"{line}\n" for line in hypotheses[0]))
-    lines = [reference for _, reference in references]
-    scored = [*(systems if options.hyp else []), *references]
+        hypotheses = [_translate(options, hypotheses[0])]
     for note in (
-        *map(evaluation.tokenized_note, hypotheses),
-        *(evaluation.not_nfc_note(*each) for each in scored),
+        *map(metrics.tokenized_note, hypotheses),
+        *(metrics.not_nfc_note(*each) for each in [*texts * bool(options.hyp), *references]),
     ):
         if note:
-            say(f"note: {note}")
-    how = (lines, options.lowercase, tokenize)
-    scores = evaluation.score(hypotheses[-1], *how)
+            logger.info(f"note: {note}")
+    how = ([each.lines for each in references], options.lowercase, tokenize)
+    scores = metrics.score(hypotheses[-1], *how)
     comparison = None
     if len(hypotheses) == 2:
-        comparison = evaluation.compare(hypotheses[0], hypotheses[1], *how)
-    if options.json is not None:
-        with open_output(options.json) as output:
-            output.write(json.dumps(score_report.as_json(scores, comparison), indent=2) + "\n")
-    if options.json is None or str(options.json) != "-":
-        with open_output(None) as output:
-            output.write(score_report.as_table(scores, comparison) + "\n")
+        comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
+    write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
 
 
-def _data(options: argparse.Namespace) -> "DataConfig | None":
-    """What the run was trained on, where one is given."""
-    if not options.model:
+def _check(options: argparse.Namespace) -> None:
+    """Raise UserError for options that do not go together."""
+    if bool(options.model) == bool(options.hyp):
+        raise UserError("evaluate: give either -m RUN or --hyp FILE")
+    if options.hyp and (options.input or options.output):
+        raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
+    if options.hyp and (options.beam or options.int8 or options.device != "auto"):
+        raise UserError("evaluate --hyp: -b, --int8 and --device need -m RUN, which translates")
+    if str(options.output) == "-":
+        raise UserError("evaluate -o -: standard output receives the scores; give a file")
+    if len(options.hyp) > 2:
+        raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
+    if (options.hyp or options.input) and not options.ref:
+        raise UserError("evaluate: give a reference, -r FILE")
+    if options.ref and not (options.hyp or options.input):
+        raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
+
+
+def _data_of(runs: Sequence[str]) -> "DataConfig | None":
+    """Return the data section of the first run's config, if a run is given."""
+    if not runs:
         return None
     from seq2seq.runs.checkpoint import read_config
 
-    return read_config(Path(options.model[0])).data
+    return read_config(Path(runs[0])).data
 
 
-def _systems_and_references(options: argparse.Namespace) -> tuple[list[Named], list[Named]]:
-    """Sources (with -m) or hypotheses, and references, each with its name."""
+def _read(
+    options: argparse.Namespace, data: "DataConfig | None"
+) -> tuple[list[_Text], list[_Text]]:
+    """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import read_pairs
     from seq2seq.data.lines import read_lines
 
-    if options.hyp or options.input:
-        if not options.ref:
-            raise UserError("evaluate: give a reference, -r FILE")
-        files = options.hyp or [options.input]
-        return [(str(path), read_lines(path)) for path in files], [
-            (str(path), read_lines(path)) for path in options.ref
-        ]
     if options.ref:
-        raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
-    from seq2seq.runs.checkpoint import read_config
-
-    test = read_config(Path(options.model[0])).data.test
-    if test is None:
+        files = options.hyp or [options.input]
+        texts, references = (
+            [_Text(str(path), read_lines(path)) for path in paths] for paths in (files, options.ref)
+        )
+        return texts, references
+    if data is None or data.test is None:
         raise UserError(
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
-    text = read_pairs(test)
-    return [(f"{text.source_name}, source", list(text.src))], [
-        (f"{text.source_name}, target", list(text.tgt))
+    text = read_pairs(data.test)
+    return [_Text(f"{text.source_name}, source", list(text.src))], [
+        _Text(f"{text.source_name}, target", list(text.tgt))
     ]
+
+
+def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
+    """Translate the sources and write the translations to `-o`, if given."""
+    translator = load_translator(options.model, options.device, options.int8, options.beam)
+    translations = translator.translate(sources, options.beam, text_only=True)
+    hypotheses = [each.text for each in translations]
+    if options.output is not None:
+        with open_output(options.output) as output:
+            output.write("".join(f"{line}\n" for line in hypotheses))
+    return hypotheses
+
+
+def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[str, Any]:
+    """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
+    tree: dict[str, Any] = {key: value._asdict() for key, value in scores._asdict().items()}
+    if comparison is not None:
+        tree["paired"] = {
+            key: {
+                **pair._asdict(),
+                "baseline": pair.baseline._asdict(),
+                "system": pair.system._asdict(),
+            }
+            for key, pair in comparison._asdict().items()
+        }
+    return tree
+
+
+def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
+    """Format scores as a table, one metric per row, followed by the significance test if any."""
+    from seq2seq.evaluation.metrics import METRIC_NAMES
+
+    rows = [("", "score", "95 % interval", "signature")]
+    for name, value in zip(METRIC_NAMES, scores, strict=True):
+        rows.append((name, f"{value.score:.1f}", _interval(value.ci), value.signature))
+    if comparison is None:
+        return aligned_table(rows, "left")
+    paired = [("", "baseline", "95 % interval", "system", "95 % interval", "p", "signature")]
+    for name, pair in zip(METRIC_NAMES, comparison, strict=True):
+        baseline, system = (
+            (f"{side.score:.1f}", _interval(side.ci)) for side in (pair.baseline, pair.system)
+        )
+        paired.append((name, *baseline, *system, f"{pair.p_value:.4f}", pair.signature))
+    return f"{aligned_table(rows, 'left')}\n\n{aligned_table(paired, 'left')}"
+
+
+def _interval(ci: tuple[float, float] | None) -> str:
+    return "-" if ci is None else f"{ci[0]:.1f} to {ci[1]:.1f}"

@@ -1,33 +1,131 @@
-"""Bytes to lines, losing none; what was done to which of them is told on stderr."""
+"""Input lines of a file or stdin: read in batches, decoded, and reported on where unusual."""
 
-from collections.abc import Iterable, Sequence
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq.cli.streams import say
-from seq2seq.inference.translation import Translation
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.errors import RunError, UserError
 
-_SHOWN = 10  # line numbers
-_UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {origin}"
-_NUL = "NUL characters, as UTF-16 has them (save it as UTF-8), in {lines} of {origin}"
-_CUT = "translated in parts, being longer than data.max_length: {lines}"
-_LEFT_OUT = (
-    "endless stretches without a space, of which only the beginning was translated, in {lines}"
-)
-_IMPOSSIBLE = "one side alone is blank, scored -inf: {lines}"
+if TYPE_CHECKING:
+    from seq2seq.inference.translation import Translation
+
+BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
+_GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
+_READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of a pipe
+_SHOWN_LINES = 10  # maximum number of line numbers in a note
+_UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
+_NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
+_SPLIT = "translated in parts, longer than data.max_length: {lines}"
+_CUT = "text without spaces that exceeds the length limit; only its start was translated: {lines}"
+_ONE_SIDED = "only one side is blank, scored -inf: {lines}"
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
-class InputReport:
-    """Decodes the lines of a file (None: stdin), and gathers what is to be told of them."""
+@contextmanager
+def open_input(path: Path | None) -> Iterator[IO[bytes]]:
+    """Open a file, plain or gzip, or stdin if None, for reading lines of bytes.
+
+    Raises UserError if it cannot be opened, RunError if a gzip file turns out to be damaged.
+    """
+    if path is None:
+        if not sys.stdin.readable():
+            raise UserError("standard input is closed; give a file, -i FILE")
+        if sys.stdin.isatty():
+            logger.info("Type one sentence per line; end with Ctrl-D.")
+        yield sys.stdin.buffer
+        return
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder, not a text file")
+    try:
+        file = _open_bytes(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except _GZIP_ERRORS as error:
+        raise UserError(_damaged(path, error)) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    with file:
+        try:
+            yield file
+        except _GZIP_ERRORS as error:
+            raise RunError(_damaged(path, error)) from None
+
+
+def _open_bytes(path: Path) -> IO[bytes]:
+    if path.suffix != ".gz":
+        return path.open("rb")
+    file = gzip.open(path, "rb")  # noqa: SIM115
+    file.peek(1)  # raises here if this is no gzip file
+    return file  # type: ignore[return-value]
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    return f"{path}: is not a complete gzip file ({error}); compress it again"
+
+
+def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield batches of lines, each with the number of its first line, from 1.
+
+    A terminal is read line by line unless `size` is given.
+    """
+    size = size or (1 if lines.isatty() else BATCH_LINES)
+    number, batch = 1, []
+    for line in lines:
+        batch.append(line)
+        if len(batch) == size:
+            yield number, batch
+            number, batch = number + size, []
+    if batch:
+        yield number, batch
+
+
+def arrivals(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield batches of the lines that have arrived; wait only while there are none."""
+    size = size or BATCH_LINES
+    number = 1
+    for arrived in _reads(lines):
+        for start in range(0, len(arrived), size):
+            yield number + start, arrived[start : start + size]
+        number += len(arrived)
+
+
+def _reads(lines: Any) -> Iterator[list[bytes]]:
+    """Yield the lines that each read of a binary file completes."""
+    import select
+
+    pending: list[bytes] = []  # parts of the incomplete last line
+    read = lines.raw.read if hasattr(lines, "raw") else lines.read1
+    while (data := read(_READ_BYTES)) != b"":
+        if data is None:  # a non-blocking file without data
+            select.select([lines], [], [])
+            continue
+        *complete, rest = data.split(b"\n")
+        if complete:
+            complete[0] = b"".join([*pending, complete[0]])
+            pending = []
+            yield complete
+        pending.append(rest)
+    if any(pending):
+        yield [b"".join(pending)]
+
+
+class LineReport:
+    """Decodes the lines of an input and collects notes on them for stderr."""
 
     def __init__(self, path: Path | None) -> None:
-        self._origin = "standard input" if path is None else str(path)
-        self._found: dict[str, list[int]] = {}  # what is told, of which lines
+        """Report on a file, or on stdin if None."""
+        self._source = "standard input" if path is None else str(path)
+        self._notes: dict[str, list[int]] = {}  # line numbers by note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
-        """UTF-8 lines from line `number` on, their ends (and a byte-order mark) taken off.
+        """Decode lines as UTF-8, from line `number` on, without line ends and byte-order mark.
 
-        Bytes that are no UTF-8 become U+FFFD.
+        Undecodable bytes become U+FFFD.
         """
         texts = []
         for index, line in enumerate(lines, start=number):
@@ -40,40 +138,40 @@ class InputReport:
             texts.append(text)
         return texts
 
-    def note_parts(self, number: int, translations: Iterable[Translation]) -> None:
-        """Remember which lines were too long to be translated in one part, or at all."""
+    def note_split(self, number: int, translations: Iterable["Translation"]) -> None:
+        """Note lines that were too long to be translated in one part, or at all."""
         for index, each in enumerate(translations, start=number):
-            self._note(_CUT, index, each.parts > 1)
-            self._note(_LEFT_OUT, index, each.left_out)
+            self._note(_SPLIT, index, each.parts > 1)
+            self._note(_CUT, index, each.left_out)
 
-    def note_impossible(self, number: int, possible: Iterable[bool]) -> None:
-        """Remember which pairs have one blank side."""
+    def note_one_sided(self, number: int, possible: Iterable[bool]) -> None:
+        """Note pairs with exactly one blank side, which no model can produce."""
         for index, each in enumerate(possible, start=number):
-            self._note(_IMPOSSIBLE, index, not each)
+            self._note(_ONE_SIDED, index, not each)
 
-    def note_blanks(
+    def note_blank(
         self,
         number: int,
-        translations: Sequence[Translation],
+        translations: Sequence["Translation"],
         prefixes: Sequence[str] | None,
     ) -> None:
-        """Remember which lines had a prefix, but no text to translate."""
+        """Note blank lines for which a prefix was given."""
         pairs = zip(translations, prefixes, strict=True) if prefixes else ()
         for index, (each, prefix) in enumerate(pairs, start=number):
             self._note(_BLANK, index, bool(prefix.strip()) and not each.src_tokens)
 
-    def tell(self) -> None:
-        """Say what was done to which lines since it last did."""
-        for what, numbers in self._found.items():
-            say(f"note: {what.format(lines=_counted(numbers), origin=self._origin)}")
-        self._found.clear()
+    def log(self) -> None:
+        """Log the notes collected since the last call."""
+        for note, numbers in self._notes.items():
+            logger.info(f"note: {note.format(lines=_listed(numbers), source=self._source)}")
+        self._notes.clear()
 
-    def _note(self, what: str, index: int, holds: bool) -> None:
-        if holds:
-            self._found.setdefault(what, []).append(index)
+    def _note(self, note: str, index: int, applies: bool) -> None:
+        if applies:
+            self._notes.setdefault(note, []).append(index)
 
 
-def _counted(lines: Sequence[int]) -> str:
-    shown = ", ".join(map(str, lines[:_SHOWN]))
-    more = ", ..." * (len(lines) > _SHOWN)
+def _listed(lines: Sequence[int]) -> str:
+    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
+    more = ", ..." * (len(lines) > _SHOWN_LINES)
     return f"{len(lines)} line{'s' * (len(lines) > 1)} ({shown}{more})"

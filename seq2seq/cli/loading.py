@@ -1,33 +1,51 @@
-"""What every subcommand that translates begins with."""
+"""Load the config or the model that a subcommand names."""
 
-import argparse
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.process_group import is_main_process
+
 if TYPE_CHECKING:
+    from seq2seq.config.schema import Config
     from seq2seq.inference.translator import Translator
 
 
-def load(options: argparse.Namespace) -> "Translator":
-    """The models of `-m` as one; raises UserError where the beam is too small for `--n-best`."""
-    int8 = getattr(options, "int8", False)
-    with _kept_to_the_end():
+def read_config(path: Path, overrides: Sequence[str]) -> "Config":
+    """Load a config and log notes on keys that have no effect."""
+    from seq2seq.config.schema import load_config
+
+    config, notes = load_config(path, overrides)
+    for note in notes if is_main_process() else ():
+        logger.info(f"note: {note}")
+    return config
+
+
+def load_translator(
+    runs: Sequence[str],
+    device: str,
+    int8: bool = False,
+    beam_size: int | None = None,
+    n_best: int = 1,
+) -> "Translator":
+    """Load run folders, several as an ensemble; raise UserError if the beam is below `n_best`."""
+    with _frozen_objects():
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load(*options.model, device=options.device, int8=int8)
-    beam, n_best = getattr(options, "beam", None), getattr(options, "n_best", None)
-    translator.beam_size(beam, n_best or 1)  # refuses early
+        translator = Translator.load(*runs, device=device, int8=int8)
+    translator.beam_size(beam_size, n_best)  # raises before any input is read
     return translator
 
 
 @contextmanager
-def _kept_to_the_end() -> Iterator[None]:
-    """Let Python look for no garbage among what is there once this is done, now or later.
+def _frozen_objects() -> Iterator[None]:
+    """Disable the garbage collector while loading, then freeze what was allocated.
 
-    It would look through all of torch's modules again and again, last of all as it ends: a quarter
-    of a second of a command that may take two.
+    Otherwise it traverses all of torch's modules several times, the last time at exit, which takes
+    a quarter of a second.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,51 +1,93 @@
-"""Files of sentences and of their translations to a score a line."""
+"""`seq2seq score`: log-probabilities of given translations, one output line per pair."""
 
-from collections.abc import Callable
+import argparse
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli.input_lines import InputReport
-from seq2seq.cli.output import rendered_score
-from seq2seq.cli.streams import BATCH_LINES, open_input, open_output
-from seq2seq.inference.scoring import perplexity, score_lines
-from seq2seq.inference.translator import Translator
+from seq2seq.cli.arguments import add_device, add_input, add_int8, add_model, add_output
+from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
+from seq2seq.cli.loading import load_translator
+from seq2seq.cli.output import check_output, open_output
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
+if TYPE_CHECKING:
+    from seq2seq.inference.scoring import Scored
 
-def score_files(
-    src: Path | None,
-    tgt: Path,
-    output: Path | None,
-    json_lines: bool,
-    load: Callable[[], Translator],
-) -> str:
-    """Write a line for each pair of lines of `src` (None: stdin) and `tgt`; returns a summary.
 
-    Raises UserError, before the model is loaded, where the numbers of lines differ.
-    """
-    src_report, src_texts = _read(src)
-    report, tgt_texts = _read(tgt)
-    if len(src_texts) != len(tgt_texts):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `score`."""
+    parser.description = (
+        "Print the score of each given translation: its log-probability under the model,\n"
+        "normalised for length as in beam search."
+    )
+    parser.epilog = """example:
+  seq2seq score -m runs/demo -i test.en -r test.fr"""
+    add_model(parser)
+    add_input(parser)
+    parser.add_argument(
+        "-r",
+        "--ref",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="translations to score: line n translates input line n",
+    )
+    add_output(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one object per line: score, log_prob, perplexity, tokens and their log_probs",
+    )
+    add_int8(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Score all pairs and log the perplexity."""
+    check_output(options.output, options.input, options.ref)
+    from seq2seq.inference.scoring import perplexity, score_lines
+
+    src_report, sources = _read(options.input)
+    report, targets = _read(options.ref)
+    if len(sources) != len(targets):
         raise UserError(
-            f"{src or 'standard input'} has {len(src_texts)} lines but {tgt} has "
-            f"{len(tgt_texts)}: line N of one must belong to line N of the other"
+            f"{options.input or 'standard input'} has {len(sources)} lines but {options.ref} has "
+            f"{len(targets)}: line N of one must belong to line N of the other"
         )
-    translator = load()
-    total, pieces = 0.0, 0
-    with open_output(output) as file:
-        for start in range(0, len(src_texts), BATCH_LINES):
+    translator = load_translator(options.model, options.device, options.int8)
+    total, tokens = 0.0, 0
+    with open_output(options.output) as output:
+        for start in range(0, len(sources), BATCH_LINES):
             rows = slice(start, start + BATCH_LINES)
-            found = score_lines(translator, src_texts[rows], tgt_texts[rows])
-            file.write("".join(rendered_score(each, json_lines) for each in found))
-            file.flush()
-            report.note_impossible(start + 1, [each.possible for each in found])
-            total += sum(each.log_prob for each in found if each.possible)
-            pieces += sum(len(each.log_probs) for each in found)
-    src_report.tell()
-    report.tell()
-    return f"perplexity {perplexity(total, pieces):.2f} over {pieces:,} pieces, END counted"
+            scored = score_lines(translator, sources[rows], targets[rows])
+            output.write("".join(_format(each, options.json) for each in scored))
+            output.flush()
+            report.note_one_sided(start + 1, [each.possible for each in scored])
+            total += sum(each.log_prob for each in scored if each.possible)
+            tokens += sum(len(each.log_probs) for each in scored)
+    src_report.log()
+    report.log()
+    logger.info(f"perplexity {perplexity(total, tokens):.2f} over {tokens:,} tokens, </s> included")
+    return 0
 
 
-def _read(path: Path | None) -> tuple[InputReport, list[str]]:
-    report = InputReport(path)
+def _read(path: Path | None) -> tuple[LineReport, list[str]]:
+    report = LineReport(path)
     with open_input(path) as lines:
         return report, report.decode(1, list(lines))
+
+
+def _format(scored: "Scored", as_json: bool) -> str:
+    if not as_json:
+        return f"{scored.score:.6f}\n"
+    fields: dict[str, Any] = {  # JSON has no -inf
+        "score": round(scored.score, 6) if scored.possible else None,
+        "log_prob": round(scored.log_prob, 6) if scored.possible else None,
+        "perplexity": round(scored.perplexity, 6) if scored.possible else None,
+        "src_tokens": scored.src_tokens,
+        "tgt_tokens": scored.tgt_tokens,
+        "log_probs": [round(each, 6) for each in scored.log_probs],
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"

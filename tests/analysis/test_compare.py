@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.cli import compare_figure
-from seq2seq.cli.compare_figure import spread
+from seq2seq.analysis.compare import figure
+from seq2seq.analysis.compare.figure import spread
 from seq2seq.cli.main import main
 from seq2seq.evaluation.bootstrap import bleu, bleu_counts
 from seq2seq.evaluation.metrics import score
@@ -38,7 +38,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
-    monkeypatch.setattr("seq2seq.cli.compare_figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_pictures", lambda _: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 
 
@@ -49,7 +49,7 @@ def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> No
     Path("ladder.yaml").write_text(VARIANTS, encoding="utf-8")
 
 
-PICTURES = compare_figure.write_pictures
+PICTURES = figure.write_pictures
 
 
 def compare(*arguments: str) -> int:
@@ -166,7 +166,7 @@ def test_ctrl_c_is_gone_on_from_by_the_same_command(
     out, err = capsys.readouterr()
     assert out == ""
     command = f"seq2seq compare ladder.yaml {' '.join(SHORT)} --device cpu {' '.join(call)}"
-    assert err.splitlines()[-1] == f"Go on with: {command}"
+    assert err.splitlines()[-1] == f"Resume with: {command}"
     assert "--resume" not in err
     assert compare(*call) == 0
     assert steps == [1, 2, 3, 4, 1, 2, 3, 4]
@@ -185,7 +185,7 @@ def test_ctrl_c_while_scoring_says_how_to_go_on(
 
     monkeypatch.setattr("seq2seq.analysis.compare.compare.score_all", interrupt)
     assert compare("--seeds", "1") == 130
-    assert "Go on with: seq2seq compare ladder.yaml" in capsys.readouterr().err
+    assert "Resume with: seq2seq compare ladder.yaml" in capsys.readouterr().err
 
 
 Change = Callable[[], object]
@@ -257,13 +257,13 @@ def test_pictures_are_drawn_or_said_to_be_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(compare_figure, "write_pictures", PICTURES)
+    monkeypatch.setattr(figure, "write_pictures", PICTURES)
     assert compare("--seeds", "1") == 0
     for name in ("curves.png", "lengths.png"):
         path = Path("out") / name
         assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         path.unlink()
-    monkeypatch.setattr(compare_figure.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(figure.importlib.util, "find_spec", lambda _: None)
     capsys.readouterr()
     assert compare("--seeds", "1") == 0
     out, err = capsys.readouterr()

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.cli.streams import arrivals, batches, check_output
+from seq2seq.cli.input import arrivals, batches
+from seq2seq.cli.output import check_output
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.score_report import as_json, as_table
+from seq2seq.cli.evaluate import as_json, as_table
 from seq2seq.evaluation.metrics import (
     bleu_score,
     check_line_counts,

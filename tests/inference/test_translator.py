@@ -1,6 +1,5 @@
 """Text to text: a line for a line, whatever the line, its company and the run's place."""
 
-import argparse
 import gc
 import itertools
 import random
@@ -603,10 +602,10 @@ def test_a_tied_embedding_is_loaded_once(tiny_runs: dict[str, Path]) -> None:
 def test_garbage_is_looked_for_again_after_loading(
     tiny_runs: dict[str, Path], tmp_path: Path, loads: bool
 ) -> None:
-    options = argparse.Namespace(model=[tiny_runs["luong"]] if loads else [tmp_path], device="cpu")
+    runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        loading.load(options)
+        loading.load_translator(runs, "cpu")
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()

@@ -11,7 +11,6 @@ import numpy as np
 
 from seq2seq.analysis.compare.length_buckets import Bucket, buckets
 from seq2seq.analysis.compare.variants import Plan, Variant
-from seq2seq.cli.streams import say
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.data.training_data import checksum_of_text, training_data
@@ -24,6 +23,7 @@ from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.resuming import check_texts
 from seq2seq.runs.run_folder import check_folder, run_lives
 from seq2seq.runs.tensor_file import read_header
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import atomic_write
@@ -173,9 +173,9 @@ def train_all(plan: Plan, device: str) -> None:
     configs = [plan.run_config(each, seed) for seed in plan.seeds for each in plan.trained()]
     for number, config in enumerate(configs, start=1):
         if has_ended(config):
-            say(f"Run {number} of {len(configs)}: {config.run_dir} is trained")
+            logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is trained")
             continue
-        say(f"Run {number} of {len(configs)}: {config.run_dir}")
+        logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
         try:
             train(config, device, resume=run_lives(config.run_dir))
         except UserError as error:
@@ -238,9 +238,9 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
     references = task.text.tgt
     tokenize = evaluation.tokenizer_of(variant.config.data.tgt_lang)
     scores = evaluation.score(hypotheses, [references], task.lowercase, tokenize, bootstrap=0)
-    say(f"{file}: BLEU {scores.bleu.score:.1f}")
+    logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
     if cut := sum(each.parts > 1 for each in translations):
-        say(f"note: translated in parts, being longer than data.max_length: {cut} lines")
+        logger.info(f"note: translated in parts, longer than data.max_length: {cut} lines")
     counts = bootstrap.bleu_counts(hypotheses, references, task.lowercase, tokenize)
     return Scored(file, scores, counts)
 

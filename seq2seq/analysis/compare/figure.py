@@ -7,7 +7,6 @@ from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.analysis.compare.compare import Outcome, Result
-from seq2seq.cli.compare_report import label
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
 
@@ -101,7 +100,7 @@ def _lengths(result: Result) -> "Figure":
         lines.append(Line(outcome.variant.name, place, places, outcome.by_length))
     axes.set_xticks(
         places,
-        [f"{label(each).rstrip('*')}\nn = {len(each.rows):,}" for each in cut],
+        [f"{each.label.rstrip('*')}\nn = {len(each.rows):,}" for each in cut],
     )
     axes.set_xlim(-0.4, len(cut) - 0.6)
     axes.set_ylim(bottom=0)

@@ -15,6 +15,12 @@ class Bucket(NamedTuple):
     rows: list[int]
     beyond: bool  # longer than any in training
 
+    @property
+    def label(self) -> str:
+        """Its range of words, with a star where no source in training is as long."""
+        span = f"{self.first}-{self.last}" if self.first < self.last else f"{self.first}"
+        return f"{span}*" if self.beyond else span
+
 
 def buckets(sources: Sequence[str], longest: int) -> list[Bucket]:
     """Cut into buckets, blank sources left out; `longest` is the most words of one in training.

@@ -1,0 +1,66 @@
+"""`seq2seq attention`: plot the attention weights of translations."""
+
+import argparse
+from pathlib import Path
+
+from seq2seq.cli.arguments import add_beam, add_device, add_input, add_model
+from seq2seq.cli.input import LineReport, open_input
+from seq2seq.cli.loading import load_translator
+from seq2seq.cli.output import check_output, open_output
+from seq2seq.cli.translate import translation_as_json
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `attention`."""
+    parser.description = "Translate text and plot which source tokens each target token attends to."
+    parser.epilog = """example:
+  seq2seq attention -m runs/demo -i test.en -o attention.html"""
+    add_model(parser)
+    add_input(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="FILE.html (any script), .png or .svg (need matplotlib), or .json",
+    )
+    add_beam(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Translate the input and write its attention weights as figure, page or JSON."""
+    from seq2seq.analysis.attention.maps import AttentionMap
+    from seq2seq.analysis.attention.plot import check_picture_path, write_attention
+
+    as_json = options.output.suffix.lower() == ".json"
+    check_output(options.output, options.input)
+    if not as_json:
+        check_picture_path(options.output)
+    with open_input(options.input) as lines:
+        translator = load_translator(options.model, options.device, beam_size=options.beam)
+        if not translator.attends:
+            raise UserError(
+                f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
+                "use a run with model.decoder bahdanau or luong"
+            )
+        report = LineReport(options.input)
+        texts = report.decode(1, list(lines))
+    translations = translator.translate(texts, options.beam)
+    report.note_split(1, translations)
+    report.log()
+    if as_json:
+        with open_output(options.output) as output:
+            items = ",\n".join(translation_as_json(each) for each in translations)
+            output.write(f"[\n{items}\n]\n")
+        return 0
+    maps = [
+        AttentionMap(each.src_tokens, each.tgt_tokens, each.attention_weights or [], each.text)
+        for each in translations
+    ]
+    for note in write_attention(maps, texts, options.output):
+        logger.info(f"note: {note}")
+    return 0

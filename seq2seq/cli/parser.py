@@ -1,0 +1,101 @@
+"""The parser of the `seq2seq` command: its subcommands, mistakes in options, shell completion."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from seq2seq import __version__
+from seq2seq.cli import attention, average, check, compare, evaluate, score, train, translate
+from seq2seq.runtime.errors import UserError
+
+COMMANDS = {
+    "check": (check, "inspect the data and the training cost of a config"),
+    "train": (train, "train a model from a YAML config"),
+    "compare": (compare, "train and score variants of a config on the same data and seeds"),
+    "translate": (translate, "translate text, line by line"),
+    "evaluate": (evaluate, "compute BLEU, chrF and TER of a run or of existing translations"),
+    "score": (score, "compute the log-probabilities of given translations"),
+    "average": (average, "average the weights of several checkpoints"),
+    "attention": (attention, "plot the attention weights of translations"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument parser that raises UserError and refuses abbreviated options."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Create a parser, also for a subcommand: those inherit no settings."""
+        settings["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        super().__init__(**settings, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UserError with the message and the command that prints the help."""
+        raise UserError(f"{message}; see {self.prog} --help")
+
+    def refuse(self, arguments: Sequence[str]) -> NoReturn:
+        """Report unrecognized arguments, with the option that was probably meant."""
+        suggestions = [self._closest(each) for each in arguments if each.startswith("--")]
+        hint = next((f" (did you mean {option}?)" for option in suggestions if option), "")
+        self.error(f"unrecognized arguments: {' '.join(arguments)}{hint}")
+
+    def _closest(self, argument: str) -> str | None:
+        """Return the option that the argument abbreviates or misspells, if any."""
+        from difflib import get_close_matches
+
+        name = argument.partition("=")[0]
+        known = list(self._option_string_actions)
+        abbreviated = [option for option in known if option.startswith(name)]
+        return next(iter(abbreviated or get_close_matches(name, known, n=1)), None)
+
+
+class _PrintCompletion(argparse.Action):
+    """Option that prints the completion script of a shell and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *values: Any) -> NoReturn:
+        """Print the script; raise UserError if shtab is not installed."""
+        try:
+            import shtab
+        except ImportError:
+            raise UserError(
+                "--print-completion needs shtab: pip install 'seq2seq[completion]'"
+            ) from None
+        (commands,) = (each.choices for each in parser._actions if each.dest == "command")
+        assert isinstance(commands, dict)
+        for action in (action for command in commands.values() for action in command._actions):
+            if action.metavar in ("RUN", "FOLDER"):
+                action.complete = shtab.DIRECTORY
+            elif action.type is Path:
+                action.complete = shtab.FILE
+        print(shtab.complete(parser, values[1]))
+        parser.exit()
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
+    parser = Parser(prog="seq2seq", description="Attention-based recurrent machine translation.")
+    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print the completion script of a shell",
+    )
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    for name, (module, summary) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    options, rest = parser.parse_known_args(arguments)
+    options.arguments = list(arguments)
+    if rest and not _take_overrides(options, rest):
+        commands.choices[options.command].refuse(rest)
+    return options
+
+
+def _take_overrides(options: argparse.Namespace, rest: Sequence[str]) -> bool:
+    """Add positional arguments that follow an option, which argparse leaves over, to the others."""
+    if any(each.startswith("-") for each in rest) or not hasattr(options, "overrides"):
+        return False
+    options.overrides = [*options.overrides, *rest]
+    return True

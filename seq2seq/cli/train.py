@@ -1,0 +1,45 @@
+"""`seq2seq train`: train a model from a config."""
+
+import argparse
+import shlex
+
+from seq2seq.cli.arguments import add_config, add_device, add_init_from
+from seq2seq.cli.loading import read_config
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.process_group import is_main_process
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `train`."""
+    parser.description = "Train a model from a YAML config. Everything is written to its run_dir."
+    parser.epilog = """examples:
+  seq2seq train configs/demo.yaml
+  seq2seq train configs/demo.yaml run_dir=runs/large model.hidden_size=512
+  seq2seq train configs/demo.yaml --resume"""
+    add_config(parser)
+    existing = parser.add_mutually_exclusive_group()
+    existing.add_argument("--resume", action="store_true", help="resume an interrupted run")
+    existing.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
+    add_init_from(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train and log the commands that use the new run."""
+    config = read_config(options.config, options.overrides)
+    from seq2seq.training.loop import Interrupted, train
+
+    try:
+        run_dir = train(
+            config, options.device, options.resume, options.overwrite, options.init_from
+        )
+    except Interrupted as stop:
+        if is_main_process() and not stop.done:
+            logger.info("Resume with the same command and --resume.")
+        return stop.exit_code
+    if is_main_process():
+        name = shlex.quote(str(run_dir))
+        logger.info(f"Translate:  seq2seq translate -m {name} -i FILE")
+        if config.data.test is not None:
+            logger.info(f"Evaluate:   seq2seq evaluate -m {name}")
+    return 0
