@@ -206,7 +206,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
         (Path("valid.tgt").unlink, [], "valid.tgt: no such file"),
         (lambda: None, ["--device", "cuda:99"], "cuda:99"),
         (lambda: None, ["data.max_length=1"], "data.max_length"),
-        (lambda: None, ["--json", "ladder.yaml"], "this call reads or writes it already"),
+        (lambda: None, ["--json", "ladder.yaml"], "is already read or written by this command"),
         (lambda: None, ["--seeds", "1,x"], "--seeds 1,x: must be whole numbers"),
         (lambda: None, ["vocabulary.size=9000"], "vocabulary.size"),
     ],

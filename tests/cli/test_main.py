@@ -185,7 +185,7 @@ def test_an_over_long_line_is_translated_in_parts_and_reported(call: Call, luong
 def test_an_endless_word_is_cut_short_and_reported(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "-b", "1", stdin=b"zu\n" + b"xq" * 500 + b"\nzu\n")
     assert len(result.lines) == 3
-    assert "of which only the beginning was translated, in 1 line (2)" in result.err
+    assert "only its start was translated: 1 line (2)" in result.err
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -301,12 +301,12 @@ def test_a_prefix_that_cannot_be_is_refused_before_any_work(
     file, nowhere = tmp_path / "prefixes", tmp_path / "nowhere"
     file.write_text("ba\n" * 10, encoding="utf-8")
     command = ("translate", "-m", nowhere, "--prefix-file", file)
-    parts = (f"{file} has 10 lines but", "has 11: line n of it", "blank for none")
+    parts = (f"{file} has 10 lines but", "has 11: line n must", "blank for no prefix")
     refused(call(*command, "-i", src), src, *parts)
     refused(call(*command, stdin=src.read_bytes()), "standard input", *parts)
-    refused(call(*command, "--stream"), "use --prefix, or leave --stream out")
-    refused(call(*command, "--prefix", "ba"), "give one of the two")
-    refused(call(*command, "-i", src, "-o", file), "reads or writes it already")
+    refused(call(*command, "--stream"), "cannot be used with --stream", "use --prefix")
+    refused(call(*command, "--prefix", "ba"), "--prefix: not allowed with argument --prefix-file")
+    refused(call(*command, "-i", src, "-o", file), "is already read or written")
     refused(call(*command[:-1], tmp_path / "prefixs"), "did you mean")
     refused(call("translate", "-m", nowhere, "--prefix", "a\udcff"), "--prefix: is not UTF-8")
     file.write_text("ba\n" * 10 + "a" * 2001, encoding="utf-8")
@@ -337,7 +337,7 @@ def test_a_failure_leaves_no_half_file(
         (RunError("the roof is on fire"), 1, "seq2seq: error: the roof is on fire\n"),
         (KeyboardInterrupt(), 130, "seq2seq: error: interrupted\n"),
         (OSError(28, "No space left on device", "disk"), 1, "seq2seq: error: disk: No space left"),
-        (RuntimeError("can't allocate memory"), 1, "seq2seq: error: out of memory; lower the beam"),
+        (RuntimeError("can't allocate memory"), 1, "seq2seq: error: out of memory; reduce -b"),
     ):
         calls: list[int] = []
 
@@ -414,7 +414,7 @@ def test_utf_16_is_told_of(call: Call, luong: Path, tmp_path: Path) -> None:
     result = call("translate", "-m", luong, "-i", text)
     assert (result.code, len(result.lines)) == (0, 3)
     lines = f"3 lines (1, 2, 3) of {text}\n"
-    assert result.err == f"note: NUL characters, as UTF-16 has them (save it as UTF-8), in {lines}"
+    assert result.err == f"note: NUL characters (is the text UTF-16? Save it as UTF-8) in {lines}"
 
 
 def test_what_stdin_reads_is_not_replaced(luong: Path, tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_what_stdin_reads_is_not_replaced(luong: Path, tmp_path: Path) -> None:
             command, stdin=stdin, capture_output=True, text=True, check=False, cwd=ROOT
         )
     assert ended.returncode == 2
-    assert f"{text}: this call reads or writes it already" in ended.stderr
+    assert f"{text}: is already read or written by this command" in ended.stderr
     assert text.read_text(encoding="utf-8") == "buda ki.\n"
 
 
@@ -437,7 +437,7 @@ def test_a_link_that_leads_nowhere_is_refused_as_output(
     link = tmp_path / "loop"
     link.symlink_to(name)
     result = call("translate", "-m", luong, "-i", src, "-o", link)
-    refused(result, link, "leads to no place for a file; remove it")
+    refused(result, link, "is a broken link; remove it")
 
 
 # ------------------------------------------------------------------- streams that the caller closed
@@ -669,7 +669,7 @@ def test_a_model_without_attention_has_none_to_show(
 ) -> None:
     out = tmp_path / f"looks.{suffix}"
     result = call("attention", "-m", tiny_runs["none"], "-o", out, stdin=b"zu\n")
-    refused(result, tiny_runs["none"], "without attention")
+    refused(result, tiny_runs["none"], "no attention to plot")
     assert not out.exists()
 
 
@@ -715,7 +715,7 @@ def test_check_looks_at_all_and_writes_nothing(
     for start in ("parameters ", "memory ", "an epoch ", "training ", "warning: ", "ok "):
         assert any(line.startswith(start) for line in result.lines), start
     warnings = [line for line in result.lines if line.startswith("warning: ")]
-    assert result.lines[-1] == f"{len(warnings)} warnings; `seq2seq train` takes this config."
+    assert result.lines[-1] == f"{len(warnings)} warnings; `seq2seq train` accepts this config."
 
 
 @pytest.mark.usefixtures("few_updates")

@@ -164,10 +164,10 @@ CALLS = {
         "the following arguments are required: -o/--output; see seq2seq attention --help",
     ),
     "no such option": Row(
-        f"{M} --colour red", "unrecognized arguments: --colour red; see seq2seq --help"
+        f"{M} --colour red", "unrecognized arguments: --colour red; see seq2seq translate --help"
     ),
     "an override of translate": Row(
-        f"{M} seed=1", "unrecognized arguments: seed=1; see seq2seq --help"
+        f"{M} seed=1", "unrecognized arguments: seed=1; see seq2seq translate --help"
     ),
     "an option without a value": Row(
         f"{M} -b", "argument -b/--beam: expected one argument; see seq2seq translate --help"
@@ -175,7 +175,7 @@ CALLS = {
     **{
         f"{option} {value}": Row(
             f"{M} {option} {value}",
-            f"argument {name}: must be a whole number of at least 1, not '{value}'; "
+            f"argument {name}: must be an integer of at least 1, not '{value}'; "
             "see seq2seq translate --help",
         )
         for option, name, value in (
@@ -660,31 +660,31 @@ FILES = {
     ),
     "an input that is no gzip": Row(
         f"{M} -i a.gz",
-        "a.gz: is no whole gzip file (Not a gzipped file (b'te')); pack it again",
+        "a.gz: is not a complete gzip file (Not a gzipped file (b'te')); compress it again",
         write("a.gz", "text\n"),
     ),
     "an output that would be packed": Row(
-        f"{M} -o out.gz", "out.gz: is written as it is; leave .gz out"
+        f"{M} -o out.gz", "out.gz: output is not compressed; omit .gz"
     ),
     "a folder as output": Row(f"{M} -o folder", "folder: is a folder; give a file name"),
     "an output in no folder": Row(
-        f"{M} -o nowhere/out", "nowhere/out: there is no folder nowhere; make it first"
+        f"{M} -o nowhere/out", "nowhere/out: there is no folder nowhere; create it first"
     ),
     "an output below a file": Row(
-        f"{M} -o test.src/out", "test.src/out: there is no folder test.src; make it first"
+        f"{M} -o test.src/out", "test.src/out: there is no folder test.src; create it first"
     ),
     "the input as output": Row(
         f"{M} -i test.src -o ./test.src",
-        "test.src: this call reads or writes it already; choose another name",
+        "test.src: is already read or written by this command; choose another name",
     ),
     "the input by another name as output": Row(
         f"{M} -i test.src -o other",
-        "other: this call reads or writes it already; choose another name",
+        "other: is already read or written by this command; choose another name",
         lambda: Path("other").symlink_to("test.src"),
     ),
     "a stream to a file": Row(
         f"{M} --stream -o out",
-        "out: -o makes a file that appears whole at the end; with --stream use > out",
+        "out: -o creates the file only at the end; with --stream, use > out",
     ),
     "neither run nor text to score": Row("evaluate", "evaluate: give either -m RUN or --hyp FILE"),
     "both to score": Row(
@@ -706,15 +706,15 @@ FILES = {
     ),
     "text to score and to keep": Row(
         "evaluate --hyp test.src -r test.tgt -o out",
-        "evaluate --hyp: -i and -o belong to -m RUN, which translates first",
+        "evaluate --hyp: -i and -o need -m RUN, which translates first",
     ),
     "text to score on a device": Row(
         "evaluate --hyp test.src -r test.tgt -b 3",
-        "evaluate --hyp: -b, --int8 and --device belong to -m RUN, which translates",
+        "evaluate --hyp: -b, --int8 and --device need -m RUN, which translates",
     ),
     "translations among the scores": Row(
         "evaluate -m luong -i test.src -r test.tgt -o -",
-        "evaluate -o -: scores go to standard output; give a file",
+        "evaluate -o -: standard output receives the scores; give a file",
     ),
     "three texts to score": Row(
         "evaluate --hyp test.src --hyp test.src --hyp test.src -r test.tgt",
@@ -745,28 +745,28 @@ FILES = {
     ),
     "scores in no folder": Row(
         "evaluate --hyp test.src -r test.tgt --json nowhere/scores",
-        "nowhere/scores: there is no folder nowhere; make it first",
+        "nowhere/scores: there is no folder nowhere; create it first",
     ),
     "the reference as output": Row(
         "evaluate -m luong -i test.src -r test.tgt -o test.tgt",
-        "test.tgt: this call reads or writes it already; choose another name",
+        "test.tgt: is already read or written by this command; choose another name",
     ),
     "the test set of a run as output": Row(
         "evaluate -m own -o test.tgt",
-        "test.tgt: this call reads or writes it already; choose another name",
+        "test.tgt: is already read or written by this command; choose another name",
         own_data(test={"src": "test.src", "tgt": "test.tgt"}),
     ),
     "the config as what check writes": Row(
         "check config.yaml --json config.yaml",
-        "config.yaml: this call reads or writes it already; choose another name",
+        "config.yaml: is already read or written by this command; choose another name",
     ),
     "the data as what check writes": Row(
         "check config.yaml --json train.src",
-        "train.src: this call reads or writes it already; choose another name",
+        "train.src: is already read or written by this command; choose another name",
     ),
     "one output twice": Row(
         "evaluate -m luong -i test.src -r test.tgt -o out --json out",
-        "out: this call reads or writes it already; choose another name",
+        "out: is already read or written by this command; choose another name",
     ),
     "a picture of another kind": Row(
         "attention -m luong -o looks.pdf",
@@ -774,12 +774,12 @@ FILES = {
     ),
     "a picture in no folder": Row(
         "attention -m luong -o nowhere/looks.html",
-        "nowhere/looks.html: there is no folder nowhere; make it first",
+        "nowhere/looks.html: there is no folder nowhere; create it first",
     ),
     "no attention": Row(
         "attention -m none -o looks.html",
-        "none: a model without attention looks nowhere (model.decoder: none); "
-        "take a run with decoder bahdanau or luong",
+        "none: the model has no attention to plot (model.decoder: none); "
+        "use a run with model.decoder bahdanau or luong",
     ),
     "nothing to look at": Row(
         "attention -m luong -i blank -o looks.html",
@@ -810,7 +810,7 @@ SCORES = {
     "no such translations": Row("score -m luong -i test.src -r nowhere", "nowhere: no such file"),
     "the translations as output": Row(
         "score -m luong -i test.src -r test.tgt -o test.tgt",
-        "test.tgt: this call reads or writes it already; choose another name",
+        "test.tgt: is already read or written by this command; choose another name",
     ),
     "scores of two vocabularies": Row(
         "score -m luong -m own -i test.src -r test.tgt",

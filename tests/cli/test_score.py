@@ -40,9 +40,9 @@ def test_lines_are_the_scores_of_the_pairs(
     out, err = capsys.readouterr()
     expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
     assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
-    pieces = sum(len(each.tgt_tokens) for each in expected)
+    tokens = sum(len(each.tgt_tokens) for each in expected)
     assert err.startswith("perplexity ")
-    assert err.endswith(f" over {pieces:,} pieces, END counted\n")
+    assert err.endswith(f" over {tokens:,} tokens, </s> included\n")
 
 
 def test_json_says_it_piece_by_piece(luong: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_blank_and_broken_lines_have_their_line(
     else:
         assert [lines[0], lines[2], lines[3]] == ["0.000000", "-inf", "-inf"]
     assert f"not UTF-8 were replaced in 1 line (2) of {tgt}\n" in err
-    assert "note: one side alone is blank, scored -inf: 2 lines (3, 4)\n" in err
+    assert "note: only one side is blank, scored -inf: 2 lines (3, 4)\n" in err
 
 
 def test_nothing_in_nothing_out(

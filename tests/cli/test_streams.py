@@ -145,5 +145,5 @@ def test_a_device_in_a_folder_of_others_is_an_output(monkeypatch: pytest.MonkeyP
     """Nobody but root may write into /dev, and all may to what stands there."""
     monkeypatch.setattr(os, "access", lambda path, _: str(path) != "/dev")
     check_output(Path("/dev/null"))
-    with pytest.raises(UserError, match="the folder /dev may not be written to"):
+    with pytest.raises(UserError, match="no permission to write in the folder /dev"):
         check_output(Path("/dev/new"))
