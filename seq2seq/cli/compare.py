@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq compare configs/compare-ladder.yaml
   seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2"""
-    parser.add_argument(  # configs too: argparse cannot tell them apart
+    parser.add_argument(  # includes the configs, which argparse cannot separate
         "overrides",
         nargs="+",
         metavar="CONFIG",
