@@ -63,7 +63,7 @@ class _PrintCompletion(argparse.Action):
         (commands,) = (each.choices for each in parser._actions if each.dest == "command")
         assert isinstance(commands, dict)
         for action in (action for command in commands.values() for action in command._actions):
-            if action.metavar in ("RUN", "FOLDER"):
+            if action.option_strings and action.metavar in ("RUN", "FOLDER"):
                 action.complete = shtab.DIRECTORY
             elif action.type is Path:
                 action.complete = shtab.FILE
