@@ -4,6 +4,7 @@ import importlib.util
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,14 +13,15 @@ import pytest
 
 from seq2seq.analysis.attention import figure as attention_figure
 from seq2seq.analysis.attention import plot as attention_plot
-from seq2seq.analysis.attention.plot import AttentionMap, check_picture_path, write_attention
+from seq2seq.analysis.attention.plot import check_plot_path, write_attention
+from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import RunError, UserError
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
-SMALL = AttentionMap(
+SMALL = Translation(
     src_tokens=["▁Two", "▁<script>", 'alert("x")', "</script>", "▁&", "▁dogs", "</s>"],
     tgt_tokens=["▁दोन", "▁कुत", "्रे", "<0xE0>", "</s>"],
-    weights=[[(7 * row + column) / 40 for column in range(7)] for row in range(5)],
+    attention_weights=[[(7 * row + column) / 40 for column in range(7)] for row in range(5)],
     text="दोन कुत्रे",
 )
 LABELS = {
@@ -27,7 +29,7 @@ LABELS = {
     "row": ["दोन", "कुत", "्रे", "<0xE0>", "</s>"],
 }
 STARTS = {"col": [0, 1, 4, 5, 6], "row": [0, 1, 4]}
-BLANK = AttentionMap([], [], [], "")
+BLANK = Translation()
 
 
 class Page(HTMLParser):
@@ -72,10 +74,10 @@ class Page(HTMLParser):
             self.labels[self.scope].append(data)
 
 
-def chain(length: int) -> AttentionMap:
-    """A sentence of as many equal pieces, each attending to its own place."""
+def chain(length: int) -> Translation:
+    """A sentence of as many equal tokens, each attending to its own place."""
     diagonal = [[float(row == column) for column in range(length)] for row in range(length)]
-    return AttentionMap(["▁a"] * length, ["▁b"] * length, diagonal, "b " * length)
+    return Translation("b " * length, 0.0, ["▁a"] * length, ["▁b"] * length, diagonal)
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -96,7 +98,9 @@ def test_page_holds_every_label_and_weight_in_order(tmp_path: Path) -> None:
     assert page.labels == LABELS
     assert page.starts == STARTS
     assert page.directions == {"auto"}
-    assert page.weights == pytest.approx([w for row in SMALL.weights for w in row], abs=5e-4)
+    assert page.weights == pytest.approx(
+        [w for row in SMALL.attention_weights or [] for w in row], abs=5e-4
+    )
     assert page.hints[9] == f"कुत ← {LABELS['col'][2]}: 0.225"
 
 
@@ -130,7 +134,7 @@ def test_same_input_same_svg(tmp_path: Path) -> None:
 
 def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     sizes = []
-    longer = chain(9)._replace(src_tokens=["▁a"] * 8 + ["▁" + "a" * 30])
+    longer = replace(chain(9), src_tokens=["▁a"] * 8 + ["▁" + "a" * 30])
     for number, maps in enumerate([[chain(4)], [chain(9)], [longer], [chain(9), chain(4)]]):
         path = tmp_path / f"{number}.PNG"
         write_attention(maps, ["a"] * len(maps), path)
@@ -148,7 +152,7 @@ def test_png_of_endless_sentence_stays_within_limits(
     monkeypatch.setattr(attention_figure, "MAX_SIDE", 300)
     (note,) = write_attention([chain(20)], ["a"], tmp_path / "a.png")
     assert max(png_size(tmp_path / "a.png")) == 300
-    assert "dots an inch the PNG is hard to read" in note
+    assert "dpi the PNG is hard to read" in note
     monkeypatch.setattr(attention_figure, "MAX_PIXELS", 40_000)
     write_attention([chain(20)], ["a"], tmp_path / "a.png")
     width, height = png_size(tmp_path / "a.png")
@@ -157,15 +161,14 @@ def test_png_of_endless_sentence_stays_within_limits(
 
 def test_dollar_signs_are_text_not_formulas(tmp_path: Path) -> None:
     prices = ["▁$x_1$", "▁$\\frac$", "</s>"]
-    map_ = AttentionMap(prices, prices, chain(3).weights, "$x_1$ $\\frac$")
+    map_ = Translation("$x_1$ $\\frac$", 0.0, prices, prices, chain(3).attention_weights)
     write_attention([map_], ["$x_1$ $\\frac$"], tmp_path / "a.svg")
     assert svg_texts(tmp_path / "a.svg").count("$\\frac$") == 2
 
 
-def test_invisible_pieces_are_spelt(tmp_path: Path) -> None:
-    odd = AttentionMap(
-        ["▁", "\u200d", "\x07", "क्\u200dष"], ["</s>"], [[0.1, 0.2, 0.3, 0.4]], "\x07"
-    )
+def test_invisible_tokens_are_spelt(tmp_path: Path) -> None:
+    tokens = ["▁", "\u200d", "\x07", "क्\u200dष"]
+    odd = Translation("\x07", 0.0, tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
     for name in ("a.html", "a.svg"):
         write_attention([odd], ["\x07"], tmp_path / name)
     spelt = ["▁", "U+200D", "U+0007", "क्\u200dष"]
@@ -218,11 +221,11 @@ def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UserError, match=r"\.html, \.png, \.svg or \.json"):
         write_attention([SMALL], [SOURCE], tmp_path / "a.pdf")
     with pytest.raises(UserError, match="no folder"):
-        check_picture_path(tmp_path / "nowhere" / "a.html")
+        check_plot_path(tmp_path / "nowhere" / "a.html")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UserError, match="pip install matplotlib"):
-        check_picture_path(tmp_path / "a.svg")
-    check_picture_path(tmp_path / "a.html")
+        check_plot_path(tmp_path / "a.svg")
+    check_plot_path(tmp_path / "a.html")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,12 +1,12 @@
-"""Attention as tables in an HTML page, which browsers shape right for every script."""
+"""Attention maps as tables of an HTML page; browsers render every script correctly."""
 
 from collections.abc import Sequence
 from html import escape
 
-from seq2seq.analysis.attention.maps import AttentionMap, Panel, headings_of, label_of, starts_word
+from seq2seq.analysis.attention.maps import AttentionMap, label_of, starts_word
 
-LEGIBLE = 0.05  # an HTML cell shows no number below
-HIGH = 0.62  # from here on a number is legible in the page's colour rather than in the ink's
+MIN_SHOWN = 0.05  # smaller weights are not printed in their cells
+HIGH = 0.62  # larger weights are printed in the contrasting colour
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1c1e21; --soft: #667; --rule: #b4b8c0;
@@ -47,25 +47,24 @@ PAGE = """<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attention</title>
+<title>Attention weights</title>
 <style>{style}</style>
 </head>
 <body>
-<p class="scale">attention weight, 0 <i></i> 100 per cent</p>
+<p class="scale">attention weight: 0 <i></i> 100 %</p>
 {sections}
 </body>
 </html>
 """
 
 
-def page(panels: Sequence[Panel]) -> str:
-    """Lay the panels out as tables in one page that needs no other file."""
-    return PAGE.format(style=STYLE, sections="\n".join(map(_section, panels)))
+def page(maps: Sequence[AttentionMap]) -> str:
+    """Return a self-contained page with a table for each map."""
+    return PAGE.format(style=STYLE, sections="\n".join(map(_section, maps)))
 
 
-def _section(panel: Panel) -> str:
-    attention = panel.attention
-    source, translation = map(escape, headings_of(panel))
+def _section(attention: AttentionMap) -> str:
+    source, translation = map(escape, attention.headings())
     columns = range(len(attention.src_tokens))
     head = [_header(attention.src_tokens, column, "col") for column in columns]
     rows = []
@@ -86,9 +85,9 @@ def _section(panel: Panel) -> str:
     )
 
 
-def _header(pieces: Sequence[str], index: int, scope: str) -> str:
-    kind = ' class="start"' if starts_word(pieces, index) else ""
-    label = escape(label_of(pieces[index]))
+def _header(tokens: Sequence[str], index: int, scope: str) -> str:
+    kind = ' class="start"' if starts_word(tokens, index) else ""
+    label = escape(label_of(tokens[index]))
     return f'<th scope="{scope}"{kind}><span dir="auto">{label}</span></th>'
 
 
@@ -97,5 +96,5 @@ def _cell(attention: AttentionMap, row: int, column: int) -> str:
     tgt, src = label_of(attention.tgt_tokens[row]), label_of(attention.src_tokens[column])
     hint = escape(f"{tgt} \N{LEFTWARDS ARROW} {src}: {weight:.3f}")
     kind = ' class="high"' if weight >= HIGH else ""
-    percent = f"{100 * weight:.0f}" if weight >= LEGIBLE else ""
+    percent = f"{100 * weight:.0f}" if weight >= MIN_SHOWN else ""
     return f'<td{kind} style="--weight:{weight:.3f}" title="{hint}">{percent}</td>\n'

@@ -1,59 +1,50 @@
-"""The attention of one sentence, and what is printed beside it, however it is drawn."""
+"""Attention map of one sentence, and the labels that every format prints beside it."""
 
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-END = "</s>"
-WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes the space before a word
+from seq2seq.data.subword_sampling import SPACE
+
+EOS = "</s>"
 
 
 class AttentionMap(NamedTuple):
-    """One translated sentence.
+    """Attention weights of one sentence, with its text.
 
-    `weights` has a row for each of `tgt_tokens` and a column for each of `src_tokens`, both with
-    END, and values in 0..1. `text` is the translation.
+    `weights` has a row for each target token and a column for each source token, EOS included, and
+    values in 0..1.
     """
 
+    source: str
+    translation: str
     src_tokens: list[str]
     tgt_tokens: list[str]
     weights: list[list[float]]
-    text: str
+
+    def headings(self) -> tuple[str, str]:
+        """Return the source and the translation, safe for XML and for one line."""
+        return _printable(self.source), _printable(self.translation)
 
 
-class Panel(NamedTuple):
-    """A sentence to draw: its source text and its attention."""
-
-    source: str
-    attention: AttentionMap
+def starts_word(tokens: Sequence[str], index: int) -> bool:
+    """Return whether a token starts a word or is EOS."""
+    return index == 0 or tokens[index].startswith(SPACE) or EOS in tokens[index - 1 : index + 1]
 
 
-def starts_word(pieces: Sequence[str], index: int) -> bool:
-    """Whether a word, or END, begins with this piece."""
-    return (
-        index == 0 or pieces[index].startswith(WORD_START) or END in pieces[index - 1 : index + 1]
-    )
-
-
-def label_of(piece: str) -> str:
-    """Drop the mark of a word's start, and spell what would not show (or break XML) as U+XXXX."""
-    text = piece.removeprefix(WORD_START) or piece
+def label_of(token: str) -> str:
+    """Return a token without its word boundary; invisible or illegal characters as U+XXXX."""
+    text = token.removeprefix(SPACE) or token
     categories = [unicodedata.category(character) for character in text]
     if all(category[0] in "CZ" for category in categories) or {"Cc", "Cs", "Cn"} & set(categories):
         return " ".join(f"U+{ord(character):04X}" for character in text)
     return text
 
 
-def labels_of(pieces: Sequence[str]) -> list[str]:
-    """What to print for each piece."""
-    return [label_of(piece) for piece in pieces]
-
-
-def headings_of(panel: Panel) -> tuple[str, str]:
-    """The source and the translation, as printed above the cells."""
-    return _printable(panel.source), _printable(panel.attention.text)
+def labels_of(tokens: Sequence[str]) -> list[str]:
+    """Return the labels of several tokens."""
+    return [label_of(token) for token in tokens]
 
 
 def _printable(text: str) -> str:
-    """Make a line of text safe for XML and for one line."""
     return "".join(c if unicodedata.category(c) not in {"Cc", "Cs", "Cn"} else " " for c in text)
