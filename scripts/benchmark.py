@@ -1,10 +1,11 @@
-"""How fast seq2seq is on this machine, beside what the machine can do and beside other tools.
+"""Measure the speed of seq2seq on this machine, next to the machine's peak and to other tools.
 
-    python scripts/benchmark.py                       # all of it; an hour the first time
+    python scripts/benchmark.py                       # everything; an hour the first time
     python scripts/benchmark.py --only training --device cuda --batch-tokens 65536
-    python scripts/benchmark.py --peers DIR           # in turn with the peers' scripts
+    python scripts/benchmark.py --peers DIR           # alternating with other tools
 
-DIR holds a script a peer, `run_NAME.sh train|decode ...`, which prints one JSON object a figure.
+DIR holds a script for each tool, `run_NAME.sh train|decode ...`, that prints a JSON object for each
+figure.
 """
 
 import argparse
@@ -21,12 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarking import peers
-from benchmarking.ceiling import ceiling
-from benchmarking.processes import alone
-from benchmarking.search_speed import search_speed, takes_int8
-from benchmarking.source_length import LENGTHS, length_cost
+from benchmarking.machine import isolated, matmul_gflops
+from benchmarking.search_speed import search_speed, supports_int8
 from benchmarking.standard import CASES, Case, standard
-from benchmarking.training_speed import training_speed
+from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
 from seq2seq.config.schema import Config
 from seq2seq.runs.run_folder import run_lives
@@ -38,11 +37,11 @@ PRECISIONS = ("float32", "bf16")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure what was asked for, print each line as it comes, write all of it as JSON."""
+    """Run the chosen measurements, print each result at once, and write all as JSON."""
     options = _options(arguments)
     check_output(options.json)
     if options.threads:
-        os.environ["OMP_NUM_THREADS"] = str(options.threads)  # read by every process from here on
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)  # for all following processes
     rows: list[dict[str, Any]] = []
     say(f"{date.today()}, {_machine(options.device)}")
     measures: dict[str, Callable[..., Iterable[dict[str, Any]]]] = {
@@ -65,61 +64,61 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def training(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """Target tokens a second, their share of the ceiling, and memory."""
-    ceilings = {each: alone(ceiling, each, options.device) for each in PRECISIONS}
-    for precision, rate in ceilings.items():
-        yield {"what": f"ceiling, {precision}", "GFLOP/s": round(rate)}
+    """Measure target tokens per second, their share of the peak, and memory."""
+    peaks = {each: isolated(matmul_gflops, each, options.device) for each in PRECISIONS}
+    for precision, rate in peaks.items():
+        yield {"what": f"matrix product, {precision}", "GFLOP/s": round(rate)}
     for case in _cases(options):
         for precision in PRECISIONS:
             found = _trained(options, case, precision)
-            share = found.tokens_per_second * found.flop_per_token / ceilings[precision] / 1e9
+            share = found.tokens_per_second * found.flop_per_token / peaks[precision] / 1e9
             yield {
                 "what": f"training, {case.name}, {precision}",
                 "tokens/s": round(found.tokens_per_second),
-                "of the ceiling": f"{share:.0%}",
-                "MFLOP a token": round(found.flop_per_token / 1e6, 1),
+                "of peak": f"{share:.0%}",
+                "MFLOP/token": round(found.flop_per_token / 1e6, 1),
                 "peak MiB": round(found.peak_mib),
             }
 
 
 def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """Sentences a second, greedy and with a beam of 5, of models trained for a few minutes."""
+    """Measure sentences per second, greedy and with beam 5, of models trained for some minutes."""
     for case in _cases(options):
         run = _model(options, case)
-        modes = (False, True) if alone(takes_int8, options.device) else (False,)
+        modes = (False, True) if isolated(supports_int8, options.device) else (False,)
         for beam in (1, 5):
             for int8 in modes:
-                found = alone(search_speed, run, _test(options), beam, int8, options.device)
+                found = isolated(search_speed, run, _test(options), beam, int8, options.device)
                 yield {
                     "what": f"search, {case.name}, beam {beam}, {'int8' if int8 else 'float32'}",
-                    "sentences/s": round(found.together, 1),
-                    "pieces/s": round(found.pieces),
-                    "one by one": round(found.alone, 1),
+                    "sentences/s": round(found.sentences, 1),
+                    "tokens/s": round(found.tokens),
+                    "one by one": round(found.single, 1),
                     "load s": round(found.load_seconds, 2),
                     "peak MiB": round(found.peak_mib),
                 }
 
 
 def length(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """Training against the length of the sentences."""
+    """Measure training by sentence length."""
     for size in LENGTHS:
         arguments = (size, "bf16", options.device, options.seconds, options.batch_tokens)
-        found = alone(length_cost, Case("bahdanau", tied=True), *arguments)
+        found = isolated(length_cost, Case("bahdanau", tied=True), *arguments)
         yield {
-            "what": f"training on sentences of {size} pieces",
+            "what": f"training on sentences of {size} tokens",
             "tokens/s": round(found.tokens_per_second),
             "peak MiB": round(found.peak_mib),
         }
 
 
 def start(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """The command itself."""
+    """Measure the start-up of the command."""
     del options
     yield {"what": "seq2seq --help", "s": round(_seconds("--help"), 2)}
 
 
 def beside_peers(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """Each peer in turn with ours: it trains, we train, it translates, we translate."""
+    """Alternate with each tool: it trains, we train, it translates, we translate."""
     parts = options.only or PARTS
     for peer in peers.PEERS:
         if options.peer and peer.name not in options.peer:
@@ -148,39 +147,39 @@ def _training_beside(options: argparse.Namespace, peer: peers.Peer) -> Iterable[
 def _search_beside(
     options: argparse.Namespace, peer: peers.Peer, run: Path, beam: int
 ) -> Iterable[dict[str, Any]]:
-    for int8 in (False, True) if alone(takes_int8, "cpu") else (False,):
+    for int8 in (False, True) if isolated(supports_int8, "cpu") else (False,):
         theirs = peers.search(peer, options.peers, beam)
-        ours = alone(search_speed, run, _test(options), beam, int8, "cpu")
-        whole = _seconds(
+        ours = isolated(search_speed, run, _test(options), beam, int8, "cpu")
+        command = _seconds(
             "translate", "-m", str(run), "-i", str(_test(options)), "-o", os.devnull,
             "-b", str(beam), "--device", "cpu", *(["--int8"] if int8 else []),
         )  # fmt: skip
         mode = "int8" if int8 else "float32"
         row: dict[str, Any] = {"what": f"search, beam {beam}, {mode}, beside {peer.name}"}
         if theirs.seconds is not None:
-            row |= {"theirs": round(1000 / theirs.seconds), "ours": round(ours.together)}
-            row["ratio"] = round(ours.together * theirs.seconds / 1000, 2)
-        if theirs.pieces is not None:  # fair where one of the models writes longer sentences
-            row |= {"their pieces/s": round(theirs.pieces), "ours/s": round(ours.pieces)}
-            row["ratio by pieces"] = round(ours.pieces / theirs.pieces, 2)
-        row["whole command"] = f"{theirs.whole_seconds:.1f} s / {whole:.1f} s"
-        row["ratio of both"] = round(theirs.whole_seconds / whole, 2)
+            row |= {"theirs": round(1000 / theirs.seconds), "ours": round(ours.sentences)}
+            row["ratio"] = round(ours.sentences * theirs.seconds / 1000, 2)
+        if theirs.tokens is not None:  # fairer if one model writes longer sentences
+            row |= {"their tokens/s": round(theirs.tokens), "our tokens/s": round(ours.tokens)}
+            row["ratio by tokens"] = round(ours.tokens / theirs.tokens, 2)
+        row["command"] = f"{theirs.command_seconds:.1f} s / {command:.1f} s"
+        row["ratio of commands"] = round(theirs.command_seconds / command, 2)
         yield row
 
 
 def _trained(options: argparse.Namespace, case: Case, precision: str) -> Any:
     arguments = (precision, options.data, options.device, options.seconds, options.batch_tokens)
-    return alone(training_speed, case, *arguments)
+    return isolated(training_speed, case, *arguments)
 
 
 def _model(options: argparse.Namespace, case: Case) -> Path:
-    """A run folder of this case, trained for some minutes unless it is there already."""
+    """Return a run folder of a case; train it for some minutes if it does not exist."""
     run: Path = options.runs / case.name.replace(", ", "-").replace(" ", "-")
     limits = {"max_minutes": options.minutes, "max_epochs": 100, "batch_tokens": 1500}
     config = standard(case, options.data, run, "bf16", learning_rate=1.5e-3, average=0.99, **limits)
     if not has_ended(config):
         say(f"(training {run} for {options.minutes:g} minutes, once)")
-        alone(_train, config, options.device)
+        isolated(_train, config, options.device)
     return run
 
 
@@ -191,14 +190,14 @@ def _train(config: Config, device: str) -> None:
 
 
 def _seconds(*command: str) -> float:
-    """The median of three runs of the `seq2seq` command."""
+    """Return the median time of three runs of the `seq2seq` command."""
     seconds = []
     for _ in range(3):
-        began = time.perf_counter()
+        started = time.perf_counter()
         subprocess.run(
             [sys.executable, "-m", "seq2seq", *command], check=True, stdout=subprocess.DEVNULL
         )
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - started)
     return statistics.median(seconds)
 
 
@@ -230,26 +229,33 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush."""
     print(line, flush=True)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure seq2seq on this machine.")
-    parser.add_argument("--data", type=Path, default=Path("data/multi30k"), help="Multi30k's files")
+    parser = argparse.ArgumentParser(
+        description="Measure seq2seq on this machine.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path("data/multi30k"), help="folder of Multi30k"
+    )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--only", action="append", choices=PARTS, help="may be repeated")
     parser.add_argument(
         "--case", dest="cases", action="append", choices=[case.name for case in CASES]
     )
-    parser.add_argument("--threads", type=int, help="default: what OMP_NUM_THREADS or torch says")
-    parser.add_argument("--seconds", type=float, default=20.0, help="a training measurement")
+    parser.add_argument("--threads", type=int, help="default: OMP_NUM_THREADS, or torch's choice")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each training measurement")
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--minutes", type=float, default=4.0, help="training before search")
+    parser.add_argument("--minutes", type=float, default=4.0, help="of training before search")
     parser.add_argument("--runs", type=Path, default=Path("runs/benchmark"))
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="the peers' scripts")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="scripts of other tools")
     parser.add_argument(
-        "--peer", action="append", choices=[peer.name for peer in peers.PEERS], help="this alone"
+        "--peer",
+        action="append",
+        choices=[peer.name for peer in peers.PEERS],
+        help="may be repeated",
     )
     parser.add_argument("--peer-seconds", type=float, default=180.0)
     parser.add_argument("--json", type=Path, metavar="FILE")

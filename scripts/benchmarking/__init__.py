@@ -1,1 +1,1 @@
-"""What `scripts/benchmark.py` measures, a file for each thing."""
+"""Measurements of `scripts/benchmark.py`."""

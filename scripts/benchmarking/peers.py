@@ -1,4 +1,4 @@
-"""The peers' own scripts, run in turn with ours on the same data; what they print is read."""
+"""Run the scripts of other tools on the same data and parse their output."""
 
 import json
 import os
@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from benchmarking.standard import Case
 
-DECODED = re.compile(r"Total translation time \(s\): ([\d.]+)|in ([\d.]+)s \(|took ([\d.]+)")
-PIECES = re.compile(r"Tokens per second: ([\d.]+)|, ([\d.]+) tokens/s")
+SECONDS = re.compile(r"Total translation time \(s\): ([\d.]+)|in ([\d.]+)s \(|took ([\d.]+)")
+OUTPUT_TOKENS = re.compile(r"Tokens per second: ([\d.]+)|, ([\d.]+) tokens/s")
 
 
 class Peer(NamedTuple):
-    """Another tool, and which of our cases does the same work."""
+    """Another tool, and the case with the same work."""
 
     name: str
     script: str
     arguments: tuple[str, ...]
     case: Case
-    batch: str  # sentences, its own best by what was measured before
+    batch: str  # sentences; its fastest batch size in earlier measurements
 
 
 PEERS = (
@@ -31,53 +31,55 @@ PEERS = (
 
 
 class PeerTraining(NamedTuple):
-    """By the tool's own log, and by the most memory that its processes held."""
+    """Speed by the log of the tool, and peak memory of its processes."""
 
     tokens_per_second: float
     peak_mib: float
 
 
 class PeerSearch(NamedTuple):
-    """Of the 1,000 test sentences: by the tool's own clock, and the whole command."""
+    """Time to translate the 1,000 test sentences."""
 
-    seconds: float | None
-    pieces: float | None  # of output a second
-    whole_seconds: float
+    seconds: float | None  # search alone, as reported by the tool
+    tokens: float | None  # output tokens per second
+    command_seconds: float
 
 
 def train(peer: Peer, scripts: Path, seconds: float) -> PeerTraining:
-    """Let the peer train for so long; what it keeps is what `search` uses."""
+    """Train the tool for the given time; `search` uses the result."""
     figures, _ = _run(peer, scripts, "train", f"{seconds:.0f}")
     speeds = [each["median"] for name, each in figures.items() if name.endswith("tgt_tok_s")]
     peaks = [each["peak_rss_mib"] for each in figures.values() if "peak_rss_mib" in each]
     if not speeds or not peaks:
         raise SystemExit(
-            f"{scripts / peer.script}: {peer.name} told no speed in {seconds:.0f} seconds; "
-            "give it more (--peer-seconds)"
+            f"{scripts / peer.script}: {peer.name} reported no speed in {seconds:.0f} seconds. "
+            "Raise --peer-seconds."
         )
     return PeerTraining(float(speeds[0]), float(peaks[0]))
 
 
 def search(peer: Peer, scripts: Path, beam: int) -> PeerSearch:
-    """Let the peer translate the test set with what it trained last."""
+    """Translate the test set with the last trained model of the tool."""
     figures, notes = _run(peer, scripts, "decode", BEAMS=str(beam), SIZES=peer.batch)
-    whole = next(each["wall_s"] for name, each in figures.items() if name.endswith(".wall"))
-    return PeerSearch(_told(DECODED, notes), _told(PIECES, notes), float(whole))
+    command = next(each["wall_s"] for name, each in figures.items() if name.endswith(".wall"))
+    return PeerSearch(
+        _last_number(SECONDS, notes), _last_number(OUTPUT_TOKENS, notes), float(command)
+    )
 
 
-def _told(pattern: re.Pattern[str], notes: list[str]) -> float | None:
-    """The number that a note tells, the last where there are several."""
+def _last_number(pattern: re.Pattern[str], notes: list[str]) -> float | None:
+    """Return the number that a pattern matches in the last matching note."""
     found = [match for note in notes if (match := pattern.search(note))]
     return next((float(each) for each in found[-1].groups() if each), None) if found else None
 
 
 def _run(
-    peer: Peer, scripts: Path, what: str, *more: str, **settings: str
+    peer: Peer, scripts: Path, task: str, *more: str, **settings: str
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The figures that a script prints, by name, and its notes."""
+    """Run a script; return its figures by name, and its notes."""
     script = scripts / peer.script
     found = subprocess.run(
-        ["bash", str(script), what, *peer.arguments, *more],
+        ["bash", str(script), task, *peer.arguments, *more],
         env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         text=True,
@@ -86,5 +88,5 @@ def _run(
     lines = found.stdout.splitlines()
     figures = [json.loads(line) for line in lines if line.startswith("{")]
     if not figures:
-        raise SystemExit(f"{script} {what}: printed no figure; is {peer.name} installed?")
+        raise SystemExit(f"{script} {task}: printed no figure. Is {peer.name} installed?")
     return {each["figure"]: each for each in figures}, [line for line in lines if line[:1] == "#"]

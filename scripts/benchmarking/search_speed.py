@@ -1,33 +1,30 @@
-"""How many sentences a second a run translates, and how long it takes to load."""
+"""Search speed of a run, and the time to load it."""
 
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarking.processes import peak_mib
+from benchmarking.machine import peak_mib
 from seq2seq.data.lines import read_lines
 from seq2seq.inference.translator import Translator, check_int8
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
-ALONE = 50  # sentences that are translated one by one
+SINGLE = 50  # sentences translated one by one
 
 
 class SearchSpeed(NamedTuple):
-    """Seconds and sentences a second of what `seq2seq translate` prints without options.
-
-    Vocabulary work is counted, start-up is not.
-    """
+    """Search speed, with encoding and decoding of text, without start-up."""
 
     load_seconds: float
-    together: float  # all lines in one call
-    pieces: float  # of output a second, END not counted, in the same call
-    alone: float  # a line a call
+    sentences: float  # per second, all lines in one call
+    tokens: float  # output tokens per second without EOS, in the same call
+    single: float  # sentences per second, one line per call
     peak_mib: float
 
 
-def takes_int8(device: str) -> bool:
-    """Whether weights of eight bits are for this machine."""
+def supports_int8(device: str) -> bool:
+    """Return whether this machine supports int8 weights."""
     try:
         check_int8(choose_device(device))
     except UserError:
@@ -36,22 +33,22 @@ def takes_int8(device: str) -> bool:
 
 
 def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) -> SearchSpeed:
-    """Translate the lines of a file, all in one call and one by one."""
+    """Translate the lines of a file in one call, and some of them one by one."""
     lines = read_lines(source)
-    began = time.perf_counter()
+    started = time.perf_counter()
     translator = Translator.load(run, device=device, int8=int8)
-    loaded = time.perf_counter() - began  # on CUDA, what starting it takes too
-    for _ in range(2):  # kernels are made at first use; what more lines need is counted below
-        translator.translate(lines[:ALONE], beam, text_only=True)
-    together, pieces = _rate(translator, [lines], beam)
-    alone, _ = _rate(translator, [[line] for line in lines[:ALONE]], beam)
-    return SearchSpeed(loaded, together, pieces, alone, peak_mib(device))
+    loaded = time.perf_counter() - started  # on CUDA with the initialisation of the device
+    for _ in range(2):  # warm up the kernels
+        translator.translate(lines[:SINGLE], beam, text_only=True)
+    sentences, tokens = _rate(translator, [lines], beam)
+    single, _ = _rate(translator, [[line] for line in lines[:SINGLE]], beam)
+    return SearchSpeed(loaded, sentences, tokens, single, peak_mib(device))
 
 
 def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[float, float]:
-    """Sentences and pieces a second."""
-    began = time.perf_counter()
+    """Return sentences and output tokens per second."""
+    started = time.perf_counter()
     found = [each for lines in calls for each in translator.translate(lines, beam, text_only=True)]
-    elapsed = time.perf_counter() - began
-    pieces = sum(len(each.tgt_tokens) - each.parts for each in found)  # each part has its END
-    return len(found) / elapsed, pieces / elapsed
+    elapsed = time.perf_counter() - started
+    tokens = sum(len(each.tgt_tokens) - each.parts for each in found)  # each part ends in EOS
+    return len(found) / elapsed, tokens / elapsed

@@ -1,4 +1,4 @@
-"""The standard model that every tool is measured with, and the work that a token costs in it."""
+"""Standard model of all tools, and its number of operations per token."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +15,12 @@ class Case(NamedTuple):
     """One variant of the standard model."""
 
     decoder: str  # bahdanau, luong, none
-    input_feeding: bool = False  # Luong's alone
-    tied: bool = False  # embeddings 256 are the projection too: read-out 256 instead of 512
+    input_feeding: bool = False  # luong only
+    tied: bool = False  # tied embeddings: output layer 256 instead of 512
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Name of the variant in reports."""
         feeding = ", input feeding" if self.input_feeding else ""
         score = {"bahdanau": "additive", "luong": "general", "none": "no attention"}[self.decoder]
         return f"{self.decoder}, {score}{feeding}{', tied' if self.tied else ''}"
@@ -39,7 +39,7 @@ CASES = [
 
 
 def standard(case: Case, data: Path, run_dir: Path, precision: str, **training: Any) -> Config:
-    """Joint 8k vocabulary, embeddings 256, encoder 2 x 256, decoder 512, attention 256, dropout."""
+    """Config: joint BPE 8k, embeddings 256, encoder 2 x 256, decoder 512, attention 256."""
     model: dict[str, Any] = {
         "decoder": case.decoder,
         "embedding_size": 256,
@@ -67,15 +67,15 @@ def standard(case: Case, data: Path, run_dir: Path, precision: str, **training: 
 
 
 class Work(NamedTuple):
-    """Multiplications and additions of the counted products, forward and backward."""
+    """Floating-point operations of matrix products, forward and backward."""
 
     src_token: float
     tgt_token: float
-    pair_of_tokens: float  # of attention, for each source and target token of a sentence pair
+    pair_of_tokens: float  # attention, for each combination of source and target token
 
 
 def work(model: Seq2Seq) -> Work:
-    """A weight of [out, in] costs a token 2 x out x in forward, and twice that backward."""
+    """Count operations: a weight [out, in] costs 2 x out x in forward, and twice that backward."""
     encoder = 6 * _weights(model.encoder)
     projection = 6 * model.projection.weight.numel()
     score = getattr(model.decoder, "score", None)
@@ -89,7 +89,7 @@ def work(model: Seq2Seq) -> Work:
 
 
 def _weights(module: nn.Module) -> int:
-    """Entries of the matrices that every token is multiplied with; `first_hidden` sees none."""
+    """Count the weights that multiply every token; `first_hidden` multiplies none."""
     count = 0
     for name, part in module.named_modules():
         if isinstance(part, LSTMLayer):

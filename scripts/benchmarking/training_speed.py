@@ -1,4 +1,4 @@
-"""How many target tokens a second training takes in, what share of the ceiling, in what memory."""
+"""Training speed and memory: of the standard model, and by sentence length."""
 
 import time
 from collections.abc import Sequence
@@ -8,62 +8,96 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarking.processes import peak_mib
+from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import EncodedPairs, Rows, derive_seed, epoch_order
+from seq2seq.data.batching import EncodedPairs, Rows, derive_seed, epoch_order, make_batch
+from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device
 from seq2seq.training.loop import batch_of
+from seq2seq.training.loss import batch_loss
 from seq2seq.training.session import Run, prepare
 from seq2seq.training.step import train_step
 
-WARM_UP = 4  # updates
+WARM_UP_STEPS = 4
+LENGTHS = (10, 25, 50, 100, 200, 400)
+VOCABULARY = 8000
 
 
 class TrainingSpeed(NamedTuple):
-    """Padding is counted nowhere."""
+    """Training speed; padding is not counted."""
 
     tokens_per_second: float  # target tokens
-    flop_per_token: float  # of the counted products, for each target token
+    flop_per_token: float  # of matrix products, per target token
+    peak_mib: float
+
+
+class LengthCost(NamedTuple):
+    """Training speed and memory for random sentences of one length."""
+
+    tokens_per_second: float
     peak_mib: float
 
 
 def training_speed(
     case: Case, precision: str, data: Path, device: str, seconds: float, batch_tokens: int
 ) -> TrainingSpeed:
-    """Real updates of the standard model on the real corpus, for so many seconds."""
+    """Train the standard model on the corpus for the given time."""
     with TemporaryDirectory() as folder:
         config = standard(case, data, Path(folder) / "run", precision, batch_tokens=batch_tokens)
         run, _ = prepare(config, choose_device(device), resume=False)
         return _measured(run, seconds)
 
 
+def length_cost(
+    case: Case, length: int, precision: str, device: str, seconds: float, batch_tokens: int
+) -> LengthCost:
+    """Run forward and backward passes over batches of sentences of `length` tokens."""
+    chosen = choose_device(device)
+    config = standard(case, Path("unused"), Path("unused"), precision)
+    model = build_model(config.model, VOCABULARY, VOCABULARY, True).to(chosen).train()
+    rows = max(1, batch_tokens // length)
+    ids = torch.randint(4, VOCABULARY, (2, rows, length - 1)).tolist()  # EOS is added
+    batch = make_batch(*ids).to(chosen)
+    count, started = -2, 0.0
+    while count < 2 or time.perf_counter() - started < seconds:
+        if count == 0:
+            started = time.perf_counter()
+        with torch.autocast(chosen.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = batch_loss(model, batch, 0.0)
+        loss.backward()
+        count += 1
+        loss.item()  # synchronises with the device
+    elapsed = time.perf_counter() - started
+    return LengthCost(count * rows * length / elapsed, peak_mib(str(chosen)))
+
+
 def _measured(run: Run, seconds: float) -> TrainingSpeed:
     order = epoch_order(run.train, run.config.training.batch_tokens, run.config.seed, 0)
-    for n in range(WARM_UP):
-        _update(run, order[n])
-    taken = 0
+    for n in range(WARM_UP_STEPS):
+        _step(run, order[n])
+    count = 0
     _wait(run.device)
-    began = time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        _update(run, order[(WARM_UP + taken) % len(order)])
-        taken += 1
-        if run.device.type != "cpu" and taken % 20 == 0:
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        _step(run, order[(WARM_UP_STEPS + count) % len(order)])
+        count += 1
+        if run.device.type != "cpu" and count % 20 == 0:
             _wait(run.device)
     _wait(run.device)
-    elapsed = time.perf_counter() - began
-    rows = [row for n in range(taken) for row in order[(WARM_UP + n) % len(order)]]
+    elapsed = time.perf_counter() - started
+    rows = [row for n in range(count) for row in order[(WARM_UP_STEPS + n) % len(order)]]
     tokens, flop = _cost(run, rows)
     return TrainingSpeed(tokens / elapsed, flop / tokens, peak_mib(str(run.device)))
 
 
-def _update(run: Run, rows: Rows) -> None:
+def _step(run: Run, rows: Rows) -> None:
     run.progress.step += 1
     batch = batch_of(run, rows, derive_seed(run.config.seed, run.progress.step, 0))
     train_step(run, [batch], 1e-3)
 
 
 def _cost(run: Run, rows: Sequence[int]) -> tuple[int, float]:
-    """Target tokens of these pairs, END counted, and the operations that they need."""
+    """Return the target tokens of these pairs, EOS included, and their operations."""
     pairs: EncodedPairs = run.train
     costs = work(run.model)
     lengths = [(len(pairs.src[i]) + 1, len(pairs.tgt[i]) + 1) for i in rows]

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarking import peers
-from benchmarking.ceiling import ceiling
+from benchmarking.machine import matmul_gflops
 from benchmarking.standard import CASES, Case, standard, work
 from seq2seq.model.builder import build_model
 
@@ -34,13 +34,13 @@ def test_the_work_is_what_torch_counts_in_single_steps(case: Case) -> None:
     assert 3 * counter.get_total_flops() - once_a_sentence == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_ceiling_is_a_rate() -> None:
+def test_the_peak_is_a_rate() -> None:
     torch.set_num_threads(1)
     precision = torch.get_float32_matmul_precision()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("benchmarking.ceiling.SIZE", 128)
-            assert ceiling("float32", "cpu") > 0.1
+            patch.setattr("benchmarking.machine.SIZE", 128)
+            assert matmul_gflops("float32", "cpu") > 0.1
     finally:
         torch.set_float32_matmul_precision(precision)
 
@@ -67,12 +67,14 @@ def test_a_peers_figures_are_read(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"printed no figure; is Joey NMT installed\?"):
+    with pytest.raises(SystemExit, match=r"printed no figure\. Is Joey NMT installed\?"):
         peers.train(peers.PEERS[0], tmp_path, 5.0)
 
 
 def test_a_peer_that_had_too_little_time_is_told(tmp_path: Path) -> None:
     only_memory = "".join(line for line in SCRIPT.splitlines(True) if "median" not in line)
     (tmp_path / "run_joeynmt.sh").write_text(only_memory, encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"Joey NMT told no speed in 5 seconds; give it more"):
+    with pytest.raises(
+        SystemExit, match=r"Joey NMT reported no speed in 5 seconds\. Raise --peer-seconds"
+    ):
         peers.train(peers.PEERS[0], tmp_path, 5.0)
