@@ -1,4 +1,4 @@
-"""Run the main job end to end (`make demo`), showing each step as the command to type."""
+"""Train, translate and evaluate on the demo corpus (`make demo`), printing each command."""
 
 import os
 import shlex
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seq2seq.cli.main import main
 
-# A model this small gains little from a second thread. Read when torch is imported, later.
+# A second thread hardly helps such a small model. Set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 RUN = Path("runs/demo")
@@ -25,7 +25,7 @@ def demo() -> None:
     """Unpack, train, translate, evaluate and plot; stop at the first step that fails."""
     say("1. Unpack the demo corpora: English with French and with Marathi")
     run("python scripts/unpack_demo.py")
-    say("2. Train on data/demo; everything of the run goes to runs/demo")
+    say("2. Train on data/demo; the run folder is runs/demo")
     run(f"seq2seq train configs/demo.yaml run_dir={RUN} --overwrite")
     say("3. Translate a handful of sentences that are not in the training data")
     handful = RUN / "handful.en"
@@ -44,10 +44,10 @@ def demo() -> None:
 
 NEXT = f"""
 Done. Files:
-  data/demo, data/demo-*            the corpora: train, valid and test, a sentence a line
-  {RUN / "best.safetensors"}          the model; its log, metrics and vocabulary lie beside it
-  {RUN / "test.hyp.fr"}               the test set translated
-  {RUN / "attention.png"}             note how "European Economic Area" crosses over; or .html
+  data/demo, data/demo-*            corpora: train, valid and test, one sentence per line
+  {RUN / "best.safetensors"}          the model, next to its log, metrics and vocabulary
+  {RUN / "test.hyp.fr"}               translations of the test set
+  {RUN / "attention.png"}             note the reordering in "European Economic Area"; also .html
 
 What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq):
   echo "The red car is old." | seq2seq translate -m {RUN}
@@ -55,7 +55,7 @@ What to try next (first `source .venv/bin/activate`, or write .venv/bin/seq2seq)
   echo "Rahul is a good boy" | seq2seq translate -m runs/demo-en-mr
   seq2seq train configs/demo.yaml model.decoder=luong run_dir=runs/demo-luong
   seq2seq compare configs/compare-demo-lengths.yaml --split test    attention and long sentences
-  Your own text: README.md, "Your own text" (this model is tiny and learns for two minutes)."""
+  Your own text: README.md, "Your own text" (this model is tiny and trains for two minutes)."""
 
 
 def say(text: str) -> None:

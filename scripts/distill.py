@@ -1,17 +1,16 @@
-"""Train teachers, let them translate their training text, train a student on all of it.
+"""Train teachers, translate their training text, and train a student on all of it.
 
     python scripts/distill.py configs/students-multi30k.yaml \\
         configs/teachers-multi30k.yaml configs/teachers-multi30k-back.yaml
 
 Sequence-level distillation (Kim & Rush 2016) from ensembles, and data diversification (Nguyen et
-al. 2020) from those that translate back. Each TEACHERS lists variants as `seq2seq compare` reads
-them; all of one list, with all its seeds, translate as one, and those of an only list each alone
-besides. Teachers that translate into the student's source language, from its target language or
-from a third, make sources; the other lists translate those too, as one. STUDENT is a config, or a
-list of variants, whose data.train names the two files that are written here: the corpus, then every
-translation with what it translates. The corpus is what the teachers learnt from; students as
-teachers, of which the corpus was the beginning, teach that beginning. What was trained or
-translated before is not done again.
+al. 2020) with backward models. Each TEACHERS file lists variants for `seq2seq compare`; all runs of
+a file form one ensemble, and if a direction has a single file, each run also translates alone.
+Teachers that translate into the student's source language, from its target language or a third
+one, generate sources, which the forward ensembles translate, too. STUDENT is a config, or a list of
+variants, whose data.train names two files to write: the corpus, then every translation with its
+counterpart. The corpus is the text that all teachers share: the shortest of their training texts,
+with which the others start. Finished trainings and translations are not repeated.
 """
 
 import argparse
@@ -33,11 +32,11 @@ from seq2seq.runs.run_folder import run_lives
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write
 
-BEAM = 3  # an ensemble needs no more on text that it has seen
+BEAM = 3  # enough for an ensemble on its own training text
 
 
 class Student(NamedTuple):
-    """What is to be trained in the end, and of a list the config of its first variant."""
+    """The model to train; for a list, with the config of its first variant."""
 
     path: Path
     config: Config
@@ -45,34 +44,32 @@ class Student(NamedTuple):
 
 
 class Teachers(NamedTuple):
-    """Models that translate as one."""
+    """An ensemble of models."""
 
     path: Path
     plan: Plan
-    back: bool  # into the student's source language, from its target language or a third
-    text: (
-        ParallelText  # what they learn from, the student's source language first if that is `back`
-    )
-    third: bool  # from neither of the student's languages
+    back: bool  # translates into the student's source language
+    text: ParallelText  # training text; swapped if `back`: the student's source language first
+    third: bool  # translates from a language that the student does not use
 
     @property
     def source(self) -> Path:
-        """A file of the side that they read."""
+        """File with the source side of the corpus."""
         return self.plan.folder / "train.src"
 
     @property
     def output(self) -> Path:
-        """What all of them make of it as one."""
+        """File with the translations of the ensemble."""
         return self.plan.folder / "train.hyp"
 
     def runs(self) -> list[Path]:
-        """The run folders of all of them."""
+        """Return all run folders."""
         variants = self.plan.trained()
         return [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
 
 
-class Task(NamedTuple):
-    """A file that models translate."""
+class Translation(NamedTuple):
+    """A file to translate by some runs."""
 
     runs: Sequence[Path]
     source: Path
@@ -81,25 +78,25 @@ class Task(NamedTuple):
 
     @property
     def record(self) -> Path:
-        """What the output was made of, as `sha256sum -c` reads it."""
+        """File with the checksums of source and models, in the format of `sha256sum -c`."""
         return self.output.with_name(f"{self.output.name}.sha256")
 
-    def made_of(self) -> list[str]:
-        """The checksums of source and models, and their names."""
+    def inputs(self) -> list[str]:
+        """Return the checksums and names of source and models."""
         files = [self.source, *(run / "best.safetensors" for run in self.runs)]
         return [f"{_sha256(file)}  {file}" for file in files]
 
     def is_done(self) -> bool:
-        """Whether the output is there and was made of what is there."""
-        there = self.output.exists() and self.record.exists()
-        return there and read_lines(self.record) == self.made_of()
+        """Return whether the output exists and belongs to the present source and models."""
+        exists = self.output.exists() and self.record.exists()
+        return exists and read_lines(self.record) == self.inputs()
 
     def pairs(self, corpus: ParallelText) -> ParallelText:
-        """What the student learns of it: a source that was made has the target of the corpus."""
-        written = read_lines(self.output)
+        """Return the training pairs; a generated source is paired with the target of the corpus."""
+        generated = read_lines(self.output)
         if self.back:
-            return ParallelText(written, corpus.tgt)
-        return ParallelText(read_lines(self.source), written)
+            return ParallelText(generated, corpus.tgt)
+        return ParallelText(read_lines(self.source), generated)
 
 
 def _sha256(path: Path) -> str:
@@ -108,7 +105,7 @@ def _sha256(path: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns 0, or what the first command that fails returns."""
+    """Run all steps; return 0 or the exit code of the first command that fails."""
     options = _options(arguments)
     device = ["--device", options.device]
     try:
@@ -122,18 +119,18 @@ def main(arguments: Sequence[str]) -> int:
                 return code
             read = teachers.text.tgt if teachers.back else teachers.text.src
             _write(teachers.source, read[: len(corpus)])
-        tasks = _tasks(lists)
-        for task in tasks:
-            if task.is_done():
+        translations = _translations(lists)
+        for step in translations:
+            if step.is_done():
                 continue
-            code = _translate(task, device)
+            code = _translate(step, device)
             if code != 0:
                 return code
-            _write(task.record, task.made_of())
-        text = _all_pairs(corpus, tasks)
+            _write(step.record, step.inputs())
+        text = _all_pairs(corpus, translations)
         for path, lines in ((src, text.src), (tgt, text.tgt)):
             if path.exists() and read_lines(path) != list(lines):
-                raise UserError(f"{path}: holds other text than is to be written; move it away")
+                raise UserError(f"{path}: contains another text. Move the file, or name a new one.")
             _write(path, lines)
     except UserError as error:
         print(f"distill.py: error: {error}", file=sys.stderr)
@@ -143,30 +140,30 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     if student.listed:
         return _run("compare", student.path, *device)
-    going_on = ["--resume"] if run_lives(student.config.run_dir) else []
-    return _run("train", student.path, *going_on, *device)
+    resume = ["--resume"] if run_lives(student.config.run_dir) else []
+    return _run("train", student.path, *resume, *device)
 
 
 def _student(path: Path) -> Student:
-    """Raises UserError where it is neither config nor list, or a list of different texts."""
+    """Read the config or list; raise UserError if its variants are trained on different texts."""
     if VARIANTS not in read_document(path).tree:
         return Student(path, load_config(path)[0], listed=False)
     config, *others = (variant.config for variant in read_plan([path]).variants)
-    if any(other.data != config.data for other in others):
-        raise UserError(f"{path}: its variants learn from different text; list those of one text")
+    if any(other.data.train != config.data.train for other in others):
+        raise UserError(f"{path}: the variants differ in data.train. List variants of one text.")
     return Student(path, config, listed=True)
 
 
 def _teachers(path: Path, student: Student) -> Teachers:
-    """Reads a list and its text; raises UserError where that is no text for the student."""
+    """Read a list and its text; raise UserError if the languages do not fit the student."""
     plan = read_plan([path])
     data, wanted = plan.variants[0].config.data, student.config.data
     languages = wanted.src_lang, wanted.tgt_lang
     back = data.tgt_lang == wanted.src_lang
     if not back and (data.src_lang, data.tgt_lang) != languages:
         raise UserError(
-            f"{path}: translates {data.src_lang} to {data.tgt_lang}, and {student.path} "
-            f"{' to '.join(languages)}; teach it by models of that direction or into {languages[0]}"
+            f"{path}: translates {data.src_lang} to {data.tgt_lang}, but {student.path} "
+            f"{' to '.join(languages)}. Use teachers of that direction, or into {languages[0]}."
         )
     text, _ = usable(read_pairs(data.train))
     text = ParallelText(text.tgt, text.src) if back else text
@@ -174,13 +171,16 @@ def _teachers(path: Path, student: Student) -> Teachers:
 
 
 def _corpus(lists: Sequence[Teachers]) -> ParallelText:
-    """The shortest of their texts; raises UserError where another does not begin with it.
+    """Return the shortest text; raise UserError if another does not start with it.
 
-    Those that translate from a third language share its sources.
+    Texts of teachers that translate from a third language share its sources only.
     """
     of_both = [teachers for teachers in lists if not teachers.third]
     if not of_both:
-        raise UserError(f"{lists[0].path}: no list of teachers has text of the student's languages")
+        raise UserError(
+            f"{lists[0].path}: no teachers are trained on text in both languages of the student. "
+            "Add some."
+        )
     shortest = min(of_both, key=lambda teachers: len(teachers.text))
     corpus, count = shortest.text, len(shortest.text)
     for teachers in lists:
@@ -189,8 +189,8 @@ def _corpus(lists: Sequence[Teachers]) -> ParallelText:
             teachers.third or text.tgt[:count] == corpus.tgt[:]
         ):
             raise UserError(
-                f"{teachers.path}: its training text does not begin with that of {shortest.path}; "
-                "teachers share a corpus"
+                f"{teachers.path}: its training text does not start with that of {shortest.path}. "
+                "Train all teachers on one corpus."
             )
     return corpus
 
@@ -198,54 +198,56 @@ def _corpus(lists: Sequence[Teachers]) -> ParallelText:
 def _files_to_write(
     student: Student, lists: Sequence[Teachers], corpus: ParallelText
 ) -> tuple[Path, Path]:
-    """The student's training text; raises UserError where that is anything not written here."""
+    """Return the student's training files; raise UserError if they contain another text."""
     files, key = student.config.data.train, f"{student.path}: data.train"
-    copies = 1 + len(_tasks(lists))
+    copies = 1 + len(_translations(lists))
     names = [teachers.plan.folder.name for teachers in lists]
     if len(set(names)) < len(names):
         raise UserError(
-            f"folders of teachers are called {', '.join(names)}; give each another name"
+            f"folder: two lists of teachers have a folder of the same name ({', '.join(names)}). "
+            "Rename one."
         )
     if files.src is None or files.tgt is None:
-        raise UserError(f"{key} must name two files to be written, src and tgt")
+        raise UserError(f"{key}: must name two files to write, src and tgt")
     for file, side in ((files.src, corpus.src), (files.tgt, corpus.tgt)):
         if file.suffix == ".gz":
-            raise UserError(f"{key}: {file} is written as it is; leave .gz out")
+            raise UserError(f"{key}: {file} is written uncompressed. Remove .gz.")
         if file.exists():
             lines = read_lines(file)
             if len(lines) != copies * len(corpus) or lines[: len(corpus)] != list(side):
-                raise UserError(f"{key}: {file} holds other text; name a new file")
+                raise UserError(f"{key}: {file} contains another text. Name a new file.")
     return files.src, files.tgt
 
 
-def _tasks(lists: Sequence[Teachers]) -> list[Task]:
-    """What is to be translated, each after what it reads."""
-    tasks = []
+def _translations(lists: Sequence[Teachers]) -> list[Translation]:
+    """Return the translations to generate, each after those that it reads."""
+    steps = []
     for teachers in lists:
         source, runs, back = teachers.source, teachers.runs(), teachers.back
-        tasks.append(Task(runs, source, teachers.output, back))
+        steps.append(Translation(runs, source, teachers.output, back))
         if len(runs) > 1 and sum(each.back == back for each in lists) == 1:
             alone = [source.with_name(f"train.{run.name}.hyp") for run in runs]
-            tasks += [
-                Task([run], source, file, back) for run, file in zip(runs, alone, strict=True)
+            steps += [
+                Translation([run], source, file, back)
+                for run, file in zip(runs, alone, strict=True)
             ]
     for made, teachers in product(lists, lists):
         if made.back and not teachers.back:
             output = teachers.output.with_name(f"of-{made.plan.folder.name}.hyp")
-            tasks.append(Task(teachers.runs(), made.output, output, back=False))
-    return tasks
+            steps.append(Translation(teachers.runs(), made.output, output, back=False))
+    return steps
 
 
-def _translate(task: Task, device: Sequence[str]) -> int:
-    """Returns the exit code."""
-    models = [word for run in task.runs for word in ("-m", run)]
-    files = ["-i", task.source, "-o", task.output]
+def _translate(translation: Translation, device: Sequence[str]) -> int:
+    """Run `seq2seq translate`; return its exit code."""
+    models = [word for run in translation.runs for word in ("-m", run)]
+    files = ["-i", translation.source, "-o", translation.output]
     return _run("translate", *models, *files, "--beam", BEAM, *device)
 
 
-def _all_pairs(corpus: ParallelText, tasks: Sequence[Task]) -> ParallelText:
-    """What the student learns from."""
-    texts = [corpus, *(task.pairs(corpus) for task in tasks)]
+def _all_pairs(corpus: ParallelText, translations: Sequence[Translation]) -> ParallelText:
+    """Return the student's training text."""
+    texts = [corpus, *(each.pairs(corpus) for each in translations)]
     return ParallelText(
         [line for text in texts for line in text.src],
         [line for text in texts for line in text.tgt],
@@ -258,23 +260,23 @@ def _write(path: Path, lines: Sequence[str]) -> None:
 
 
 def _run(*words: object) -> int:
-    """Show a command of ours, then run it; returns its exit code."""
+    """Print a command and run it; return its exit code."""
     arguments = [str(word) for word in words]
     print(f"$ seq2seq {shlex.join(arguments)}", flush=True)
     code = seq2seq(arguments)
     if code > 128:
-        print("distill.py: interrupted; the same command as before goes on", file=sys.stderr)
+        print("distill.py: interrupted. Run the same command to continue.", file=sys.stderr)
     return code
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="distill.py", description="teachers, their translations, a student"
+        prog="distill.py",
+        description="Train teachers, and a student on their translations.",
+        allow_abbrev=False,
     )
-    parser.add_argument("student", type=Path, help="the config of the model to be had, or variants")
-    parser.add_argument(
-        "teachers", type=Path, nargs="+", help="variants to train, as compare reads them"
-    )
+    parser.add_argument("student", type=Path, help="config of the student, or a list of variants")
+    parser.add_argument("teachers", type=Path, nargs="+", help="lists of variants for compare")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     return parser.parse_args(arguments)
 

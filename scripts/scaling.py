@@ -1,14 +1,13 @@
-"""How training grows with its corpus: time to begin, memory, cost a token, as a table.
+"""Measure how start-up time, memory and time per token grow with the corpus; print a table.
 
     python scripts/scaling.py data/multi30k/train.en.gz data/multi30k/train.de.gz
     python scripts/scaling.py SRC TGT --json scaling.json vocabulary.sampling=0.5
 
-A corpus of each size is made of the given lines, over and over; each time another number is added
-to both sides, so that all lines are distinct. Each size is measured in processes of its own, the
-first of which builds the cache. A small model is trained, so that what the corpus takes shows.
-Memory is what a process holds for itself alone (RssAnon in /proc): mapped files, which the system
-can drop at any time, are not counted. Freed memory is given back at once; training keeps it for up
-to 64 updates (update.py), and how much hangs on the order in which shapes of batches come.
+Corpora of each size repeat the given lines, with a number appended to both sides so that all lines
+are distinct. Each size is measured in separate processes; the first builds the cache. The model is
+small, so that the costs of the corpus dominate. Memory is the private memory of a process (RssAnon
+in /proc), without mapped files, which the system can evict. Freed memory is returned at once here;
+training keeps it for up to 64 steps, and its size depends on the order of batch shapes.
 """
 
 import argparse
@@ -38,23 +37,23 @@ vocabulary: {{size: 4000}}
 model: {{embedding_size: 32, hidden_size: 64}}
 training: {{max_epochs: 1}}
 """
-COLUMNS = {  # of the table: the key, the heading, how it is shown
+ROWS = {  # key: label and format
     "pairs": ("pairs", "{:,}"),
     "text_seconds": ("copy text, s", "{:.1f}"),
-    "vocabulary_seconds": ("learn pieces, s", "{:.1f}"),
-    "ids_seconds": ("cut text, s", "{:.1f}"),
-    "build_cpu_seconds": ("CPU seconds of these, all processes", "{:.1f}"),
+    "vocabulary_seconds": ("train vocabulary, s", "{:.1f}"),
+    "ids_seconds": ("encode text, s", "{:.1f}"),
+    "build_cpu_seconds": ("CPU time of these, all processes, s", "{:.1f}"),
     "cache_mb": ("cache, MB", "{:,.0f}"),
-    "first_batch_seconds": ("warm start to first batch, s", "{:.1f}"),
-    "first_batch_cpu_seconds": ("the same, CPU seconds", "{:.1f}"),
-    "first_mb": ("memory at update 1, MB", "{:,.0f}"),
-    "last_mb": ("memory at the last update, MB", "{:,.0f}"),
-    "tokens_per_second": ("batch stream, target tokens a CPU second", "{:,.0f}"),
+    "first_batch_seconds": ("first batch with warm cache, s", "{:.1f}"),
+    "first_batch_cpu_seconds": ("first batch, CPU time, s", "{:.1f}"),
+    "first_mb": ("memory at step 1, MB", "{:,.0f}"),
+    "last_mb": ("memory at the last step, MB", "{:,.0f}"),
+    "tokens_per_second": ("batches, target tokens per CPU second", "{:,.0f}"),
 }
 
 
 def main() -> None:
-    """Make the corpora, measure each in other processes, print the table."""
+    """Generate the corpora, measure each in separate processes, and print the table."""
     options = _options()
     if options.measure:
         print(json.dumps(_measured(options.measure, options)))
@@ -65,8 +64,8 @@ def main() -> None:
             folder = Path(temporary) / str(size)
             config = make_corpus(options.src, options.tgt, size, folder)
             row = {"pairs": size}
-            for what in ("build", "train"):
-                row |= _asked(what, config, options)
+            for part in ("build", "train"):
+                row |= _measure(part, config, options)
             rows.append(row)
             print(f"{size:,} pairs measured", file=sys.stderr)
             if options.json:
@@ -75,7 +74,7 @@ def main() -> None:
 
 
 def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
-    """Write a corpus of so many pairs and its config; returns the config."""
+    """Write a corpus of `size` pairs and its config; return the config."""
     from seq2seq.config.schema import ParallelFiles
     from seq2seq.data.corpus import read_pairs
 
@@ -95,7 +94,7 @@ def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:
 
 
 def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
-    """Build the cache; returns seconds and megabytes."""
+    """Build the cache; return its seconds and megabytes."""
     from seq2seq.config.schema import load_config
     from seq2seq.data.training_data import cache_of, training_data
 
@@ -107,18 +106,18 @@ def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
         marks.append(time.perf_counter())
         data.pairs(vocabularies, settings.data.max_length)
         marks.append(time.perf_counter())
-    worked = sum(os.times()[:4])  # with that of processes that have ended
+    cpu_seconds = sum(os.times()[:4])  # worker processes included
     files = [path for path in cache_of(settings.run_dir).rglob("*") if path.is_file()]
     names = ("text_seconds", "vocabulary_seconds", "ids_seconds")
     seconds = {name: b - a for name, (a, b) in zip(names, itertools.pairwise(marks), strict=True)}
     megabytes = sum(path.stat().st_size for path in files) / 1e6
-    return {**seconds, "build_cpu_seconds": worked, "cache_mb": megabytes}
+    return {**seconds, "build_cpu_seconds": cpu_seconds, "cache_mb": megabytes}
 
 
 def train(
-    config: Path, overrides: Sequence[str], began: float, updates: int, batches: int
+    config: Path, overrides: Sequence[str], started: float, steps: int, batches: int
 ) -> dict[str, float]:
-    """Begin with a warm cache, take updates, make batches alone; returns what they cost."""
+    """Train some steps with a warm cache, then make batches only; return the costs."""
     import torch
 
     from seq2seq.config.schema import load_config
@@ -136,16 +135,16 @@ def train(
         for rows in epoch_order(run.train, settings.training.batch_tokens, settings.seed, epoch):
             run.progress.step += 1
             batch = batch_of(run, rows, derive_seed(settings.seed, run.progress.step, 0))
-            first_batch = first_batch or time.time() - began
+            first_batch = first_batch or time.time() - started
             first_batch_cpu = first_batch_cpu or time.process_time()
             train_step(run, [batch], 1e-3)
             memory.append(private_mb())
-            if len(memory) == updates:
+            if len(memory) == steps:
                 break
-        if len(memory) == updates:
+        if len(memory) == steps:
             break
     tokens = made = 0
-    worked = time.process_time()
+    cpu_started = time.process_time()
     for epoch in itertools.count():
         for rows in epoch_order(run.train, settings.training.batch_tokens, settings.seed, epoch):
             tokens += len(batch_of(run, rows, made).tgt_out)
@@ -161,32 +160,32 @@ def train(
         "last_mb": memory[-1],
         "most_mb": max(memory),
         "after_stream_mb": private_mb(),
-        "tokens_per_second": tokens / (time.process_time() - worked),
+        "tokens_per_second": tokens / (time.process_time() - cpu_started),
     }
 
 
 def private_mb() -> float:
-    """Memory that this process holds for itself alone; not a number where there is no /proc."""
+    """Return the private memory of this process; NaN without /proc."""
     status = Path("/proc/self/status")
     found = re.search(r"RssAnon:\s+(\d+) kB", status.read_text()) if status.exists() else None
     return int(found[1]) * 1024 / 1e6 if found else float("nan")
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A line for each figure, a column for each size."""
+    """Format a row for each figure, a column for each size."""
     from seq2seq.runtime.console import aligned_table
 
     cells = [
-        [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in COLUMNS.items()
+        [name, *(shown.format(row[key]) for row in rows)] for key, (name, shown) in ROWS.items()
     ]
     return aligned_table(cells)
 
 
-def _asked(what: str, config: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Measure in a process of its own."""
+def _measure(part: str, config: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Run this script with --measure in a separate process."""
     command = [sys.executable, __file__, str(options.src), str(options.tgt), *options.overrides]
-    command += ["--measure", what, "--config", str(config), "--began", str(time.time())]
-    command += ["--updates", str(options.updates), "--batches", str(options.batches)]
+    command += ["--measure", part, "--config", str(config), "--started", str(time.time())]
+    command += ["--steps", str(options.steps), "--batches", str(options.batches)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         sys.exit(done.returncode)
@@ -194,10 +193,10 @@ def _asked(what: str, config: Path, options: argparse.Namespace) -> dict[str, fl
     return found
 
 
-def _measured(what: str, options: argparse.Namespace) -> dict[str, float]:
-    if what == "build":
+def _measured(part: str, options: argparse.Namespace) -> dict[str, float]:
+    if part == "build":
         return build(options.config, options.overrides)
-    return train(options.config, options.overrides, options.began, options.updates, options.batches)
+    return train(options.config, options.overrides, options.started, options.steps, options.batches)
 
 
 def _count(text: str) -> int:
@@ -211,21 +210,22 @@ def _numbers(text: str) -> list[int]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("src", type=Path, help="source lines to make the corpora of")
-    parser.add_argument("tgt", type=Path, help="their translations")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="as for train")
+    summary = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(description=summary, allow_abbrev=False)
+    parser.add_argument("src", type=Path, help="source text to repeat")
+    parser.add_argument("tgt", type=Path, help="its translation")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="as of train")
     sizes = "29000,290000,2900000"
-    parser.add_argument("--sizes", type=_numbers, default=sizes, help=f"in pairs ({sizes})")
-    parser.add_argument("--updates", type=_count, default=200, help="before memory is read again")
     parser.add_argument(
-        "--batches", type=_count, default=3000, help="to time the stream of batches"
+        "--sizes", type=_numbers, default=sizes, help=f"in pairs (default: {sizes})"
     )
-    parser.add_argument("--folder", type=Path, help="where the corpora are made for the while")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--steps", type=_count, default=200, help="until memory is measured again")
+    parser.add_argument("--batches", type=_count, default=3000, help="number of batches to time")
+    parser.add_argument("--folder", type=Path, help="parent of the temporary folder")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     parser.add_argument("--measure", choices=("build", "train"), help=argparse.SUPPRESS)
     parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     return parser.parse_intermixed_args()
 
 

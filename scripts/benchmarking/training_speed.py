@@ -27,7 +27,7 @@ class TrainingSpeed(NamedTuple):
     """Training speed; padding is not counted."""
 
     tokens_per_second: float  # target tokens
-    flop_per_token: float  # of matrix products, per target token
+    flop_per_token: float  # matrix products only, per target token
     peak_mib: float
 
 
