@@ -33,13 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page or JSON."""
-    from seq2seq.analysis.attention.maps import AttentionMap
-    from seq2seq.analysis.attention.plot import check_picture_path, write_attention
+    from seq2seq.analysis.attention.plot import check_plot_path, write_attention
 
     as_json = options.output.suffix.lower() == ".json"
     check_output(options.output, options.input)
     if not as_json:
-        check_picture_path(options.output)
+        check_plot_path(options.output)
     with open_input(options.input) as lines:
         translator = load_translator(options.model, options.device, beam_size=options.beam)
         if not translator.attends:
@@ -57,10 +56,6 @@ def run(options: argparse.Namespace) -> int:
             items = ",\n".join(translation_as_json(each) for each in translations)
             output.write(f"[\n{items}\n]\n")
         return 0
-    maps = [
-        AttentionMap(each.src_tokens, each.tgt_tokens, each.attention_weights or [], each.text)
-        for each in translations
-    ]
-    for note in write_attention(maps, texts, options.output):
+    for note in write_attention(translations, texts, options.output):
         logger.info(f"note: {note}")
     return 0
