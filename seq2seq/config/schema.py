@@ -105,7 +105,7 @@ class VocabularyConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Length of training, optimization and regularization; a step is one optimizer update."""
+    """Length of training, optimisation and regularisation; a step is one optimizer update."""
 
     max_epochs: Count | None = None
     """Maximum number of epochs (passes over the training text)."""
