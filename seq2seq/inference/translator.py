@@ -20,7 +20,7 @@ from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_pre
 from seq2seq.inference.prepack import pack
 from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, joined
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.inference.ensemble import Ensemble
 from seq2seq.runs.checkpoint import LengthLimit, load_best
 from seq2seq.runtime.device import choose_device, shortest_time
 from seq2seq.runtime.errors import UserError

@@ -21,7 +21,7 @@ from seq2seq.inference.search import search
 from seq2seq.inference.topk import argmax_of_approximate
 from seq2seq.inference.translator import Translator
 from seq2seq.model import seq2seq
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.inference.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")

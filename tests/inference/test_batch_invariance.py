@@ -19,7 +19,7 @@ from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.prepack import pack
 from seq2seq.inference.search import search
 from seq2seq.model.builder import build_model
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.inference.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 
 HALVES = [2, 4, 8, 16, 32, 64, 128, 256]

@@ -23,7 +23,7 @@ from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search import by_width, search
 from seq2seq.inference.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.inference.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")

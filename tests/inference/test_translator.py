@@ -25,7 +25,7 @@ from seq2seq.inference.line_splitting import MOST_PARTS, cut_line
 from seq2seq.inference.translation import joined
 from seq2seq.inference.translator import MAX_TOKENS, Translation, Translator
 from seq2seq.model.builder import build_model
-from seq2seq.model.ensemble import Ensemble
+from seq2seq.inference.ensemble import Ensemble
 from seq2seq.runs.checkpoint import LengthLimit, load_best
 from seq2seq.runtime.errors import UserError
 
