@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
+from seq2seq.inference.inference_model import InferenceWeight, replace_weights
 from seq2seq.runtime.device import shortest_time
 
 STEPS = 127  # from zero to the largest entry

@@ -5,7 +5,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
+from seq2seq.inference.inference_model import InferenceWeight, replace_weights
 from seq2seq.runtime.device import product_is_exact
 
 _ROWS = 64  # of the inputs that the layout is made for; fewer or more do as well

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from seq2seq.inference import prepack as packing
-from seq2seq.inference.inference_weights import InferenceWeight, replace_weights
+from seq2seq.inference.inference_model import InferenceWeight, replace_weights
 from seq2seq.inference.int8 import Int8Weight
 from seq2seq.inference.prepack import PackedWeight, pack
 from seq2seq.inference.translator import Translator
