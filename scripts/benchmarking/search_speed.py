@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from benchmarking.machine import peak_mib
 from seq2seq.data.lines import read_lines
-from seq2seq.inference.translator import Translator, check_int8
+from seq2seq.inference.translator import Translator
+from seq2seq.inference.weights import check_int8
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 

@@ -122,13 +122,15 @@ def _seed_warning(seeds: set[int]) -> list[str]:
 
 
 def _bleu(checkpoint: "Checkpoint", valid: "ParallelText | None") -> float | None:
+    from seq2seq.inference.inference_model import InferenceModel
     from seq2seq.training.validation import greedy_bleu
 
     if valid is None:
         return None
     _, _, _, model, vocabularies, limit, config = checkpoint
     device = next(model.parameters()).device
-    return greedy_bleu(model, vocabularies, limit, config, valid.src, valid.tgt, device)[0]
+    inference = InferenceModel(model)
+    return greedy_bleu(inference, vocabularies, limit, config, valid.src, valid.tgt, device)[0]
 
 
 def _line(name: str, bleu: float | None) -> str:

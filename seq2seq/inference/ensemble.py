@@ -1,15 +1,13 @@
-"""Several models that answer as one: the seam of `Seq2Seq`, each call a tuple of theirs."""
+"""Ensemble: several models behind the calls of one, each call a tuple of theirs."""
 
 import math
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from seq2seq.model.encoder import EncoderOutput
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.model.state import DecoderState, Memory
+from seq2seq.inference.interface import Model
 
 
 class _Rows(Protocol):
@@ -21,49 +19,47 @@ class _Rows(Protocol):
 _Part = TypeVar("_Part", bound=_Rows)
 
 
-class Parts(tuple[_Part, ...], Generic[_Part]):
-    """One memory or state of each model, selected from together."""
+class Parts(tuple[_Part, ...]):
+    """Memory or state of each model, whose rows move together."""
 
     def select(self, rows: Tensor) -> "Parts[_Part]":
-        """The rows of every model's part."""
+        """Select rows in every model's part."""
         return Parts(part.select(rows) for part in self)
 
     def put(self, rows: Tensor, other: "Parts[_Part]", taken: Tensor | slice) -> None:
-        """Write the rows `taken` of another over the rows `rows`, in every model's part."""
-        for part, its_other in zip(self, other, strict=True):
-            part.put(rows, its_other, taken)
+        """Overwrite `rows` by the rows `taken` of `other` in every model's part."""
+        for part, other_part in zip(self, other, strict=True):
+            part.put(rows, other_part, taken)
 
 
 class EnsembleStep(NamedTuple):
-    """What one step of every model yields for N rows."""
+    """Result of one step of every model for N rows."""
 
-    outputs: tuple[Tensor, ...]  # each [N, R]
-    state: Parts[DecoderState]
-    attention_weights: Tensor | None  # [N, S], the mean of those that attend
+    outputs: tuple[Any, ...]  # [N, R] per model
+    state: Parts[Any]
+    attention_weights: Tensor | None  # [N, S], the mean over models with attention
 
 
 class Ensemble:
-    """Models over the same vocabularies; `project` gives the log of their mean probability."""
+    """Models over the same vocabularies; `project` returns the log of their mean probability."""
 
-    def __init__(self, models: Iterable[Seq2Seq]) -> None:
+    def __init__(self, models: Iterable[Model]) -> None:
         self.models = tuple(models)
 
-    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[EncoderOutput, ...]:
-        """As `Seq2Seq.encode`, one of each model."""
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Any, ...]:
+        """Encode source ids [B, S] with lengths [B] by each model."""
         return tuple(model.encode(src, src_lengths) for model in self.models)
 
-    def start(
-        self, encoded: tuple[EncoderOutput, ...]
-    ) -> tuple[Parts[Memory], Parts[DecoderState]]:
-        """As `Seq2Seq.start`, one of each model."""
+    def start(self, encoded: tuple[Any, ...]) -> tuple[Parts[Any], Parts[Any]]:
+        """Return the memory and the initial state of each model."""
         starts = [model.start(part) for model, part in zip(self.models, encoded, strict=True)]
         return Parts(memory for memory, _ in starts), Parts(state for _, state in starts)
 
-    def step(self, ids: Tensor, state: Parts[DecoderState], memory: Parts[Memory]) -> EnsembleStep:
-        """As `Seq2Seq.step`, for every model with the same ids [N]."""
+    def step(self, ids: Tensor, state: Parts[Any], memory: Parts[Any]) -> EnsembleStep:
+        """Advance every model by the same ids [N]."""
         steps = [
-            model.step(ids, its_state, its_memory)
-            for model, its_state, its_memory in zip(self.models, state, memory, strict=True)
+            model.step(ids, own_state, own_memory)
+            for model, own_state, own_memory in zip(self.models, state, memory, strict=True)
         ]
         weights = [step.attention_weights for step in steps if step.attention_weights is not None]
         return EnsembleStep(
@@ -72,8 +68,8 @@ class Ensemble:
             torch.stack(weights).mean(0) if weights else None,
         )
 
-    def project(self, outputs: tuple[Tensor, ...]) -> Tensor:
-        """Outputs of each model [N, R] -> log of the mean probability [N, V]."""
+    def project(self, outputs: tuple[Any, ...]) -> Tensor:
+        """Return the log of the mean probability [N, V] for each model's outputs [N, R]."""
         log_probs = torch.stack(
             [
                 model.project(part).float().log_softmax(dim=-1)
@@ -82,6 +78,6 @@ class Ensemble:
         )
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
 
-    def project_approximately(self, outputs: tuple[Tensor, ...]) -> None:  # noqa: ARG002
-        """None: how far a mean of rough probabilities may be off is not known."""
+    def project_approximately(self, outputs: tuple[Any, ...]) -> None:  # noqa: ARG002
+        """Return None: the error bound of a mean of approximate probabilities is unknown."""
         return

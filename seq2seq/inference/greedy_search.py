@@ -61,15 +61,15 @@ class GreedySearch(ContinuousBatch):
 
     def _likeliest(self, outputs: Any) -> tuple[Tensor, Tensor | None]:
         """The piece that follows each row: [N]; and its log-probability [N], if it is scored."""
-        rough, log_probs = self.model.project_approximately(outputs), None
-        if rough is None or self.beam.return_scores:
+        approximate, log_probs = self.model.project_approximately(outputs), None
+        if approximate is None or self.beam.return_scores:
             logits = self.model.project(outputs).float()
             log_probs = logits.log_softmax(dim=-1) if self.beam.return_scores else None
-        if rough is None:
+        if approximate is None:
             pieces = argmax_token(self.restrict(logits))
         else:
-            self.restrict(rough.logits)
-            pieces = argmax_of_approximate(rough)
+            self.restrict(approximate.logits)
+            pieces = argmax_of_approximate(approximate)
         return pieces, None if log_probs is None else log_probs.gather(1, pieces[:, None])[:, 0]
 
     def _look(self, weights: Tensor) -> None:

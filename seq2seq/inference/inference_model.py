@@ -1,48 +1,153 @@
-"""What stands where a model's weight stood, and multiplies in its place; for search alone."""
+"""Inference model: a `Seq2Seq` with precomputed tables and inference-only weight formats."""
 
-from abc import ABC, abstractmethod
+import copy
 from collections.abc import Callable
-from typing import Any
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection
+from seq2seq.inference.weights import InferenceWeight
+from seq2seq.model.attention import DotScore, GeneralScore
+from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import DecoderState, Inputs, Memory, Step
+
+MAX_TABLE_ENTRIES = 1 << 25  # larger tables of input gates take too long to compute
+MIN_INT8_SHORTLIST_WEIGHTS = 1 << 18  # a smaller output projection takes no noticeable time
 
 
-class InferenceWeight(ABC):
-    """A weight [out, in] in another form, which `F.linear` takes as it took the weight."""
+class InferenceLSTM(LSTMLayer):
+    """LSTM layer that computes one step after another, in place and without an autograd graph."""
 
-    @abstractmethod
-    def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
-        """Inputs [..., in] times the weight, and the bias [out]: [..., out]."""
+    input_gates: Tensor | None = None  # [V, 4H], the gates of every token's embedding
 
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Tensor:
-        """What torch calls in place of a function of its own that is given such a weight."""
-        del types
-        assert function is F.linear, f"{cls.__name__} cannot be given to {function}"
-        inputs, weight, bias = (*args, *(kwargs or {}).values(), None)[:3]
-        product: Tensor = weight.product(inputs, bias)
-        return product
+    def gates(self, inputs: Tensor) -> Tensor:
+        """Return gates [..., 4H] of inputs [..., input_size], or of ids [...] with a table."""
+        if self.input_gates is None:
+            return super().gates(inputs)
+        return F.embedding(inputs, self.input_gates)
+
+    def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        return self.step_into(torch.empty_like(cell), torch.empty_like(cell), gates, hidden, cell)
+
+    def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        # One product per step: its shape, and so its rounding, does not depend on the length.
+        hiddens, cells = cell.new_empty(2, inputs.shape[1], *cell.shape)
+        for t, step_inputs in enumerate(inputs.unbind(1)):
+            gates = self.gates(step_inputs)
+            hidden, cell = self.step_into(hiddens[t], cells[t], gates, hidden, cell)
+        return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
 
-@torch.no_grad()
-def replace_weights(model: nn.Module, made: Callable[[Tensor], InferenceWeight]) -> None:
-    """Let what is made of them stand for the weights of LSTM layers and linear maps.
+class InferenceModel:
+    """A `Seq2Seq` in evaluation mode behind the calls of search; to be called without gradients.
 
-    Embeddings stay, and maps to a single number.
+    It has modules of its own but shares the parameters, so it follows a model in training. Once
+    the weights are final, `replace_weights`, `precompute_input_gates` and `enable_int8_shortlist`
+    make it faster; from then on it no longer follows them.
     """
-    for module in model.modules():
-        names: tuple[str, ...] = ()
-        if isinstance(module, LSTMLayer):
-            names = ("input_weight", "hidden_weight")
-        elif isinstance(module, nn.Linear) and module.out_features > 1:
-            names = ("weight",)
-        for name in names:
-            weight = getattr(module, name)
-            delattr(module, name)
-            setattr(module, name, made(weight))
+
+    def __init__(self, model: Seq2Seq) -> None:
+        tensors = chain(model.parameters(), model.buffers())
+        self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
+        for module in self.network.modules():
+            if isinstance(module, LSTMLayer):
+                module.__class__ = InferenceLSTM
+        self._multiplies_keys = isinstance(
+            getattr(self.network.decoder, "score", None), DotScore | GeneralScore
+        )
+        self._source_table = False  # True: the encoder reads ids, not embeddings
+        self._target_gates: Tensor | None = None  # [V, 4H]
+        self._shortlist: ApproximateProjection | None = None
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
+        """Encode source ids [B, S] with lengths [B]; padding beyond the longest costs no time."""
+        # Reading the lengths from a GPU would wait for it.
+        longest = src.shape[1] if src.is_cuda else int(src_lengths.max())
+        encoder, ids = self.network.encoder, src[:, :longest]
+        encoded = encoder.run(ids if self._source_table else encoder.embedding(ids), src_lengths)
+        if (padding := src.shape[1] - longest) == 0:
+            return encoded
+        return encoded._replace(
+            outputs=F.pad(encoded.outputs, (0, 0, 0, padding)),
+            pad_mask=F.pad(encoded.pad_mask, (0, padding), value=True),
+        )
+
+    def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
+        """Return the memory of the sentences and the state before the first target position."""
+        memory, state = self.network.start(encoded)
+        if self._multiplies_keys:
+            # With neighbouring positions adjacent in memory, a CPU multiplies few queries by the
+            # keys in half the time.
+            memory = memory._replace(keys=memory.keys.mT.contiguous().mT)
+        return memory, state
+
+    def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
+        """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
+        if self._target_gates is None:
+            return self.network.step(ids, state, memory)
+        inputs = Inputs(self.network.embed(ids), self._target_gates.index_select(0, ids))
+        return self.network.decoder.step(inputs, state, memory)
+
+    def project(self, outputs: Tensor) -> Tensor:
+        """Return logits [..., V] for outputs [..., R]."""
+        weight, bias = self.network.projection.weight, self.network.projection.bias
+        if outputs.is_cuda or isinstance(weight, InferenceWeight):
+            return F.linear(outputs, weight, bias)
+        return F.linear(outputs, weight).add_(bias)  # 10 % faster on CPU than with the bias
+
+    def project_approximately(self, outputs: Tensor) -> ApproximateLogits | None:
+        """Return int8 logits [N, V] for outputs [N, R]; None unless the shortlist is enabled."""
+        return None if self._shortlist is None else self._shortlist(outputs)
+
+    @torch.no_grad()
+    def enable_int8_shortlist(self) -> None:
+        """Keep an int8 copy of the output projection, if it is large, to shortlist the argmax."""
+        weight, bias = self.network.projection.weight, self.network.projection.bias
+        if weight.numel() >= MIN_INT8_SHORTLIST_WEIGHTS:
+            self._shortlist = ApproximateProjection(weight, bias)
+
+    @torch.no_grad()
+    def replace_weights(self, weight_format: Callable[[Tensor], InferenceWeight]) -> None:
+        """Convert the weights of LSTM layers and of linear layers with more than one output."""
+        for module in self.network.modules():
+            names: tuple[str, ...] = ()
+            if isinstance(module, LSTMLayer):
+                names = ("input_weight", "hidden_weight")
+            elif isinstance(module, nn.Linear) and module.out_features > 1:
+                names = ("weight",)
+            for name in names:
+                weight = getattr(module, name)
+                delattr(module, name)
+                setattr(module, name, weight_format(weight))
+
+    @torch.no_grad()
+    def precompute_input_gates(self) -> None:
+        """Tabulate the gates of all tokens' embeddings in the lowest layers, unless too large.
+
+        Also lay out the output projection as products of few rows read it, apart from an embedding
+        to which it is tied.
+        """
+        network, projection = self.network, self.network.projection
+        lowest = [layers.bottom for layers in network.encoder.directions]
+        ids = _all_ids(network.encoder.embedding)
+        if len(lowest) * len(ids) * 4 * lowest[0].hidden_size <= MAX_TABLE_ENTRIES:
+            embedded = network.encoder.embedding(ids)
+            for layer in lowest:
+                layer.input_gates = layer.gates(embedded)
+            self._source_table = True
+        ids = _all_ids(network.tgt_embedding)
+        width = network.decoder.inputs(network.embed(ids[:1])).gates.shape[-1]
+        if len(ids) * width <= MAX_TABLE_ENTRIES:
+            self._target_gates = network.decoder.inputs(network.embed(ids)).gates
+        if not isinstance(projection.weight, InferenceWeight):
+            columns = projection.weight.t().contiguous().t()
+            projection.weight = nn.Parameter(columns, requires_grad=False)
+
+
+def _all_ids(embedding: nn.Embedding) -> Tensor:
+    return torch.arange(embedding.num_embeddings, device=embedding.weight.device)

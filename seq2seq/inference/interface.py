@@ -1,4 +1,4 @@
-"""What search asks of a model, what it keeps of its answers, and what it returns."""
+"""Interface between search and models: the calls, the search options and the hypotheses."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -6,89 +6,73 @@ from torch import Tensor
 
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import BOS_ID, PAD_ID
+from seq2seq.inference.topk import ApproximateLogits
 
 
 class ModelStep(Protocol):
-    """What one step of a model yields for N rows."""
+    """Result of one step of a model for N rows."""
 
     @property
     def outputs(self) -> Any:
-        """What `project` takes."""
+        """Outputs that `project` takes."""
         ...
 
     @property
     def state(self) -> Any:
-        """What the next step takes; `select(rows)` and `put(rows, other, taken)` move its rows."""
+        """State for the next step, with `select(rows)` and `put(rows, other, taken)`."""
         ...
 
     @property
     def attention_weights(self) -> Tensor | None:
-        """Where each row looked: [N, S], None without attention."""
-        ...
-
-
-class Rough(Protocol):
-    """Logits of N rows that are known roughly, and exactly where they are asked for."""
-
-    @property
-    def logits(self) -> Tensor:
-        """[N, V], which the caller may overwrite with -inf."""
-        ...
-
-    @property
-    def off(self) -> Tensor:
-        """How far a row's logits are from the exact ones at most: [N]."""
-        ...
-
-    def exact(self, rows: Tensor, pieces: Tensor) -> Tensor:
-        """The exact logits of these rows [M] and pieces [M]: [M]."""
+        """Attention weights [N, S]; None without attention."""
         ...
 
 
 class Model(Protocol):
-    """All that search knows of a model, one network or several; what is `Any` stays opaque."""
+    """All that search calls on a model: an `InferenceModel`, an `Ensemble` or a test double.
+
+    Values of type `Any` are opaque to search.
+    """
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> Any:
-        """Source ids [B, S], their lengths [B] (END counted) -> what `start` takes."""
+        """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
         ...
 
     def start(self, encoded: Any) -> tuple[Any, Any]:
-        """The memory of the sentences, and the state before the first target position.
+        """Return the memory of the sentences and the state before the first target position.
 
-        Both are the caller's, who may write over their rows.
+        Both belong to the caller, who may overwrite their rows.
         """
         ...
 
     def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
-        """One target position: the last ids [N] of N = B * K hypotheses."""
+        """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
         ...
 
     def project(self, outputs: Any) -> Tensor:
-        """Outputs of N rows -> logits [N, V], which the caller may overwrite."""
+        """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
         ...
 
-    def project_approximately(self, outputs: Any) -> Rough | None:
-        """The same with less work, None where that is not to be had."""
+    def project_approximately(self, outputs: Any) -> ApproximateLogits | None:
+        """Return cheaper logits with an error bound; None if the model has none."""
         ...
 
 
 class SearchOptions(NamedTuple):
-    """How many hypotheses are kept, and how they are scored."""
+    """Beam size, scoring of hypotheses, constraints, and what is returned."""
 
-    size: int  # hypotheses; 1: greedy
-    length_penalty: float = 1.0  # their log-probabilities are divided by length to this power
-    coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; not greedy's
-    no_repeat_ngram: int = 0  # so many pieces in a row occur once only; 0: any may
-    forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # pieces that no hypothesis holds
-    return_scores: bool = (
-        True  # whether those of greedy search get a score, which takes time: or nan
-    )
-    return_attention: bool = True  # whether they keep where they looked, which takes time, too
+    size: int  # hypotheses per sentence; 1: greedy search
+    length_penalty: float = 1.0  # log-probabilities are divided by length to this power
+    coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; not for greedy search
+    no_repeat_ngram: int = 0  # no n-gram of this size occurs twice in a hypothesis; 0: any may
+    forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # tokens that no hypothesis contains
+    return_scores: bool = True  # if False, greedy search may save time and return nan
+    return_attention: bool = True  # if False, attention weights are not kept, which saves time
 
 
 class Hypothesis(NamedTuple):
-    """One translation, END included."""
+    """One translation, end-of-sentence included."""
 
     ids: Ids
-    score: float  # log-probability, nats, by length ** length_penalty, and the coverage penalty
-    attention_weights: Tensor | None  # [T, S] on the CPU, END included on both sides, if kept
+    score: float  # log-probability in nats / length ** length_penalty + coverage penalty
+    attention_weights: Tensor | None  # [T, S] on the CPU, end-of-sentence included on both sides

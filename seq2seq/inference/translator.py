@@ -13,22 +13,27 @@ from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
-from seq2seq.inference.int8 import Int8Weight, int8_is_exact, to_int8
+from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.line_splitting import cut_line
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
-from seq2seq.inference.prepack import pack
 from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, joined
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.weights import (
+    Int8Weight,
+    PackedWeight,
+    check_int8,
+    int8_shortlist_pays_off,
+    prepacking_is_exact,
+)
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import LengthLimit, load_best
-from seq2seq.runtime.device import choose_device, shortest_time
+from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
 MAX_TOKENS = 2000  # of a line whose attention weights are kept: they grow as its square
 _MOST_AT_ONCE = 10_000_000  # squared lengths searched at once: what attention weights take room for
-_MUCH_SLOWER = 1.5  # than others; a plain loop takes tens of times that
-_MUCH_QUICKER = 0.6
 _IN_NO_LINE = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
@@ -76,16 +81,9 @@ class Translator:
         if int8:
             check_int8(chosen)
         loaded = [load_best(Path(run), chosen) for run in runs]
-        rough = len(runs) == 1 and chosen.type == "cpu" and not int8 and _gains_by_int8()
-        for each in loaded:
-            if rough:
-                each[0].enable_int8_shortlist()
-            if int8:
-                to_int8(each[0])
-            elif chosen.type == "cpu":
-                pack(each[0])
-            each[0].settle()
-        model, vocabularies, limit, config = loaded[0]
+        rough = len(runs) == 1 and chosen.type == "cpu" and not int8 and int8_shortlist_pays_off()
+        models = [_for_inference(each[0], chosen, int8, rough) for each in loaded]
+        _, vocabularies, limit, config = loaded[0]
         for run, other in zip(runs, loaded, strict=True):
             if _contents(other[1]) != _contents(vocabularies):
                 raise UserError(
@@ -96,7 +94,7 @@ class Translator:
                     f"{run}: translates {other[3].data.direction}, not {config.data.direction} as "
                     f"{runs[0]} does; an ensemble has one direction"
                 )
-        whole: Model = model if len(loaded) == 1 else Ensemble(each[0] for each in loaded)
+        whole: Model = models[0] if len(models) == 1 else Ensemble(models)
         longest = config.data.max_length
         return cls(whole, vocabularies, limit, config.decoding, longest, chosen)
 
@@ -248,37 +246,24 @@ class Translator:
         return _printed(self.vocabularies.tgt.decode(hypothesis.ids, words))
 
 
+def _for_inference(
+    model: Seq2Seq, device: torch.device, int8: bool, shortlist: bool
+) -> InferenceModel:
+    """Optimize a model whose weights are final."""
+    inference = InferenceModel(model)
+    if shortlist:
+        inference.enable_int8_shortlist()
+    if int8:
+        inference.replace_weights(Int8Weight)
+    elif device.type == "cpu" and prepacking_is_exact():
+        inference.replace_weights(PackedWeight)
+    inference.precompute_input_gates()
+    return inference
+
+
 def is_blank(line: str, ids: Ids) -> bool:
     """Whether a line, given with its ids, holds nothing to translate."""
     return not line.replace(SPACE, " ").strip() or not ids
-
-
-def check_int8(device: torch.device) -> None:
-    """Raises UserError where weights of eight bits would not be exact, or slower than others."""
-    if device.type != "cpu":
-        raise UserError(f"--int8: is for the CPU, not {device}; leave it out, or add --device cpu")
-    if not int8_is_exact():
-        raise UserError("--int8: this processor's int8 products overflow; leave it out")
-    times = _int8_time()
-    if times > _MUCH_SLOWER:
-        raise UserError(
-            f"--int8: products of eight bits take {times:.1f} times as long as others on this "
-            "processor; leave it out"
-        )
-
-
-def _gains_by_int8() -> bool:
-    """Whether it pays to look for the likeliest piece in products of eight bits first."""
-    return int8_is_exact() and _int8_time() < _MUCH_QUICKER
-
-
-def _int8_time() -> float:
-    """How many times as long as in float32 a product takes, of sizes as in search."""
-    inputs, weight = torch.ones(64, 512), torch.ones(2048, 512)  # as those that take most time
-    rounded = Int8Weight(weight)
-    return shortest_time(lambda: rounded.product(inputs, None)) / shortest_time(
-        lambda: inputs @ weight.t()
-    )
 
 
 def _printed(text: str) -> str:

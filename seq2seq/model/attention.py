@@ -107,7 +107,7 @@ class DotScore(nn.Module):
         self.context_size = output_size
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        return positions_last(outputs), outputs
+        return outputs, outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2)
@@ -130,7 +130,7 @@ class GeneralScore(nn.Module):
         self.key_projection = nn.Linear(output_size, query_size, bias=False)
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        return positions_last(self.key_projection(outputs), self.scale), outputs
+        return self.key_projection(outputs) * self.scale, outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(1, 2)
@@ -212,17 +212,6 @@ class LocationScore(nn.Module):
 
     def weights(self) -> None:
         return None
-
-
-def positions_last(keys: Tensor, scale: float = 1.0) -> Tensor:
-    """Keys [B, S, *] times a scale, without gradients with neighbouring positions side by side.
-
-    So a CPU multiplies the few queries of a step of search with them in half the time.
-    """
-    if torch.is_grad_enabled():
-        return keys if scale == 1 else keys * scale
-    turned = torch.empty_like(keys.mT, memory_format=torch.contiguous_format)
-    return torch.mul(keys.mT, scale, out=turned).mT
 
 
 def attend(

@@ -13,7 +13,7 @@ from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
-from seq2seq.model.fused.layers import upper_of
+from seq2seq.model.fused.layers import LayerInputs
 from seq2seq.model.layers import Dropout, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
@@ -287,6 +287,24 @@ def _run_layers(
             hidden = dropout(hidden)
         hidden, _ = layer(hidden, state.hidden[:, level], state.cell[:, level])
     return hidden
+
+
+def upper_of(
+    layers: LSTMStack, hidden: Tensor, cell: Tensor, steps: int, dropout: Dropout
+) -> list[LayerInputs]:
+    """Return the inputs of all layers above the lowest; draw their dropout for `steps` steps."""
+    drops = dropout.training and dropout.p > 0
+    return [
+        LayerInputs(
+            torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
+            layer.bias,
+            hidden[:, level],
+            cell[:, level],
+            dropout(torch.ones_like(hidden[:, level]).expand(steps, -1, -1)) if drops else None,
+        )
+        for level, layer in enumerate(layers)
+        if level
+    ]
 
 
 def _plain_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,36 +1,31 @@
-"""The encoder: a uni- or bidirectional LSTM over the source."""
+"""Encoder: a uni- or bidirectional LSTM over the source."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq.model.layers import Dropout
-from seq2seq.model.lstm import LSTMLayer, LSTMStack
+from seq2seq.model.lstm import LSTMStack
 
 
 class EncoderOutput(NamedTuple):
-    """What the encoder says of a batch of sources."""
+    """Encoded batch of sources."""
 
-    outputs: Tensor  # [B, S, H], zero where padded
+    outputs: Tensor  # [B, S, H], zero at padding
     hidden: Tensor  # [B, L, H]: final states, forward half then backward half
     cell: Tensor  # [B, L, H]
     pad_mask: Tensor  # [B, S], True = padding
 
 
 class Encoder(nn.Module):
-    """Source ids -> a vector a position, and the final states (Bahdanau et al. 2015, section 3.2).
+    """Encoder LSTM: source ids -> one vector per position (Bahdanau et al. 2015, section 3.2).
 
-    Each direction is an LSTM of its own over the padded batch; the backward one reads every source
-    reversed within its own length, so that padding comes last in both and cannot reach a real
-    position. Where there is one direction alone, `reverse` says that it is the backward one, which
-    ends at the first word (Sutskever et al. 2014, section 3.3); outputs stand in the source's order
-    all the same.
+    Each direction is an LSTM of its own over the padded batch. The backward direction reads each
+    source reversed within its own length, so padding comes last in both directions and never
+    reaches a real position. A unidirectional encoder with `reverse` is the backward one and ends at
+    the first word (Sutskever et al. 2014, section 3.3). Outputs are always in source order.
     """
-
-    input_gates: Tensor | None  # [directions, V, 4D], where they were settled
 
     def __init__(
         self,
@@ -46,38 +41,40 @@ class Encoder(nn.Module):
         if hidden_size % directions:
             raise ValueError(f"hidden_size {hidden_size} must be even for two directions")
         if bidirectional and reverse:
-            raise ValueError("an encoder of two directions reads the source reversed already")
+            raise ValueError("a bidirectional encoder already reads the source reversed")
         self.embedding = embedding
         self.dropout = Dropout(dropout)
-        self.reads_back = [False, True] if bidirectional else [reverse]  # each direction
+        self.reversed = [False, True] if bidirectional else [reverse]  # per direction
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
         self.forward_layers = LSTMStack(sizes, self.direction_size)
         self.backward_layers = LSTMStack(sizes if bidirectional else [], self.direction_size)
-        self.register_buffer("input_gates", None, persistent=False)
 
-    @torch.no_grad()
-    def settle(self, most: int) -> None:
-        """Compute once what every piece adds to the lowest layers' gates, if so many numbers."""
-        pieces, lowest = len(self.embedding.weight), next(self._levels())
-        if len(lowest) * pieces * 4 * self.direction_size <= most:
-            embedded = self.embedding(torch.arange(pieces, device=self.embedding.weight.device))
-            self.input_gates = torch.stack([layer.gates(embedded) for layer in lowest])
+    @property
+    def directions(self) -> list[LSTMStack]:
+        """Return the layers of each direction."""
+        return [self.forward_layers, self.backward_layers][: len(self.reversed)]
 
     def forward(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
-        """`src` [B, S], its true lengths [B] -> EncoderOutput."""
-        positions = torch.arange(src.shape[1], device=src.device)
+        """Encode source ids [B, S] with lengths [B]."""
+        return self.run(self.dropout(self.embedding(src)), src_lengths)
+
+    def run(self, inputs: Tensor, src_lengths: Tensor) -> EncoderOutput:
+        """Run all layers over inputs [B, S, E] of the lowest one, with lengths [B]."""
+        positions = torch.arange(inputs.shape[1], device=inputs.device)
         pad_mask = positions >= src_lengths[:, None]
         # Its own inverse.
         reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)
-        outputs, states = self._first_inputs(src), []
-        for layers in self._levels():
+        outputs, states = inputs, []
+        for layers in zip(*self.directions, strict=True):
             ends = []
-            for direction, (layer, back) in enumerate(zip(layers, self.reads_back, strict=True)):
-                inputs = _reorder(outputs, reversal) if back else outputs
-                hiddens, cells = self._read(direction, layer, inputs, src_lengths)
+            for layer, is_reversed in zip(layers, self.reversed, strict=True):
+                zero = layer.bias.new_zeros(len(src_lengths), layer.hidden_size)
+                hiddens, cells = layer(
+                    _reorder(outputs, reversal) if is_reversed else outputs, zero, zero
+                )
                 hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))
-                ends.append((_reorder(hiddens, reversal) if back else hiddens, hidden, cell))
+                ends.append((_reorder(hiddens, reversal) if is_reversed else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
             outputs = self.dropout(outputs)
             states.append((hidden, cell))
@@ -85,41 +82,14 @@ class Encoder(nn.Module):
         outputs.masked_fill_(pad_mask[:, :, None], 0)
         return EncoderOutput(outputs, hidden, cell, pad_mask)
 
-    def _levels(self) -> Iterator[tuple[LSTMLayer, ...]]:
-        """The layers of one level after the other, lowest first: one of each direction."""
-        stacks = (self.forward_layers, self.backward_layers)[: len(self.reads_back)]
-        return zip(*stacks, strict=True)
-
-    def _first_inputs(self, src: Tensor) -> Tensor:
-        """What the lowest layers read: embeddings [B, S, E], or ids [B, S] where it is settled."""
-        settled = self.input_gates is not None and not torch.is_grad_enabled()
-        return src if settled else self.dropout(self.embedding(src))
-
-    def _read(
-        self, direction: int, layer: LSTMLayer, inputs: Tensor, lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """One layer over inputs [B, S, *] or ids [B, S]: every hidden and cell [B, S, D]."""
-        zero = layer.bias.new_zeros(len(lengths), layer.hidden_size)
-        if torch.is_grad_enabled():
-            whole: tuple[Tensor, Tensor] = layer(inputs, zero, zero)
-            return whole
-        longest = inputs.shape[1] if lengths.is_cuda else int(lengths.max())  # a GPU is not asked
-        steps = inputs[:, :longest].transpose(0, 1)
-        if self.input_gates is None or inputs.dim() > 2:
-            # A step at a time: no product's shape, and no bit, hangs on the longest source.
-            gates: Iterable[Tensor] = (layer.gates(each) for each in steps)
-        else:
-            gates = (F.embedding(ids, self.input_gates[direction]) for ids in steps)
-        return layer.run(gates, inputs.shape[1], zero, zero)
-
 
 def _last(states: Tensor, lengths: Tensor) -> Tensor:
-    """Of states [B, S, D] each row's at its last real position: [B, D]."""
+    """Gather the state at the last real position of each row: [B, S, D] -> [B, D]."""
     return states[torch.arange(len(states), device=states.device), lengths - 1]
 
 
 def _reorder(inputs: Tensor, order: Tensor) -> Tensor:
-    """Inputs [B, S, *] with the positions of each row taken in `order` [B, S], its own inverse."""
+    """Reorder the positions of inputs [B, S, *] by `order` [B, S], which is its own inverse."""
     firsts = order.shape[1] * torch.arange(len(order), device=order.device)
     reordered: Tensor = _Reordered.apply(  # type: ignore[no-untyped-call]
         inputs.flatten(0, 1), (order + firsts[:, None]).flatten()
@@ -128,7 +98,7 @@ def _reorder(inputs: Tensor, order: Tensor) -> Tensor:
 
 
 class _Reordered(torch.autograd.Function):
-    """Rows in an order that is its own inverse, so that gradients take the same way back."""
+    """Row permutation that is its own inverse: the backward pass applies it to the gradients."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, order: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.inference.inference_model import InferenceModel
 
 
 def true_share(config: TrainingConfig, step: int) -> float:
@@ -35,7 +35,7 @@ def true_share(config: TrainingConfig, step: int) -> float:
     return k / (k + math.exp(min(step / k, 700.0)))
 
 
-def with_own_inputs(model: Seq2Seq, batch: Batch, share: float) -> Batch:
+def with_own_inputs(model: InferenceModel, batch: Batch, share: float) -> Batch:
     """The batch, each of its inputs after START true with probability `share`, else the model's.
 
     Coins come from torch's generator on the CPU, and none are thrown where all inputs are true.
@@ -46,14 +46,11 @@ def with_own_inputs(model: Seq2Seq, batch: Batch, share: float) -> Batch:
     true = torch.rand(batch.tgt_in.shape, device="cpu") < share
     if true.all():
         return batch
-    training = model.training
-    inputs = _chosen(model.eval(), batch, true.to(batch.tgt_in.device))
-    model.train(training)
-    return batch._replace(tgt_in=inputs)
+    return batch._replace(tgt_in=_chosen(model, batch, true.to(batch.tgt_in.device)))
 
 
 @torch.no_grad()
-def _chosen(model: Seq2Seq, batch: Batch, true: Tensor) -> Tensor:
+def _chosen(model: InferenceModel, batch: Batch, true: Tensor) -> Tensor:
     """Inputs [B, T], the batch's where `true` [B, T], the model's likeliest pieces elsewhere."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     ids = batch.tgt_in[:, 0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from seq2seq.data.corpus import (
 from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import (
     BEST,
@@ -69,6 +71,11 @@ class Run:
     seconds: float = 0.0  # trained before this process
     hypotheses: list[str] = field(default_factory=list)  # of the last validation
     checksums: dict[str, str] = field(default_factory=dict)  # of the texts of train and valid
+
+    @cached_property
+    def inference(self) -> InferenceModel:
+        """The model behind the calls of search, sharing the weights in training."""
+        return InferenceModel(self.model)
 
     def skipped_updates(self) -> list[int]:
         """Those since the last report that were not taken, their loss being no finite number."""

@@ -104,7 +104,7 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
             seed = derive_seed(run.config.seed, run.progress.step, number, *run.group.seed_part())
             torch.manual_seed(seed)
             with _precision(run):  # left again: casts made without a gradient are not to be reused
-                inputs = with_own_inputs(model, piece, share)
+                inputs = with_own_inputs(run.inference, piece, share)
             with _precision(run):
                 loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
             (loss / tokens).backward()

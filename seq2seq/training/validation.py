@@ -11,8 +11,8 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import epoch_order, make_batch
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
-from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import LengthLimit, own_weights, save_best
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.snapshots import save_snapshot
@@ -84,7 +84,7 @@ def valid_loss(run: Run) -> float:
 def valid_bleu(run: Run) -> float:
     """Return the greedy BLEU of the validation set and keep the translations."""
     bleu, run.hypotheses = greedy_bleu(
-        run.model,
+        run.inference,
         run.vocabularies,
         run.limit,
         run.config,
@@ -97,7 +97,7 @@ def valid_bleu(run: Run) -> float:
 
 
 def greedy_bleu(
-    model: Seq2Seq,
+    model: InferenceModel,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     config: Config,
@@ -109,7 +109,7 @@ def greedy_bleu(
     """Translate by greedy search, shared by a group; return the cased BLEU and the translations."""
     group = group or ProcessGroup()
     longest = config.data.max_length
-    translator = Translator(model.eval(), vocabularies, limit, config.decoding, longest, device)
+    translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
     own = group.share(sources)
     translations = translator.translate(own, beam_size=1, text_only=True)
     hypotheses = group.gather_shares([translation.text for translation in translations])

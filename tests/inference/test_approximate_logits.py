@@ -12,17 +12,16 @@ from test_constraints import prefix_of
 from test_search import MAKERS, random_sources
 from torch import Tensor
 
+from seq2seq.inference import inference_model, weights
 from seq2seq.inference import translator as translator_module
-from seq2seq.inference.approximate_logits import ApproximateLogits, ApproximateProjection
-from seq2seq.inference.int8 import int8_is_exact
+from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX
 from seq2seq.inference.search import search
-from seq2seq.inference.topk import argmax_of_approximate
+from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection, argmax_of_approximate
 from seq2seq.inference.translator import Translator
-from seq2seq.model import seq2seq
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.inference.weights import int8_is_exact
 
 CPU = torch.device("cpu")
 LINES, _ = toy_pairs(40, seed=5)
@@ -64,15 +63,15 @@ def test_no_logit_is_farther_off_than_it_says(
     given, bias = outputs(weight.shape[1]), bias_size * random(len(weight), seed=2)
     rough = ApproximateProjection(weight, bias)(given)
     true = given.double() @ weight.double().t() + bias.double()
-    assert ((rough.logits - true).abs() <= rough.off[:, None]).all()
+    assert ((rough.logits - true).abs() <= rough.error_bound[:, None]).all()
     rows = torch.arange(len(given)).repeat_interleave(len(weight))
     pieces = torch.arange(len(weight)).repeat(len(given))
     exact = rough.exact(rows, pieces).view_as(true)
-    assert ((rough.logits - exact).abs() <= rough.off[:, None]).all()
+    assert ((rough.logits - exact).abs() <= rough.error_bound[:, None]).all()
     tight = given.norm(dim=1) * weight.norm(dim=1).max() + bias.abs().max()
     assert (exact - true).abs().max() <= 1e-4 * tight.max()
     if weight is WEIGHTS["normal"] and outputs is OUTPUTS["read-outs"]:
-        assert (rough.off < 0.03 * tight + 1).all()  # or else it would tell nothing
+        assert (rough.error_bound < 0.03 * tight + 1).all()  # or else it would tell nothing
 
 
 @exact_int8
@@ -131,8 +130,8 @@ LEADING = prefix_of({5: 1, 6: 1}, {9: None, 4: None})
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rough logits even of the smallest models, however long products of eight bits take here."""
-    monkeypatch.setattr(seq2seq, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
-    monkeypatch.setattr(translator_module, "_gains_by_int8", lambda: True)
+    monkeypatch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
+    monkeypatch.setattr(translator_module, "int8_shortlist_pays_off", lambda: True)
 
 
 @exact_int8
@@ -170,11 +169,12 @@ def test_translations_are_those_of_exact_logits(
     tiny_runs: dict[str, Path], decoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rough = Translator.load(tiny_runs[decoder], device="cpu")
-    monkeypatch.setattr(translator_module, "_gains_by_int8", lambda: False)
+    monkeypatch.setattr(translator_module, "int8_shortlist_pays_off", lambda: False)
     plain = Translator.load(tiny_runs[decoder], device="cpu")
-    assert isinstance(rough.model, Seq2Seq)
-    assert isinstance(plain.model, Seq2Seq)
-    assert (rough.model.rough is None, plain.model.rough is None) == (False, True)
+    assert isinstance(rough.model, InferenceModel)
+    assert isinstance(plain.model, InferenceModel)
+    assert rough.model._shortlist is not None
+    assert plain.model._shortlist is None
     expected = plain.translate(LINES, 1)
     assert rough.translate(LINES, 1) == expected
     for translator in (rough, plain):
@@ -195,7 +195,7 @@ def test_what_has_no_use_for_rough_logits_has_none(
     run = tiny_runs["luong"]
     both = Translator.load(run, run, device="cpu").model
     assert isinstance(both, Ensemble)
-    assert [each.rough for each in both.models] == [None, None]
+    assert [each.project_approximately(random(1)) for each in both.models] == [None, None]
     assert both.project_approximately(()) is None
     if int8_is_exact():
         monkeypatch.setattr(translator_module, "check_int8", lambda _: None)
@@ -203,7 +203,7 @@ def test_what_has_no_use_for_rough_logits_has_none(
             Translator.load(run, device="cpu", int8=True).model.project_approximately(random(1))
             is None
         )
-    monkeypatch.setattr(seq2seq, "MIN_INT8_SHORTLIST_WEIGHTS", 10**6)
+    monkeypatch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 10**6)
     assert Translator.load(run, device="cpu").model.project_approximately(random(1)) is None
 
 
@@ -212,8 +212,8 @@ def test_it_pays_where_products_of_eight_bits_are_quick(
     seconds: tuple[float, float], gains: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(seconds)
-    monkeypatch.setattr(translator_module, "shortest_time", lambda _: next(times))
-    monkeypatch.setattr(translator_module, "int8_is_exact", lambda: True)
-    assert translator_module._gains_by_int8() == gains
-    monkeypatch.setattr(translator_module, "int8_is_exact", lambda: False)
-    assert not translator_module._gains_by_int8()
+    monkeypatch.setattr(weights, "shortest_time", lambda _: next(times))
+    monkeypatch.setattr(weights, "int8_is_exact", lambda: True)
+    assert weights.int8_shortlist_pays_off() == gains
+    monkeypatch.setattr(weights, "int8_is_exact", lambda: False)
+    assert not weights.int8_shortlist_pays_off()

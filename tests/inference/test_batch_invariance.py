@@ -15,17 +15,17 @@ from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference import batch_invariance as tiles
 from seq2seq.inference.batch_invariance import fitting, tile_rows, tile_sizes
 from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.interface import SearchOptions
-from seq2seq.inference.prepack import pack
-from seq2seq.inference.search import search
-from seq2seq.model.builder import build_model
 from seq2seq.inference.ensemble import Ensemble
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.search import search
+from seq2seq.inference.weights import PackedWeight, prepacking_is_exact
+from seq2seq.model.builder import build_model
 
 HALVES = [2, 4, 8, 16, 32, 64, 128, 256]
 
 
-def model_of(decoder: str, **more: object) -> Seq2Seq:
+def model_of(decoder: str, **more: object) -> InferenceModel:
     """Large enough that another order of sums shows."""
     keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
     keys |= more
@@ -38,7 +38,7 @@ def model_of(decoder: str, **more: object) -> Seq2Seq:
         for weight in model.parameters():
             weight.mul_(3)
         model.projection.bias[EOS_ID] += 3
-    return model.eval()
+    return InferenceModel(model)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_tile_that_shrinks_finds_the_same(
 ) -> None:
     model, sources = MAKERS[maker](), random_sources(100, seed=5)
     for each in model.models if isinstance(model, Ensemble) else [model]:
-        each.double()  # each size may round in its own way here
+        each.network.double()  # each size may round in its own way here
     limits = [3 + (5 * n) % 23 for n in range(100)]
     beam = SearchOptions(beam_size, 1.0, coverage_penalty, ngram)
     found = search(model, sources, limits, beam, CPU)
@@ -109,8 +109,9 @@ def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
 def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
     """Its centre is one number a row, and little is left to tell sizes by."""
     model, sources = model_of("luong", window="local_p", window_width=3), random_sources(count, 8)
-    pack(model)
-    model.settle()
+    if prepacking_is_exact():
+        model.replace_weights(PackedWeight)
+    model.precompute_input_gates()
     limits, beam = [12] * count, SearchOptions(beam_size)
     everything = search(model, sources, limits, beam, CPU)
     order = list(range(count))
@@ -124,7 +125,7 @@ def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, coun
 class Rounding:
     """A model whose last digit hangs on the number of rows below `sound`, as some products do."""
 
-    def __init__(self, model: Seq2Seq, sound: int) -> None:
+    def __init__(self, model: InferenceModel, sound: int) -> None:
         self.model, self.sound, self.steps = model, sound, 0
 
     def __getattr__(self, name: str) -> Any:

@@ -11,10 +11,10 @@ from test_search import MAKERS, VOCABULARY_SIZE, random_sources
 
 from seq2seq.data.batching import Ids, make_batch
 from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.forced_decoding import forced_log_probs
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.search import search
-from seq2seq.inference.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")

@@ -10,9 +10,10 @@ from conftest import DECODERS, toy_pairs
 from torch.nn import functional as F
 
 from seq2seq.cli.main import main as cli
-from seq2seq.inference import int8, translator
-from seq2seq.inference.int8 import STEPS, Int8Weight, int8_is_exact, to_int8
+from seq2seq.inference import translator, weights
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.weights import INT8_MAX, Int8Weight, int8_is_exact
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.runs.checkpoint import load_best
 from seq2seq.runtime.device import shortest_time
@@ -27,7 +28,7 @@ LINES, _ = toy_pairs(40, seed=5)
 @pytest.fixture(autouse=True)
 def as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long products of eight bits take here, they are not refused."""
-    monkeypatch.setattr(translator, "shortest_time", lambda _: 1.0)
+    monkeypatch.setattr(weights, "shortest_time", lambda _: 1.0)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
@@ -43,7 +44,10 @@ def test_the_product_is_that_of_rounded_rows(
     expected = torch.zeros(rows, sizes[1], dtype=torch.float64)
     for n in range(min(rows, 3)):
         for m in range(sizes[1]):
-            steps = inputs[n].abs().max().double() / STEPS, weight[m].abs().max().double() / STEPS
+            steps = (
+                inputs[n].abs().max().double() / INT8_MAX,
+                weight[m].abs().max().double() / INT8_MAX,
+            )
             whole = (inputs[n] / steps[0]).round(), (weight[m] / steps[1]).round()
             expected[n, m] = (whole[0] * whole[1]).sum() * steps[0] * steps[1]
             expected[n, m] += 0 if bias is None else bias[m]
@@ -54,19 +58,19 @@ def test_the_product_is_that_of_rounded_rows(
     assert not torch.equal(found, exact)
 
 
-@pytest.mark.parametrize("way", [int8._plain, int8._packed])
+@pytest.mark.parametrize("way", [weights._int_mm, weights._onednn])
 @pytest.mark.parametrize("sizes", [(2, 3, 2), (7, 20, 80), (64, 512, 301), (9, 1, 33), (1, 1, 2)])
 def test_both_ways_give_exact_products_of_whole_numbers(
-    way: Callable[[torch.Tensor, torch.Tensor], int8.Multiply], sizes: tuple[int, int, int]
+    way: Callable[[torch.Tensor, torch.Tensor], weights.Multiply], sizes: tuple[int, int, int]
 ) -> None:
-    if way is int8._packed and not int8._packs():
+    if way is weights._onednn and not weights._onednn_is_fast():
         pytest.skip("this torch has no packed int8 products")
-    if way is int8._plain and not int8._is_exact(way):
+    if way is weights._int_mm and not weights._is_exact(way):
         pytest.skip("plain int8 products overflow here")
     generator = torch.Generator().manual_seed(sizes[0])
     rows, size, out_size = sizes
-    inputs = torch.randint(-STEPS, STEPS + 1, (size, rows), generator=generator).t()
-    weight = torch.randint(-STEPS, STEPS + 1, (out_size, size), generator=generator)
+    inputs = torch.randint(-INT8_MAX, INT8_MAX + 1, (size, rows), generator=generator).t()
+    weight = torch.randint(-INT8_MAX, INT8_MAX + 1, (out_size, size), generator=generator)
     scale = torch.rand(out_size, generator=generator)
     expected = (inputs @ weight.t()).float() * scale
     multiply = way(weight.to(torch.int8), scale)
@@ -76,18 +80,18 @@ def test_both_ways_give_exact_products_of_whole_numbers(
 
 def test_a_plain_loop_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """On processors without some instruction oneDNN's way is there, exact, and a plain loop."""
-    plain = int8._plain
+    plain = weights._int_mm
 
-    def loops(integers: torch.Tensor, scale: torch.Tensor) -> int8.Multiply:
+    def loops(integers: torch.Tensor, scale: torch.Tensor) -> weights.Multiply:
         multiply = plain(integers, scale)
         return lambda inputs: [multiply(inputs) for _ in range(100)][-1]
 
-    monkeypatch.setattr(int8, "_packed", loops)
-    int8._packs.cache_clear()
+    monkeypatch.setattr(weights, "_onednn", loops)
+    weights._onednn_is_fast.cache_clear()
     try:
-        assert not int8._packs()
+        assert not weights._onednn_is_fast()
     finally:
-        int8._packs.cache_clear()
+        weights._onednn_is_fast.cache_clear()
 
 
 def test_the_way_taken_is_hundreds_of_times_faster_than_a_loop() -> None:
@@ -107,19 +111,19 @@ def test_a_row_takes_no_longer_than_many(sizes: tuple[int, int]) -> None:
 
 
 def test_what_packing_lacks_the_plain_way_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacks(*_: object) -> int8.Multiply:
+    def lacks(*_: object) -> weights.Multiply:
         raise AttributeError("no such operator")
 
     weight, inputs = torch.randn(8, 16), torch.randn(4, 16)
     expected = Int8Weight(weight).product(inputs, None)
-    monkeypatch.setattr(int8, "_packed", lacks)
-    int8._packs.cache_clear()
+    monkeypatch.setattr(weights, "_onednn", lacks)
+    weights._onednn_is_fast.cache_clear()
     try:
         if not int8_is_exact():
             pytest.skip("plain int8 products overflow here")
         assert torch.equal(Int8Weight(weight).product(inputs, None), expected)
     finally:
-        int8._packs.cache_clear()
+        weights._onednn_is_fast.cache_clear()
 
 
 def test_a_row_does_not_depend_on_the_others_and_zeros_stay_zeros() -> None:
@@ -151,9 +155,9 @@ def test_a_translation_does_not_depend_on_its_company(
 
 
 def test_all_layers_and_maps_are_rounded_and_embeddings_are_not(tiny_runs: dict[str, Path]) -> None:
-    model = load_best(tiny_runs["bahdanau"], torch.device("cpu"))[0]
-    to_int8(model)
-    for module in model.modules():
+    model = InferenceModel(load_best(tiny_runs["bahdanau"], torch.device("cpu"))[0])
+    model.replace_weights(Int8Weight)
+    for module in model.network.modules():
         if isinstance(module, LSTMLayer):
             assert isinstance(module.hidden_weight, Int8Weight)
             assert isinstance(module.input_weight, Int8Weight)
@@ -177,15 +181,15 @@ def test_it_is_refused_where_it_cannot_be(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter([4.0, 0.1])
-    monkeypatch.setattr(translator, "int8_is_exact", lambda: False)
-    with pytest.raises(UserError, match="overflow; leave it out"):
+    monkeypatch.setattr(weights, "int8_is_exact", lambda: False)
+    with pytest.raises(UserError, match="overflow on this processor; remove the option"):
         Translator.load(tiny_runs["none"], device="cpu", int8=True)
-    monkeypatch.setattr(translator, "int8_is_exact", lambda: True)
+    monkeypatch.setattr(weights, "int8_is_exact", lambda: True)
     monkeypatch.setattr(
         translator, "shortest_time", lambda work: len(str(work())) and next(seconds)
     )
-    with pytest.raises(UserError, match=r"take 40\.0 times as long .*; leave it out"):
+    with pytest.raises(UserError, match=r"take 40\.0 times as long .*; remove the option"):
         Translator.load(tiny_runs["none"], device="cpu", int8=True)
     monkeypatch.setattr(translator, "choose_device", lambda _: torch.device("cuda"))
-    with pytest.raises(UserError, match="is for the CPU"):
+    with pytest.raises(UserError, match="runs on the CPU only"):
         Translator.load(tiny_runs["none"], int8=True)

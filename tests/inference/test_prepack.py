@@ -9,11 +9,15 @@ from conftest import DECODERS, toy_pairs
 from torch import nn
 from torch.nn import functional as F
 
-from seq2seq.inference import prepack as packing
-from seq2seq.inference.inference_model import InferenceWeight, replace_weights
-from seq2seq.inference.int8 import Int8Weight
-from seq2seq.inference.prepack import PackedWeight, pack
+from seq2seq.inference import weights
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
+from seq2seq.inference.weights import (
+    InferenceWeight,
+    Int8Weight,
+    PackedWeight,
+    prepacking_is_exact,
+)
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.runs.checkpoint import load_best
 from seq2seq.runtime.device import choose_device
@@ -21,7 +25,7 @@ from seq2seq.runtime.device import choose_device
 CPU = torch.device("cpu")
 LINES, _ = toy_pairs(40, seed=5)
 
-packs = pytest.mark.skipif(not packing._packs(), reason="this torch cannot lay weights out")
+packs = pytest.mark.skipif(not weights._packs_exactly(), reason="this torch cannot lay weights out")
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +59,7 @@ def test_translations_stay(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = Translator.load(tiny_runs[decoder], device="cpu")
-    monkeypatch.setattr("seq2seq.inference.translator.pack", lambda _: None)
+    monkeypatch.setattr("seq2seq.inference.translator.prepacking_is_exact", lambda: False)
     plain = Translator.load(tiny_runs[decoder], device="cpu")
     expected = plain.translate(LINES, beam_size=beam)
     found = packed.translate(LINES, beam_size=beam)
@@ -65,10 +69,10 @@ def test_translations_stay(
     assert found == [packed.translate([line], beam_size=beam)[0] for line in LINES]
 
 
-def stand_ins(model: nn.Module) -> set[str]:
-    """What kinds stand where weights of its layers and maps stood."""
+def weight_formats(model: InferenceModel) -> set[str]:
+    """The classes of the weights of its LSTM and linear layers."""
     kinds = set()
-    for module in model.modules():
+    for module in model.network.modules():
         if isinstance(module, LSTMLayer):
             kinds |= {type(module.hidden_weight).__name__, type(module.input_weight).__name__}
         elif isinstance(module, nn.Linear) and module.out_features > 1:
@@ -82,13 +86,14 @@ def stand_ins(model: nn.Module) -> set[str]:
 def test_a_model_is_packed_where_its_products_are_so_in_any_case(
     tiny_runs: dict[str, Path],
 ) -> None:
-    model = load_best(tiny_runs["bahdanau"], CPU)[0]
+    model = InferenceModel(load_best(tiny_runs["bahdanau"], CPU)[0])
+    assert weight_formats(model) == {"Parameter"}
     torch.set_float32_matmul_precision("highest")
-    pack(model)
-    assert stand_ins(model) == {"Parameter"}
+    assert not prepacking_is_exact()
     torch.set_float32_matmul_precision("medium")
-    pack(model)
-    assert stand_ins(model) == {"PackedWeight"}
+    assert prepacking_is_exact()
+    model.replace_weights(PackedWeight)
+    assert weight_formats(model) == {"PackedWeight"}
 
 
 def test_without_the_operator_weights_stay(
@@ -97,15 +102,16 @@ def test_without_the_operator_weights_stay(
     def lacks(*_: object) -> PackedWeight:
         raise AttributeError("no such operator")
 
-    monkeypatch.setattr(packing, "PackedWeight", lacks)
-    packing._packs.cache_clear()
+    monkeypatch.setattr(weights, "PackedWeight", lacks)
+    weights._packs_exactly.cache_clear()
     try:
         torch.set_float32_matmul_precision("medium")
-        model = load_best(tiny_runs["luong"], CPU)[0]
-        pack(model)
-        assert stand_ins(model) == {"Parameter"}
+        assert not prepacking_is_exact()
+        model = Translator.load(tiny_runs["luong"], device="cpu").model
+        assert isinstance(model, InferenceModel)
+        assert weight_formats(model) == {"Parameter"}
     finally:
-        packing._packs.cache_clear()
+        weights._packs_exactly.cache_clear()
 
 
 def test_what_multiplies_less_exactly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,26 +122,23 @@ def test_what_multiplies_less_exactly_is_not_taken(monkeypatch: pytest.MonkeyPat
         def product(self, inputs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
             return F.linear(inputs, self.weight, bias)
 
-    monkeypatch.setattr(packing, "PackedWeight", Rounding)
-    packing._packs.cache_clear()
+    monkeypatch.setattr(weights, "PackedWeight", Rounding)
+    weights._packs_exactly.cache_clear()
     try:
-        assert not packing._packs()
+        assert not weights._packs_exactly()
     finally:
-        packing._packs.cache_clear()
+        weights._packs_exactly.cache_clear()
 
 
 def test_a_stand_in_is_for_products_alone() -> None:
     weight = Int8Weight(torch.ones(2, 3))
     with pytest.raises(AssertionError, match="Int8Weight cannot be given to"):
         torch.abs(weight)  # type: ignore[call-overload]
-    single = nn.Linear(3, 1)
-    replace_weights(single, Int8Weight)
-    assert isinstance(single.weight, nn.Parameter)
 
 
 def test_loading_for_the_cpu_packs_unless_int8(tiny_runs: dict[str, Path]) -> None:
     model = Translator.load(tiny_runs["luong"], device="cpu").model
-    assert isinstance(model, nn.Module)
+    assert isinstance(model, InferenceModel)
     choose_device("cpu")
-    expected = torch.get_float32_matmul_precision() == "medium" and packing._packs()
-    assert stand_ins(model) == {"PackedWeight" if expected else "Parameter"}
+    expected = torch.get_float32_matmul_precision() == "medium" and weights._packs_exactly()
+    assert weight_formats(model) == {"PackedWeight" if expected else "Parameter"}

@@ -15,8 +15,8 @@ import torch
 import yaml
 
 from seq2seq.config.schema import load_config
+from seq2seq.inference import inference_model
 from seq2seq.inference.translator import Translator
-from seq2seq.model import seq2seq
 from seq2seq.training.loop import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def translator(
     torch.set_num_threads(1)
     run = train(load_config(folder / "config.yaml")[0], "cpu")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seq2seq, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
+        patch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
         yield Translator.load(run, device="cpu")
     torch.set_num_threads(threads)
 

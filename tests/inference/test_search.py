@@ -19,12 +19,12 @@ from seq2seq.inference import greedy_search as greedy
 from seq2seq.inference import search as search_module
 from seq2seq.inference.batch_invariance import tile_rows
 from seq2seq.inference.beam_search import LEAST_COVERED, BeamSearch
+from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search import by_width, search
 from seq2seq.inference.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")
 SIZE = 7  # of the doubles' vocabulary: the special ids and three pieces
@@ -316,7 +316,7 @@ VOCABULARY_SIZE = 43
 
 def random_model(
     decoder: str, seed: int, end: float = 2.0, family: dict[str, object] | None = None
-) -> Seq2Seq:
+) -> InferenceModel:
     """A model of large random weights, so that its choices hang on its source; END is likely.
 
     `family` sets more keys of its config.
@@ -332,7 +332,7 @@ def random_model(
         for weight in model.parameters():
             weight.mul_(3)
         model.projection.bias[EOS_ID] += end
-    return model.eval()
+    return InferenceModel(model)
 
 
 def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
@@ -412,7 +412,7 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
         for ids, score, _ in hypotheses:
             src, src_lengths = pad_sources([source])
             with torch.inference_mode():
-                outputs = model(src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
+                outputs = model.network(src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
                 log_probs = model.project(outputs)[0].log_softmax(-1)
             total = log_probs.gather(1, torch.tensor(ids)[:, None]).sum().item()
             assert score == pytest.approx(total / len(ids) ** length_penalty, rel=1e-4)

@@ -23,13 +23,11 @@ from torch import Tensor, nn
 from seq2seq.model.attention import (
     AdditiveScore,
     DotScore,
-    GeneralScore,
     LocationScore,
     MultiHeadScore,
     NormedAdditiveScore,
     ScaledDotScore,
     attend,
-    positions_last,
 )
 
 K = 4
@@ -370,16 +368,3 @@ def test_a_half_precision_softmax_is_that_of_float32() -> None:
     _, weights = attend(scores, torch.zeros(B, S, A, dtype=torch.bfloat16), PAD_MASK)
     expected = scores.float().masked_fill(PAD_MASK[:, None], -torch.inf).softmax(-1)
     assert torch.equal(weights, expected)
-
-
-def test_without_gradients_neighbouring_positions_lie_side_by_side() -> None:
-    outputs = torch.randn(2, 5, 6, dtype=torch.float64)
-    assert positions_last(outputs) is outputs
-    query = torch.randn(2, 3, 6, dtype=torch.float64)
-    for score in (DotScore(6, 6), GeneralScore(6, 6).double()):
-        expected = score(query, score.project(outputs)[0])
-        with torch.no_grad():
-            keys, _ = score.project(outputs)
-            assert keys.shape == outputs.shape
-            assert keys.stride(1) == 1
-            torch.testing.assert_close(score(query, keys), expected)

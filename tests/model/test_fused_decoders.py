@@ -29,10 +29,10 @@ from model_cases import (
 from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore, ScoreWeights
-from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps
+from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps, upper_of
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
-from seq2seq.model.fused.layers import LayerInputs, upper_of
+from seq2seq.model.fused.layers import LayerInputs
 from seq2seq.model.fused.lstm import LSTMSteps
 from seq2seq.model.layers import Dropout
 

@@ -95,30 +95,6 @@ def test_forward_is_stacked_steps_in_values_and_gradients() -> None:
         close(left, right)
 
 
-def test_without_gradients_it_gives_the_same_and_leaves_its_inputs_alone() -> None:
-    layer, inputs = make_layer(), first_inputs()
-    gates = layer.gates(inputs[0][:, 0])
-    given = [part.detach().clone() for part in (gates, *inputs)]
-    expected = [*layer(*inputs), *layer.step(gates, *inputs[1:])]
-    with torch.no_grad():
-        found = [*layer(*inputs), *layer.step(gates, *inputs[1:])]
-    for left, right in zip(found, expected, strict=True):
-        close(left, right)
-    for left, right in zip((gates, *inputs), given, strict=True):
-        assert torch.equal(left, right)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("steps", [1, T - 1, T])
-def test_without_gradients_it_ends_with_the_gates(steps: int) -> None:
-    layer, (inputs, hidden, cell) = make_layer(), first_inputs()
-    gates = layer.gates(inputs.transpose(0, 1).contiguous())
-    whole, ended = (layer.run(given, T, hidden, cell) for given in (gates, gates[:steps]))
-    for left, right in zip(ended, whole, strict=True):
-        assert torch.equal(left[:, :steps], right[:, :steps])
-        assert not left[:, steps:].any()
-
-
 @pytest.mark.parametrize("part", [0, 1], ids=["hiddens", "cells"])
 def test_gradients_are_right_where_only_one_output_is_used(part: int) -> None:
     layer, inputs = make_layer(), first_inputs()

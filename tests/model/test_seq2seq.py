@@ -6,19 +6,15 @@ from model_cases import (
     CASES,
     B,
     Case,
-    E,
-    H,
     R,
     S,
     T,
     V,
     close,
     make_model,
-    random_tensor,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
-from seq2seq.model import seq2seq
 from seq2seq.model.seq2seq import Seq2Seq
 
 SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
@@ -106,26 +102,3 @@ def test_a_model_holds_no_state_between_calls(case: Case) -> None:
     model(SRC.flip(0), SRC_LENGTHS.flip(0), TGT_IN)
     assert torch.equal(model(SRC, SRC_LENGTHS, TGT_IN), expected)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "apart"])
-@pytest.mark.parametrize("most", [4 * H * V, 4 * H * V - 1], ids=["kept", "too large"])
-def test_a_settled_model_steps_as_before(
-    case: Case, tied: bool, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(seq2seq, "MOST_GATES", most)
-    model = make_model(case).eval()
-    if tied:
-        model.projection = nn.Linear(E, V, dtype=torch.float64)
-        model.projection.weight = model.tgt_embedding.weight
-    expected = stepped(model, TGT_IN)
-    readout = random_tensor(B, E if tied else R, seed=8)
-    logits = model.project(readout)
-    model.settle()
-    with torch.inference_mode():
-        close(stepped(model, TGT_IN), expected)
-        close(model.project(readout), logits)
-        model.tgt_embedding.weight.zero_()  # the projection is apart from it now
-        close(model.project(readout), logits)
-    assert (model.input_gates is not None) == (most == 4 * H * V)

@@ -9,6 +9,7 @@ from torch import Tensor
 from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import batch_loss
@@ -68,9 +69,9 @@ def test_without_a_schedule_all_inputs_are_true() -> None:
 def test_where_all_are_true_nothing_is_thrown_nor_changed() -> None:
     model, given = make_model("luong"), batch()
     before = torch.get_rng_state()
-    assert with_own_inputs(model, given, 1.0) is given
+    assert with_own_inputs(InferenceModel(model), given, 1.0) is given
     assert torch.equal(torch.get_rng_state(), before)
-    with_own_inputs(model, given, 0.5)
+    with_own_inputs(InferenceModel(model), given, 0.5)
     assert not torch.equal(torch.get_rng_state(), before)
 
 
@@ -80,7 +81,7 @@ def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share:
     """Step by step, the choice in the loop and the graph through all steps."""
     model, given = make_model(decoder).train(), batch()
     torch.manual_seed(5)
-    mixed = with_own_inputs(model, given, share)
+    mixed = with_own_inputs(InferenceModel(model), given, share)
     assert model.training
     total = batch_loss(model, mixed, 0.1)
     parameters = list(model.parameters())
@@ -112,8 +113,8 @@ def test_inputs_are_as_often_true_as_asked() -> None:
     model = make_model("none")
     given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
-    mixed = with_own_inputs(model, given, 0.7).tgt_in
-    own = with_own_inputs(model, given, 0.0).tgt_in
+    mixed = with_own_inputs(InferenceModel(model), given, 0.7).tgt_in
+    own = with_own_inputs(InferenceModel(model), given, 0.0).tgt_in
     assert torch.equal(mixed[:, 0], given.tgt_in[:, 0])
     assert (own[:, 1:41] != 7).all()
     assert (mixed[:, 1:41] == 7).double().mean().item() == pytest.approx(0.7, abs=0.03)
@@ -124,7 +125,7 @@ def test_each_token_has_a_coin_of_its_own_and_the_seed_decides() -> None:
     results = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        results.append(with_own_inputs(model, batch(), 0.5).tgt_in)
+        results.append(with_own_inputs(InferenceModel(model), batch(), 0.5).tgt_in)
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
     changed = results[0] != batch().tgt_in
@@ -135,6 +136,6 @@ def test_marks_are_never_put_in() -> None:
     model = make_model("bahdanau")
     with torch.no_grad():
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
-    chosen = with_own_inputs(model, batch(), 0.0).tgt_in[:, 1:]
+    chosen = with_own_inputs(InferenceModel(model), batch(), 0.0).tgt_in[:, 1:]
     assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
     assert len(chosen.unique()) > 3

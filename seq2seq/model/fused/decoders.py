@@ -19,9 +19,8 @@ from torch import Tensor
 from seq2seq.model.attention import ScoreWeights
 from seq2seq.model.fused.attention import unrolled_attention
 from seq2seq.model.fused.layers import LayerInputs, UnrolledGradients, UnrolledLayers
-from seq2seq.model.fused.lstm import LSTMSteps
+from seq2seq.model.fused.lstm import LSTMSteps, without_autocast
 from seq2seq.model.layers import tanh_into
-from seq2seq.model.lstm import without_autocast
 
 
 def unroll_bahdanau(

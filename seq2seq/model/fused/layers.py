@@ -8,12 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from seq2seq.model.fused.lstm import LSTMGradients, LSTMSteps, SavedForBackward
-from seq2seq.model.layers import Dropout
-from seq2seq.model.lstm import LSTMStack
 
 
 class LayerInputs(NamedTuple):
@@ -24,24 +21,6 @@ class LayerInputs(NamedTuple):
     hidden: Tensor  # [B, H], the first
     cell: Tensor  # [B, H], the first
     mask: Tensor | None  # [T, B, H], the dropout of what comes from below; None: nothing is dropped
-
-
-def upper_of(
-    layers: LSTMStack, hidden: Tensor, cell: Tensor, steps: int, dropout: Dropout
-) -> list[LayerInputs]:
-    """All but the lowest, for first states [B, L, H]; draws the dropout of so many steps."""
-    drops = dropout.training and dropout.p > 0
-    return [
-        LayerInputs(
-            torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
-            layer.bias,
-            hidden[:, level],
-            cell[:, level],
-            dropout(torch.ones_like(hidden[:, level]).expand(steps, -1, -1)) if drops else None,
-        )
-        for level, layer in enumerate(layers)
-        if level
-    ]
 
 
 class UnrolledLayers:

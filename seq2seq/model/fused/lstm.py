@@ -4,7 +4,9 @@ Shared by the loops over time in model/lstm.py and decoders.py. Time-major shape
 the weight's dtype, states in that of the cell; a weight's gradient is one product after the loop.
 """
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -126,3 +128,46 @@ class CellSlopes:
             grad_cell[:, None], self.rest[t], out=grad_gates[:, size:].unflatten(-1, (3, size))
         )
         return grad_cell * self.forget[t]
+
+
+Backward = Callable[..., tuple[Tensor | None, ...]]
+
+
+def without_autocast(backward: Backward) -> Backward:
+    """Decorate a backward pass that chooses its own dtypes, even when called under autocast."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return backward(ctx, *grads)
+
+    return wrapped
+
+
+class LSTMUnroll(torch.autograd.Function):
+    """LSTM layer over a sequence; the weight's gradient is one product after the loop.
+
+    Time-major: gates [T, B, 4H], weight [4H, H], hidden and cell [B, H] -> all hidden states and
+    cells, [T, B, H] each. Products run in the gates' dtype, states in that of the cell. Values and
+    gradients equal those of stacked steps.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        layer = LSTMSteps(len(gates), weight.to(gates.dtype), hidden, cell)
+        for t in range(len(gates)):
+            layer.forward(t, gates[t])
+        ctx.save_for_backward(*layer.taken())
+        return layer.hiddens, layer.cells
+
+    @staticmethod
+    @without_autocast
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        grad_hiddens, grad_cells = grads
+        layer = LSTMGradients(SavedForBackward(*ctx.saved_tensors))
+        for t in reversed(range(len(grad_cells))):
+            layer.grad_cell = layer.grad_cell + grad_cells[t]
+            layer.backward(t, grad_hiddens[t])
+        return layer.grad_gates, layer.grad_weight(), layer.grad_hidden, layer.grad_cell

@@ -1,0 +1,195 @@
+"""The inference model against the model it wraps: values, tables, shared weights, shapes."""
+
+from typing import Any
+
+import pytest
+import torch
+from model_cases import (
+    CASES,
+    SRC_VOCABULARY,
+    B,
+    Case,
+    E,
+    H,
+    R,
+    T,
+    V,
+    close,
+    make_decoder,
+    random_tensor,
+    randomize,
+)
+from model_cases import make_model as make_case
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seq2seq.inference import inference_model
+from seq2seq.inference.inference_model import InferenceLSTM, InferenceModel
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.seq2seq import Seq2Seq
+
+SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
+SRC_LENGTHS = torch.tensor([5, 2, 4])
+TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
+WAYS = pytest.mark.parametrize("way", ["bidirectional", "forward", "reversed"])
+LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
+
+
+def make_model(way: str, num_layers: int, dropout: float = 0.0) -> Seq2Seq:
+    """A model whose encoder has these directions and layers; its decoder is not called."""
+    embedding = nn.Embedding(SRC_VOCABULARY, E)
+    encoder = Encoder(embedding, H, num_layers, way == "bidirectional", dropout, way == "reversed")
+    decoder = make_decoder(CASES[0])
+    model = Seq2Seq(encoder, decoder, nn.Embedding(V, E), nn.Linear(R, V), dropout)
+    randomize(model)
+    return model
+
+
+def stepped(model: Any, tgt_in: Tensor) -> Tensor:
+    """Outputs [B, T, R] through `encode`, `start` and `step`."""
+    memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
+    outputs = []
+    for ids in tgt_in.unbind(1):
+        step = model.step(ids, state, memory)
+        state = step.state
+        outputs.append(step.outputs)
+    return torch.stack(outputs, dim=1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_it_answers_as_its_model_and_sees_later_changes_of_the_weights(case: Case) -> None:
+    model = make_case(case, dropout=0.5).train()
+    inference = InferenceModel(model)
+    for change in (1.0, 1.5):
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(change)
+            assert model.training
+            found, again = stepped(inference, TGT_IN), stepped(inference, TGT_IN)
+            logits = inference.project(found)
+        assert torch.equal(found, again)  # no dropout
+        expected = stepped(model.eval(), TGT_IN)
+        close(found, expected)
+        close(logits, model.project(expected))
+        model.train()
+    assert not any(isinstance(module, InferenceLSTM) for module in model.modules())
+    shared = {id(weight) for weight in model.parameters()}
+    assert {id(weight) for weight in inference.network.parameters()} == shared
+
+
+@LAYERS
+@WAYS
+@pytest.mark.parametrize("padding", [0, 3])
+def test_an_encoder_with_tables_gives_the_same(num_layers: int, way: str, padding: int) -> None:
+    model = make_model(way, num_layers, 0.5).eval()
+    src = nn.functional.pad(SRC, (0, padding))
+    expected, names = model.encode(src, SRC_LENGTHS), list(model.state_dict())
+    inference = InferenceModel(model)
+    inference.precompute_input_gates()
+    with torch.inference_mode():
+        encoded = inference.encode(src, SRC_LENGTHS)
+        for left, right in zip(encoded[:3], expected[:3], strict=True):
+            close(left, right)
+        assert torch.equal(encoded.pad_mask, expected.pad_mask)
+        model.encoder.embedding.weight.zero_()  # no longer read
+        assert torch.equal(inference.encode(src, SRC_LENGTHS).outputs, encoded.outputs)
+    assert list(model.state_dict()) == list(inference.network.state_dict()) == names
+
+
+@pytest.mark.parametrize("score", ["dot", "general"])
+def test_keys_that_are_multiplied_lie_with_neighbouring_positions_adjacent(score: str) -> None:
+    model = make_case(Case("luong", score, True, 1))
+    memory, _ = model.start(model.encode(SRC, SRC_LENGTHS))
+    inference = InferenceModel(model)
+    with torch.no_grad():
+        laid_out, _ = inference.start(inference.encode(SRC, SRC_LENGTHS))
+    assert laid_out.keys.stride(1) == 1
+    close(laid_out.keys, memory.keys)
+
+
+class Products(TorchDispatchMode):
+    """Records the shapes of all matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: set[tuple[torch.Size, ...]] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm):
+            self.shapes.add(tuple(arg.shape for arg in args))
+        return func(*args, **(kwargs or {}))
+
+
+@WAYS
+@LAYERS
+@pytest.mark.parametrize("tables", [True, False])
+def test_no_product_of_the_encoder_has_a_shape_of_the_longest_source(
+    num_layers: int, way: str, tables: bool
+) -> None:
+    inference = InferenceModel(make_model(way, num_layers))
+    if tables:
+        inference.precompute_input_gates()
+    found = []
+    for longest in (2, 5):
+        with torch.no_grad(), Products() as products:
+            inference.encode(SRC, SRC_LENGTHS.clamp(max=longest))
+        found.append(products.shapes)
+    assert found[0]
+    assert found[0] == found[1]
+
+
+@WAYS
+def test_a_large_vocabulary_gets_no_table(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(way, 2)
+    for fewer in (0, 1):
+        entries = SRC_VOCABULARY * 4 * H - fewer
+        monkeypatch.setattr(inference_model, "MAX_TABLE_ENTRIES", entries)
+        inference = InferenceModel(model)
+        inference.precompute_input_gates()
+        bottoms = [layers.bottom for layers in inference.network.encoder.directions]
+        assert {layer.input_gates is None for layer in bottoms} == {bool(fewer)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "apart"])
+@pytest.mark.parametrize("most", [4 * H * V, 4 * H * V - 1], ids=["kept", "too large"])
+def test_a_model_with_tables_steps_as_before(
+    case: Case, tied: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference_model, "MAX_TABLE_ENTRIES", most)
+    model = make_case(case).eval()
+    if tied:
+        model.projection = nn.Linear(E, V, dtype=torch.float64)
+        model.projection.weight = model.tgt_embedding.weight
+    expected = stepped(model, TGT_IN)
+    outputs = random_tensor(B, E if tied else R, seed=8).detach()
+    logits = model.project(outputs)
+    inference = InferenceModel(model)
+    inference.precompute_input_gates()
+    with torch.inference_mode():
+        close(stepped(inference, TGT_IN), expected)
+        close(inference.project(outputs), logits)
+        model.tgt_embedding.weight.zero_()  # the projection is apart from it now
+        close(inference.project(outputs), logits)
+    assert (inference._target_gates is not None) == (most == 4 * H * V)
+
+
+def test_the_lstm_without_a_graph_gives_the_same_and_leaves_its_inputs_alone() -> None:
+    layer = LSTMLayer(E, H)
+    randomize(layer)
+    inputs, states = random_tensor(B, T, E, seed=2), [random_tensor(B, H, seed=n) for n in (3, 4)]
+    gates = layer.gates(inputs[:, 0])
+    given = (gates, inputs, *states)
+    before = [part.detach().clone() for part in given]
+    expected = [*layer(inputs, *states), *layer.step(gates, *states)]
+    layer.__class__ = InferenceLSTM
+    with torch.no_grad():
+        found = [*layer(inputs, *states), *layer.step(gates, *states)]
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+        assert not left.requires_grad
+    for left, right in zip(given, before, strict=True):
+        assert torch.equal(left, right)
