@@ -1,12 +1,13 @@
 """Attention: what is scored, the masked softmax over it, and the context it yields."""
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.layers import tanh
 
 
@@ -26,17 +27,6 @@ class Score(Protocol):
     def weights(self) -> "ScoreWeights | None":
         """The same function of the query as plain tensors; None where it is no such function."""
         ...
-
-
-class ScoreWeights(NamedTuple):
-    """A score as tensors: `v . tanh(p + key)`, or `p . key` without v.
-
-    Here `p = W q + b`, or p = q without W.
-    """
-
-    query: Tensor | None = None  # W [A, Q]
-    bias: Tensor | None = None  # b [A]
-    energy: Tensor | None = None  # v [A]
 
 
 class AdditiveScore(nn.Module):

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import Score, ScoreWeights, attend
+from seq2seq.model.attention import Score, attend
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.local_attention import Window
 from seq2seq.model.state import DecoderState, Memory
 

@@ -13,7 +13,7 @@ from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.coverage import Coverage
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
-from seq2seq.model.fused.layers import LayerInputs
+from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import Dropout, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
@@ -108,7 +108,7 @@ class BahdanauDecoder(AttentionLayer):
             score,
             state.hidden[:, 0],
             state.cell[:, 0],
-            upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
+            upper_layer_inputs(self.layers, state, steps, self.dropout),
         )
         return self.output_layer(hiddens, contexts, embedded.transpose(0, 1)).transpose(0, 1)
 
@@ -197,7 +197,7 @@ class LuongDecoder(AttentionLayer):
             score,
             state.hidden[:, 0],
             state.cell[:, 0],
-            upper_of(self.layers, state.hidden, state.cell, steps, self.dropout),
+            upper_layer_inputs(self.layers, state, steps, self.dropout),
         )
         return self.output(vectors).transpose(0, 1)
 
@@ -289,18 +289,20 @@ def _run_layers(
     return hidden
 
 
-def upper_of(
-    layers: LSTMStack, hidden: Tensor, cell: Tensor, steps: int, dropout: Dropout
+def upper_layer_inputs(
+    layers: LSTMStack, state: DecoderState, steps: int, dropout: Dropout
 ) -> list[LayerInputs]:
-    """Return the inputs of all layers above the lowest; draw their dropout for `steps` steps."""
+    """Return the fused unroll's inputs for the layers above the lowest; draws their dropout."""
     drops = dropout.training and dropout.p > 0
     return [
         LayerInputs(
             torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
             layer.bias,
-            hidden[:, level],
-            cell[:, level],
-            dropout(torch.ones_like(hidden[:, level]).expand(steps, -1, -1)) if drops else None,
+            state.hidden[:, level],
+            state.cell[:, level],
+            dropout(torch.ones_like(state.hidden[:, level]).expand(steps, -1, -1))
+            if drops
+            else None,
         )
         for level, layer in enumerate(layers)
         if level

@@ -28,12 +28,12 @@ from model_cases import (
 )
 from torch import Tensor, nn
 
-from seq2seq.model.attention import AdditiveScore, ScoreWeights
-from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps, upper_of
+from seq2seq.model.attention import AdditiveScore
+from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps, upper_layer_inputs
 from seq2seq.model.encoder import EncoderOutput
+from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
-from seq2seq.model.fused.layers import LayerInputs
-from seq2seq.model.fused.lstm import LSTMSteps
+from seq2seq.model.fused.lstm import LayerInputs, LSTMSteps
 from seq2seq.model.layers import Dropout
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
@@ -151,8 +151,8 @@ def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> 
     decoder = make_decoder(Case("luong", "general", True, 3)).double()
     decoder.dropout = Dropout(0.5)
     _, state = decoder.start(encoder_output(3))
-    given = (decoder.layers, state.hidden, state.cell, 6, decoder.dropout)
-    first, second = (each.mask for each in upper_of(*given))
+    given = (decoder.layers, state, 6, decoder.dropout)
+    first, second = (each.mask for each in upper_layer_inputs(*given))
     assert first is not None
     assert second is not None
     assert first.shape == (6, B, H)
@@ -161,7 +161,7 @@ def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> 
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[:, 0], first[:, 1])
     decoder.eval()
-    assert [each.mask for each in upper_of(*given)] == [None, None]
+    assert [each.mask for each in upper_layer_inputs(*given)] == [None, None]
 
 
 @pytest.mark.parametrize("lengths", [(5, 5, 5), (1, 5, 1), (3,)], ids=str)

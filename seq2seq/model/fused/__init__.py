@@ -1,1 +1,1 @@
-"""Fused passes over time, equal to the stacked steps that define the model."""
+"""Fused training passes: a target sequence is one autograd node, equal to stacked steps."""

@@ -1,12 +1,11 @@
-"""The teacher-forced unroll written for speed: whole loops with backward passes of their own.
+"""Teacher-forced unrolls of the attentional decoders, each one autograd node.
 
-A decoder that attends inside its time loop is unrolled here in one autograd node. What is constant
-within a sentence is computed before the loop, and a matrix's gradient is one product after it.
-Products run in the gates' dtype, all else in that of the states. The decoders' `step` stays the
-definition: tests compare values and gradients.
+Everything that does not depend on the previous step is computed before the loop over time, and the
+gradient of a matrix is one product after it. Products run in the dtype of the gates, all else in
+that of the states. The definition remains the decoders' `step`: tests compare values and gradients.
 
 Time-major shapes: gates [T, B, 4H]; hidden, cell [B, H]; keys [B, S, A]; values [B, S, C]; mask
-[B, S], 0 where real and -inf where padding, added to the scores.
+[B, S], added to the scores: 0 at words, -inf at padding.
 """
 
 from collections.abc import Sequence
@@ -16,10 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.model.attention import ScoreWeights
-from seq2seq.model.fused.attention import unrolled_attention
-from seq2seq.model.fused.layers import LayerInputs, UnrolledGradients, UnrolledLayers
-from seq2seq.model.fused.lstm import LSTMSteps, without_autocast
+from seq2seq.model.fused.attention import ScoreWeights, attention_steps
+from seq2seq.model.fused.lstm import (
+    LayerInputs,
+    LSTMStackGradients,
+    LSTMStackSteps,
+    LSTMSteps,
+    without_autocast,
+)
 from seq2seq.model.layers import tanh_into
 
 
@@ -33,14 +36,14 @@ def unroll_bahdanau(
     cell: Tensor,
     upper: Sequence[LayerInputs] = (),
 ) -> tuple[Tensor, Tensor]:
-    """`c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})`.
+    """Unroll `c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})`.
 
-    Of several layers gates, hidden and cell are the lowest one's; the s that attends and comes out
-    is the top's. Returns every s [T, B, H] and every c [T, B, C].
+    Gates, hidden and cell belong to the lowest layer; the s that attends and is returned is the top
+    layer's. Returns the hidden states s [T, B, H] and the contexts c [T, B, C] of all steps.
     """
     weight = torch.cat([context_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
-        hiddens, contexts = _Bahdanau.apply(  # type: ignore[no-untyped-call]
+        hiddens, contexts = _BahdanauUnroll.apply(  # type: ignore[no-untyped-call]
             gates, weight, *memory, *score, hidden, cell, *chain.from_iterable(upper)
         )
     return hiddens, contexts
@@ -57,14 +60,14 @@ def unroll_luong(
     cell: Tensor,
     upper: Sequence[LayerInputs] = (),
 ) -> Tensor:
-    """`h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])`.
+    """Unroll `h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])`.
 
-    Of several layers gates, hidden and cell are the lowest one's, and the top's h attends. Returns
-    every h~ [T, B, R].
+    Gates, hidden and cell belong to the lowest layer; the top layer's h attends. Returns the
+    attentional vectors h~ [T, B, R] of all steps.
     """
     weight = torch.cat([feed_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
-        vectors: Tensor = _Luong.apply(  # type: ignore[no-untyped-call]
+        vectors: Tensor = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
             gates,
             weight,
             attentional_weight,
@@ -77,7 +80,7 @@ def unroll_luong(
     return vectors
 
 
-class _Bahdanau(torch.autograd.Function):
+class _BahdanauUnroll(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -95,15 +98,15 @@ class _Bahdanau(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, context_size = len(gates), values.shape[-1]
         score = ScoreWeights(query_weight, query_bias, energy)
-        attention = unrolled_attention(steps, (keys, values, mask), score, gates.dtype)
+        attention = attention_steps(steps, (keys, values, mask), score, gates.dtype)
         lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [c_t; s_{t-1}]
-        layers = UnrolledLayers(lowest, upper)
+        layers = LSTMStackSteps(lowest, upper)
         contexts = cell.new_empty(steps, len(cell), context_size)
         for t in range(steps):
             contexts[t] = attention.forward(t, layers.top.previous_hidden[t])
             lowest.inputs[t, :, :context_size] = contexts[t]
             layers.forward(t, gates[t])
-        ctx.save_for_backward(*layers.taken())
+        ctx.save_for_backward(*layers.saved())
         ctx.attention = attention
         return layers.top.hiddens, contexts
 
@@ -111,8 +114,8 @@ class _Bahdanau(torch.autograd.Function):
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hiddens, grad_contexts = grads
-        layers = UnrolledGradients(ctx.saved_tensors)
-        attention = ctx.attention.gradient()
+        layers = LSTMStackGradients(ctx.saved_tensors)
+        attention = ctx.attention.gradients()
         for t in reversed(range(len(grad_contexts))):
             grad_context = grad_contexts[t] + layers.backward(t, grad_hiddens[t])
             layers.top.grad_hidden = layers.top.grad_hidden + attention.backward(t, grad_context)
@@ -126,11 +129,11 @@ class _Bahdanau(torch.autograd.Function):
             *grad_score,
             layers.lowest.grad_hidden,
             layers.lowest.grad_cell,
-            *layers.grad_uppers(),
+            *layers.upper_gradients(),
         )
 
 
-class _Luong(torch.autograd.Function):
+class _LuongUnroll(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -151,19 +154,19 @@ class _Luong(torch.autograd.Function):
         attentional_weight = attentional_weight.to(gates.dtype)
         feed_size = len(attentional_weight)
         score = ScoreWeights(query_weight, query_bias, energy)
-        attention = unrolled_attention(steps, (keys, values, mask), score, gates.dtype)
+        attention = attention_steps(steps, (keys, values, mask), score, gates.dtype)
         lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [h~_{t-1}; h_{t-1}]
-        layers = UnrolledLayers(lowest, upper)
-        feeds = lowest.inputs[:, :, :feed_size]
-        feeds[0] = 0
+        layers = LSTMStackSteps(lowest, upper)
+        input_feeds = lowest.inputs[:, :, :feed_size]
+        input_feeds[0] = 0
         vectors = cell.new_empty(steps, len(cell), feed_size)
         joined = gates.new_empty(steps, len(cell), attentional_weight.shape[1])  # [c_t; h_t]
         for t in range(steps):
             joined[t, :, context_size:] = layers.forward(t, gates[t])
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
-            feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # nothing after the last
-        ctx.save_for_backward(joined, attentional_weight, vectors, *layers.taken())
+            input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty at the end
+        ctx.save_for_backward(joined, attentional_weight, vectors, *layers.saved())
         ctx.attention = attention
         return vectors
 
@@ -171,21 +174,21 @@ class _Luong(torch.autograd.Function):
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad_vectors,) = grads
-        joined, attentional_weight, vectors, *taken = ctx.saved_tensors
+        joined, attentional_weight, vectors, *saved = ctx.saved_tensors
         dtype = vectors.dtype
-        layers = UnrolledGradients(taken)
+        layers = LSTMStackGradients(saved)
         context_size = joined.shape[-1] - layers.top.grad_hidden.shape[-1]
-        attention = ctx.attention.gradient()
-        vector_slopes = 1 - vectors * vectors
-        grad_before = torch.empty_like(vectors, dtype=joined.dtype)  # of h~ before its tanh
+        attention = ctx.attention.gradients()
+        slopes = 1 - vectors * vectors  # tanh'
+        grad_sums = torch.empty_like(vectors, dtype=joined.dtype)  # gradients of W [c_t; h_t]
         grad_feed = torch.zeros_like(vectors[0])
         for t in reversed(range(len(vectors))):
-            torch.mul(grad_vectors[t] + grad_feed, vector_slopes[t], out=grad_before[t])
-            grad_joined = grad_before[t] @ attentional_weight
+            torch.mul(grad_vectors[t] + grad_feed, slopes[t], out=grad_sums[t])
+            grad_joined = grad_sums[t] @ attentional_weight
             grad_query = attention.backward(t, grad_joined[:, :context_size].to(dtype))
             grad_top = grad_joined[:, context_size:] + grad_query
             grad_feed = layers.backward(t, grad_top.to(dtype))
-        grad_attentional = grad_before.flatten(0, 1).t() @ joined.flatten(0, 1)
+        grad_attentional = grad_sums.flatten(0, 1).t() @ joined.flatten(0, 1)
         grad_keys, grad_values, grad_score = attention.finish(joined[:, :, context_size:])
         return (
             layers.lowest.grad_gates,
@@ -197,5 +200,5 @@ class _Luong(torch.autograd.Function):
             *grad_score,
             layers.lowest.grad_hidden,
             layers.lowest.grad_cell,
-            *layers.grad_uppers(),
+            *layers.upper_gradients(),
         )
