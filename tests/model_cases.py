@@ -14,9 +14,9 @@ from seq2seq.model.attention import (
     MultiHeadScore,
     NormedAdditiveScore,
     ScaledDotScore,
-    Score,
+    ScoreFunction,
 )
-from seq2seq.model.coverage import Coverage
+from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder, EncoderOutput
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
@@ -90,7 +90,7 @@ ONE_OF_EACH = [
 ]
 
 
-def make_score(name: str) -> Score:
+def make_score(name: str) -> ScoreFunction:
     """A score between H and H, by the name it has in a config."""
     match name:
         case "additive" | "coverage":

@@ -89,11 +89,11 @@ def work(model: Seq2Seq) -> Work:
 
 
 def _weights(module: nn.Module) -> int:
-    """Count the weights that multiply every token; `first_hidden` multiplies none."""
+    """Count the weights that multiply every token; `initial_hidden` multiplies none."""
     count = 0
     for name, part in module.named_modules():
         if isinstance(part, LSTMLayer):
             count += part.input_weight.numel() + part.hidden_weight.numel()
-        elif isinstance(part, nn.Linear) and name != "first_hidden" and part.out_features > 1:
+        elif isinstance(part, nn.Linear) and name != "initial_hidden" and part.out_features > 1:
             count += part.weight.numel()
     return count

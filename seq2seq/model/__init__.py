@@ -1,5 +1,5 @@
-"""The network: ids and sizes in, tensors out; no text, no file, no vocabulary, no config.
+"""The network: ids and sizes in, tensors out; no text, files, vocabulary or config.
 
 Shape letters: B batch, S source length, T target length, E embedding, H hidden, A attention size,
-R read-out, L layers, V vocabulary, K beam size, N rows in search (B * K). Batch first, everywhere.
+R output layer, L layers, V vocabulary, K beam size, N rows in search (B * K). Batch first.
 """

@@ -1,4 +1,4 @@
-"""Attention: what is scored, the masked softmax over it, and the context it yields."""
+"""Score functions, the masked softmax over their scores, and the context it averages."""
 
 import math
 from typing import Protocol
@@ -11,29 +11,29 @@ from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.layers import tanh
 
 
-class Score(Protocol):
-    """How well a query matches each source position."""
+class ScoreFunction(Protocol):
+    """Function that scores how well a query matches each source position."""
 
     context_size: int
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs [B, S, H] -> keys [B, S, *] and values [B, S, context_size], once a sentence."""
+        """Project encoder outputs [B, S, H] to keys [B, S, *] and values [B, S, context_size]."""
         ...
 
     def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Query [B, K, Q] and keys [B, S, *] -> scores [B, K, S], or [B, M, K, S] of M heads."""
+        """Score queries [B, K, Q] against keys [B, S, *]: [B, K, S], or [B, M, K, S] of M heads."""
         ...
 
-    def weights(self) -> "ScoreWeights | None":
-        """The same function of the query as plain tensors; None where it is no such function."""
+    def weights(self) -> ScoreWeights | None:
+        """Return plain tensors for the fused unroll, or None if the function has no such form."""
         ...
 
 
 class AdditiveScore(nn.Module):
     """`v . tanh(W q + U h)`: Bahdanau et al. (2015), section A.1.2.
 
-    Luong et al. (2015), eq. 8, "concat": `v . tanh(W_a [q; h])` is the same function, W and U being
-    the two halves of W_a.
+    The "concat" score of Luong et al. (2015), eq. 8, `v . tanh(W_a [q; h])`, is the same function
+    with W_a split into its halves W and U.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int) -> None:
@@ -47,7 +47,7 @@ class AdditiveScore(nn.Module):
         return self.key_projection(outputs), outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """As `Score`; hypotheses may have keys of their own: [B, K, S, A]."""
+        """Score queries as `ScoreFunction` does; each hypothesis may have its own [B, K, S, A]."""
         scores: Tensor = self.energy(self._hidden(query, keys))  # [B, K, S, 1]
         return scores.squeeze(-1)
 
@@ -55,16 +55,16 @@ class AdditiveScore(nn.Module):
         return ScoreWeights(query=self.query_projection.weight, energy=self.energy.weight[0])
 
     def _hidden(self, query: Tensor, keys: Tensor) -> Tensor:
-        """`tanh(W q + U h)`: [B, K, S, A]."""
-        own = keys if keys.dim() == 4 else keys[:, None]
-        return tanh(self.query_projection(query)[:, :, None] + own)
+        """Return `tanh(W q + U h)`: [B, K, S, A]."""
+        hypothesis_keys = keys if keys.dim() == 4 else keys[:, None]  # [B, K or 1, S, A]
+        return tanh(self.query_projection(query)[:, :, None] + hypothesis_keys)
 
 
 class NormedAdditiveScore(AdditiveScore):
-    """`g v / ||v|| . tanh(W q + U h + b)`: Bahdanau's score under weight normalisation.
+    """`g v / ||v|| . tanh(W q + U h + b)`: the additive score under weight normalisation.
 
-    Salimans & Kingma (2016), eq. 2: the length g of the weight is learnt apart from its direction.
-    It begins as `||v||`, b at zero: the additive score.
+    Salimans & Kingma (2016), eq. 2: the length g of the weight is learned separately from its
+    direction. With the initial values g = `||v||` and b = 0 this is the additive score.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int) -> None:
@@ -78,17 +78,17 @@ class NormedAdditiveScore(AdditiveScore):
         return scores
 
     def weights(self) -> ScoreWeights:
-        own = self.query_projection
-        return ScoreWeights(own.weight, own.bias, self._normed_energy())
+        projection = self.query_projection
+        return ScoreWeights(projection.weight, projection.bias, self._normed_energy())
 
     def _normed_energy(self) -> Tensor:
-        """`g v / ||v||`: [A]."""
+        """Return `g v / ||v||`: [A]."""
         energy: Tensor = self.gain * self.energy.weight[0] / self.energy.weight.norm()
         return energy
 
 
 class DotScore(nn.Module):
-    """`q . h`: Luong et al. (2015), eq. 8, "dot". Decoder and encoder outputs have one size."""
+    """`q . h`: Luong et al. (2015), eq. 8, "dot". Queries and encoder outputs share one size."""
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
@@ -107,10 +107,11 @@ class DotScore(nn.Module):
 
 
 class GeneralScore(nn.Module):
-    """`q . W_a h`: Luong et al. (2015), eq. 8, "general"; `W_a h` are keys, made once a sentence.
+    """`q . W_a h`: Luong et al. (2015), eq. 8, "general", with `W_a h` as keys.
 
-    What is learnt is `W_a sqrt(Q)`: the same score, in smaller steps. Adam moves all entries of a
-    matrix alike, so that one step could turn the scores of a wide layer about.
+    The parameter is `W_a sqrt(Q)`, where the paper has W_a. The function is the same, but it is
+    learned in smaller steps: Adam moves all entries of a matrix by about the same amount, so in a
+    wide layer a single step could reorder the scores.
     """
 
     def __init__(self, query_size: int, output_size: int) -> None:
@@ -132,7 +133,7 @@ class GeneralScore(nn.Module):
 class ScaledDotScore(nn.Module):
     """`(W_q q + b_q) . (W_k h + b_k) / sqrt(A)`: Vaswani et al. (2017), eq. 1.
 
-    The values are `W_v h + b_v`.
+    The values are `W_v h + b_v`; the paper's projections have no bias.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int) -> None:
@@ -149,41 +150,39 @@ class ScaledDotScore(nn.Module):
         projected: Tensor = self.query_projection(query)  # [B, K, A]
         return projected @ keys.transpose(1, 2) / math.sqrt(keys.shape[-1])
 
-    def weights(self) -> ScoreWeights:
-        scale = math.sqrt(self.context_size)
-        return ScoreWeights(
-            self.query_projection.weight / scale, self.query_projection.bias / scale
-        )
+    def weights(self) -> ScoreWeights | None:
+        projection, scale = self.query_projection, math.sqrt(self.context_size)
+        return ScoreWeights(projection.weight / scale, projection.bias / scale)
 
 
 class MultiHeadScore(ScaledDotScore):
-    """`(W_q q + b_q)_m . (W_k h + b_k)_m / sqrt(A / M)`: the heads of Vaswani et al. (2017), 3.2.2.
+    """`(W_q q + b_q)_m . (W_k h + b_k)_m / sqrt(A / M)`: heads of Vaswani et al. (2017), 3.2.2.
 
-    Head m scores and averages the m-th of M equal parts of queries, keys and values. What is joined
-    goes into a linear layer in either decoder, which stands for the paper's W_O.
+    Head m scores and averages the m-th of M equal slices of queries, keys and values. The paper's
+    output projection W_O is left out: in both decoders the context enters a linear layer.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int, heads: int) -> None:
         super().__init__(query_size, output_size, attention_size)
         if attention_size % heads:
-            raise ValueError(f"attention_size {attention_size} is no multiple of {heads} heads")
+            raise ValueError(f"attention_size {attention_size} is not a multiple of {heads} heads")
         self.heads = heads
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        queries = self.query_projection(query).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        parts = keys.unflatten(-1, (self.heads, -1)).permute(0, 2, 3, 1)  # [B, M, A / M, S]
-        scores: Tensor = queries @ parts / math.sqrt(parts.shape[2])  # [B, M, K, S]
-        return scores
+        queries = self.query_projection(query).unflatten(-1, (self.heads, -1))  # [B, K, M, A / M]
+        head_keys = keys.unflatten(-1, (self.heads, -1)).permute(0, 2, 3, 1)  # [B, M, A / M, S]
+        scores: Tensor = queries.transpose(1, 2) @ head_keys / math.sqrt(head_keys.shape[2])
+        return scores  # [B, M, K, S]
 
-    def weights(self) -> None:  # type: ignore[override]
+    def weights(self) -> None:
         return None
 
 
 class LocationScore(nn.Module):
-    """`(W_a q)_s`: Luong et al. (2015), section 3.1, "location": only s matters, not its word.
+    """`(W_a q)_s`: Luong et al. (2015), section 3.1, "location": depends on s, not on its word.
 
-    W_a has a row for each of a fixed number of positions. As in the paper a source shorter than
-    that uses the first of them, and in a longer one the words near the end are not looked at.
+    W_a has one row for each of a fixed number of positions. As in the paper, a shorter source uses
+    the first of them, and the words of a longer one beyond the last row are ignored.
     """
 
     def __init__(self, query_size: int, output_size: int, positions: int) -> None:
@@ -197,37 +196,36 @@ class LocationScore(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = self.positions(query)[..., : keys.shape[1]]  # [B, K, at most S]
         beyond = keys.shape[1] - scores.shape[-1]
-        # Finite, since a window may hold nothing else.
+        # Finite: of a window that contains only such positions the softmax would be NaN.
         return functional.pad(scores, (0, beyond), value=torch.finfo(scores.dtype).min)
 
     def weights(self) -> None:
         return None
 
 
-def attend(
+def masked_attention(
     scores: Tensor, values: Tensor, pad_mask: Tensor, window_weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Scores [B, K, S], values [B, S, C], pad_mask [B, S] -> context and attention_weights.
+    """Return the context [B, K, C] and the attention weights [B, K, S].
 
-    The context is [B, K, C], the attention_weights are [B, K, S]. Every source ends in END, so no
-    row is all padding. The softmax runs in float32 at least. Of M heads' scores [B, M, K, S] each
-    averages its own C / M values, and the attention_weights are the mean over heads. Positions of
-    no reach [B, K, S] are masked as padding is, the others' weights are multiplied by it.
+    Takes scores [B, K, S], values [B, S, C] and pad_mask [B, S]; the softmax runs in float32 or
+    wider. Every source ends in end-of-sentence, so no row is all padding. Positions with a window
+    weight [B, K, S] of 0 are masked like padding; the others have their weights multiplied by it.
+    With M heads' scores [B, M, K, S] each head averages its own C / M columns of the values, and
+    the attention weights returned are the mean over heads.
     """
-    masked = (
-        pad_mask[:, None] if window_weights is None else pad_mask[:, None] | (window_weights == 0)
-    )
+    mask = pad_mask[:, None]  # [B, 1 or K, S]
+    if window_weights is not None:
+        mask = mask | (window_weights == 0)
     if scores.dim() == 4:
-        masked, window_weights = (
-            masked[:, None],
-            None if window_weights is None else window_weights[:, None],
-        )
+        mask = mask[:, None]
+        window_weights = None if window_weights is None else window_weights[:, None]
     dtype = torch.promote_types(scores.dtype, torch.float32)
-    weights = scores.masked_fill(masked, -torch.inf).softmax(dim=-1, dtype=dtype)
+    weights = scores.masked_fill(mask, -torch.inf).softmax(dim=-1, dtype=dtype)
     if window_weights is not None:
         weights = weights * window_weights
     if scores.dim() == 3:
         return weights.to(values.dtype) @ values, weights
-    parts = values.unflatten(-1, (scores.shape[1], -1)).transpose(1, 2)  # [B, M, S, C / M]
-    context = weights.to(values.dtype) @ parts  # [B, M, K, C / M]
+    head_values = values.unflatten(-1, (scores.shape[1], -1)).transpose(1, 2)  # [B, M, S, C / M]
+    context = weights.to(values.dtype) @ head_values  # [B, M, K, C / M]
     return context.transpose(1, 2).flatten(2), weights.mean(dim=1)

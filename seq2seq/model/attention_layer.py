@@ -1,12 +1,11 @@
-"""What the two decoders with attention share: how they look at the memory, and what that leaves."""
+"""Attention layer shared by both attentional decoders, with its coverage."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import Score, attend
-from seq2seq.model.coverage import Coverage
+from seq2seq.model.attention import ScoreFunction, masked_attention
 from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.local_attention import Window
@@ -14,79 +13,96 @@ from seq2seq.model.state import DecoderState, Memory
 
 
 class AttentionState(NamedTuple):
-    """What looking leaves in the state, where a window or a coverage reads it."""
+    """Attention state carried to the next step: coverage and target position, None if unused."""
 
     coverage: Tensor | None  # [N, S]
     position: Tensor | None  # [N]
 
 
 class AttentionOutput(NamedTuple):
-    """What N queries find."""
+    """Result of attending with N queries."""
 
     context: Tensor  # [N, C]
-    weights: Tensor  # [N, S]
-    attention_state: AttentionState
+    attention_weights: Tensor  # [N, S]
+    state: AttentionState
+
+
+class Coverage(nn.Module):
+    """`v . tanh(W q + U h_s + w c_s)` with the coverage `c_s = sum of a_{t',s} over t' < t`.
+
+    See et al. (2017), eq. 10 and 11, after Tu et al. (2016), without the paper's bias. The term
+    `w c_s` is added to the keys `U h_s`, to which the additive score adds the query. w is zero at
+    first, so training starts from the additive score.
+    """
+
+    def __init__(self, attention_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(attention_size))
+
+    def forward(self, keys: Tensor, coverage: Tensor) -> Tensor:
+        """Add coverage [B, K, S] to keys [B, S, A]: the keys of each hypothesis [B, K, S, A]."""
+        return keys[:, None] + coverage[..., None] * self.weight
 
 
 class AttentionLayer(nn.Module):
-    """A decoder that attends by a score, maybe within a window, maybe told what it has looked at.
+    """Base of the attentional decoders: a score function, optionally with a window and coverage.
 
-    When it looks, and with which query, is the wiring: the decoders'.
+    The decoders decide at which point of a step they attend, and with which query.
     """
 
-    def __init__(self, score: Score, window: Window | None, coverage: Coverage | None) -> None:
+    def __init__(
+        self, score: ScoreFunction, window: Window | None, coverage: Coverage | None
+    ) -> None:
         super().__init__()
         self.score = score
         self.window = window
         self.coverage = coverage
 
     def memory(self, encoded: EncoderOutput) -> Memory:
-        """What attention may read of these sentences."""
+        """Project encoder outputs to the keys and values of the memory."""
         keys, values = self.score.project(encoded.outputs)
         return Memory(keys, values, encoded.pad_mask)
 
     def initial_attention_state(self, encoded: EncoderOutput) -> AttentionState:
-        """Of hypotheses that have not looked yet: nothing covered, position 0."""
+        """Return zero coverage and target position 0, each None if unused."""
         pad_mask, dtype = encoded.pad_mask, encoded.cell.dtype
-        covered = None if self.coverage is None else torch.zeros_like(pad_mask, dtype=dtype)
-        position = (
-            None if self.window is None else torch.zeros_like(pad_mask[:, 0], dtype=torch.long)
-        )
-        return AttentionState(covered, position)
+        coverage = position = None
+        if self.coverage is not None:
+            coverage = torch.zeros_like(pad_mask, dtype=dtype)  # [B, S]
+        if self.window is not None:
+            position = torch.zeros_like(pad_mask[:, 0], dtype=torch.long)  # [B]
+        return AttentionState(coverage, position)
 
-    def attended(self, query: Tensor, state: DecoderState, memory: Memory) -> AttentionOutput:
-        """Attend with N = B * K queries [N, Q], each in the state of its hypothesis."""
+    def attend(self, query: Tensor, state: DecoderState, memory: Memory) -> AttentionOutput:
+        """Attend with the queries [N, Q] of N = B * K hypotheses."""
         batch = len(memory.keys)
         queries = query.unflatten(0, (batch, -1))  # [B, K, Q]
-        keys, window_weights, covered, position = memory.keys, None, state.coverage, state.position
+        keys, window_weights = memory.keys, None
+        coverage, position = state.coverage, state.position
         if self.coverage is not None:
-            assert covered is not None, "START state has it"
-            keys = self.coverage(keys, covered.unflatten(0, (batch, -1)))
+            assert coverage is not None, "set by initial_attention_state"
+            keys = self.coverage(keys, coverage.unflatten(0, (batch, -1)))  # [B, K, S, A]
         if self.window is not None:
-            assert position is not None, "START state has it"
-            window_weights = self.window(
-                queries, position.unflatten(0, (batch, -1)), memory.pad_mask
-            )
+            assert position is not None, "set by initial_attention_state"
+            positions = position.unflatten(0, (batch, -1))  # [B, K]
+            window_weights = self.window(queries, positions, memory.pad_mask)  # [B, K, S]
             position = position + 1
-        context, weights = attend(
-            self.score(queries, keys), memory.values, memory.pad_mask, window_weights
-        )
-        context, weights = context.flatten(0, 1), weights.flatten(0, 1)
-        covered = None if covered is None else covered + weights
-        return AttentionOutput(context, weights, AttentionState(covered, position))
+        scores = self.score(queries, keys)  # [B, K, S] or [B, M, K, S]
+        context, weights = masked_attention(scores, memory.values, memory.pad_mask, window_weights)
+        context, weights = context.flatten(0, 1), weights.flatten(0, 1)  # [N, C], [N, S]
+        coverage = None if coverage is None else coverage + weights
+        return AttentionOutput(context, weights, AttentionState(coverage, position))
 
     def attend_sequence(self, queries: Tensor, memory: Memory) -> Tensor:
-        """The contexts [B, T, C] of all target positions' queries [B, T, Q]; not with coverage."""
+        """Return contexts [B, T, C] of queries [B, T, Q] at all target positions (no coverage)."""
         window_weights = None
         if self.window is not None:
             position = torch.arange(queries.shape[1], device=queries.device)
-            window_weights = self.window(
-                queries, position.expand(len(queries), -1), memory.pad_mask
-            )
+            positions = position.expand(len(queries), -1)  # [B, T]
+            window_weights = self.window(queries, positions, memory.pad_mask)  # [B, T, S]
         scores = self.score(queries, memory.keys)
-        return attend(scores, memory.values, memory.pad_mask, window_weights)[0]
+        return masked_attention(scores, memory.values, memory.pad_mask, window_weights)[0]
 
     def fused_score(self) -> ScoreWeights | None:
-        """The score as tensors where that is all of the attention: what the fast unroll takes."""
-        plain = self.window is None and self.coverage is None
-        return self.score.weights() if plain else None
+        """Return the score for the fused unroll; None if score, window or coverage prevent it."""
+        return self.score.weights() if self.window is None and self.coverage is None else None

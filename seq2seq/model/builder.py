@@ -1,4 +1,4 @@
-"""The one place that knows both the config and the classes of the model."""
+"""Build a model from the config: the only module of `model` that imports `config`."""
 
 from torch import nn
 
@@ -11,9 +11,9 @@ from seq2seq.model.attention import (
     MultiHeadScore,
     NormedAdditiveScore,
     ScaledDotScore,
-    Score,
+    ScoreFunction,
 )
-from seq2seq.model.coverage import Coverage
+from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import ScaledEmbedding
@@ -24,12 +24,11 @@ from seq2seq.model.seq2seq import Seq2Seq
 def build_model(
     config: ModelConfig, src_size: int, tgt_size: int, joint: bool, longest: int = 100
 ) -> Seq2Seq:
-    """A fresh model for vocabularies of these sizes; weights come from torch's global generator.
+    """Return a model for these vocabulary sizes, initialised from torch's global generator.
 
-    The longest source in training has `longest` pieces, END not counted.
-    With `tie_embeddings` the target embedding is also the projection to the vocabulary, and the
-    source embedding too where the vocabulary is `joint`; the read-out then has the embedding's
-    size.
+    `longest` is the number of tokens in the longest training source, without end-of-sentence. With
+    `tie_embeddings` the target embedding is also the projection to the vocabulary, and the source
+    embedding as well if the vocabulary is `joint`; the output layer then has the embedding's size.
     """
     src_embedding = ScaledEmbedding(src_size, config.embedding_size)
     shared = joint and config.tie_embeddings
@@ -83,7 +82,7 @@ def _decoder(config: ModelConfig, output_size: int, direction_size: int, longest
     )
 
 
-def _score(config: ModelConfig, longest: int) -> Score:
+def _score(config: ModelConfig, longest: int) -> ScoreFunction:
     size = config.hidden_size
     match config.score:
         case "dot":
@@ -105,12 +104,12 @@ def _score(config: ModelConfig, longest: int) -> Score:
 def _window(config: ModelConfig) -> Window | None:
     if config.window is None:
         return None
-    assert config.window_width is not None, "a complete config has it for every window"
+    assert config.window_width is not None, "set by the config for every window"
     if config.window == "local_m":
         return MonotonicWindow(config.window_width)
     return PredictiveWindow(config.hidden_size, config.window_width)
 
 
 def _attention_size(config: ModelConfig) -> int:
-    assert config.attention_size is not None, "a complete config has it for every such score"
+    assert config.attention_size is not None, "set by the config for every sized score"
     return config.attention_size

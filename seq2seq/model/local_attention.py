@@ -1,7 +1,7 @@
-"""Windows: local attention, which looks at a few source positions about one (Luong et al. 2015).
+"""Windows of local attention, which attends to a few source positions (Luong et al. 2015).
 
-A source of S words, END counted and padding not, has the positions 0 .. S - 1. Where the paper says
-nothing, this is said here: the window of a target longer than its source stays at the last word.
+A source of S words, end-of-sentence included and padding excluded, has positions 0 to S - 1. The
+paper does not define the window of a target position beyond them: here it stays at the last word.
 """
 
 from typing import Protocol
@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 
 class Window(Protocol):
-    """Which source positions a query may look at, and how much of their weight these keep."""
+    """Function that weights the source positions around the one aligned to a query."""
 
     def __call__(self, query: Tensor, position: Tensor, pad_mask: Tensor) -> Tensor:
-        """Query [B, K, Q], its target position [B, K] from 0, pad_mask [B, S] -> reach [B, K, S].
+        """Return window weights [B, K, S]: factors of the attention weights, 0 to mask them.
 
-        A reach of 0 is out of sight; every query has a real position in reach.
+        Takes queries [B, K, Q], their target positions [B, K] from 0 and pad_mask [B, S]. Every
+        window contains a real position.
         """
         ...
 
@@ -31,14 +32,15 @@ class MonotonicWindow(nn.Module):
     def forward(self, query: Tensor, position: Tensor, pad_mask: Tensor) -> Tensor:
         dtype = torch.promote_types(query.dtype, torch.float32)
         last = _lengths(pad_mask) - 1
-        return (_distances(position.minimum(last), pad_mask) <= self.half_width).to(dtype)
+        distances = _distances(position.minimum(last), pad_mask)  # [B, K, S]
+        return (distances <= self.half_width).to(dtype)
 
 
 class PredictiveWindow(nn.Module):
     """`p_t = S sigmoid(v_p . tanh(W_p q))`: Luong et al. (2015), section 3.2, "local-p".
 
-    Within `[p_t - D, p_t + D]` the weight of s is multiplied by `exp(-(s - p_t)^2 / (2 sigma^2))`,
-    sigma = D / 2, so that the weights of a step add up to 1 at most.
+    Within `[p_t - D, p_t + D]` the attention weight of s is multiplied by
+    `exp(-(s - p_t)^2 / (2 sigma^2))`, sigma = D / 2, and so the weights of a step sum to at most 1.
     """
 
     def __init__(self, query_size: int, half_width: int) -> None:
@@ -49,9 +51,9 @@ class PredictiveWindow(nn.Module):
 
     def forward(self, query: Tensor, position: Tensor, pad_mask: Tensor) -> Tensor:  # noqa: ARG002
         dtype = torch.promote_types(query.dtype, torch.float32)
-        # A sum and tanh in place of a product with one column and the logistic function: the bits
-        # of those hang on how many queries there are.
-        hidden = torch.tanh(self.query_projection(query))
+        hidden = torch.tanh(self.query_projection(query))  # [B, K, Q]
+        # A sum and tanh instead of a matrix-vector product and a sigmoid, which are not
+        # batch-invariant.
         energy = (hidden * self.energy.weight[0]).sum(-1).to(dtype)  # [B, K]
         centre = _lengths(pad_mask) * (1 + torch.tanh(energy / 2)) / 2
         distances = _distances(centre, pad_mask)  # [B, K, S]
@@ -60,11 +62,11 @@ class PredictiveWindow(nn.Module):
 
 
 def _lengths(pad_mask: Tensor) -> Tensor:
-    """Real source lengths: [B, 1]."""
+    """Return the source lengths without padding: [B, 1]."""
     return (~pad_mask).sum(dim=1, keepdim=True)
 
 
 def _distances(centre: Tensor, pad_mask: Tensor) -> Tensor:
-    """From the centres [B, K] to every source position: [B, K, S]."""
+    """Return the distance of every source position from centres [B, K]: [B, K, S]."""
     positions = torch.arange(pad_mask.shape[1], device=pad_mask.device)
     return (positions - centre[..., None]).abs()

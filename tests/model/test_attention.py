@@ -27,7 +27,7 @@ from seq2seq.model.attention import (
     MultiHeadScore,
     NormedAdditiveScore,
     ScaledDotScore,
-    attend,
+    masked_attention,
 )
 
 K = 4
@@ -59,7 +59,7 @@ def test_additive_attention_gives_the_published_scores_and_context() -> None:
 
     keys, values = score.project(torch.from_numpy(encoder_states)[None])
     scores = score(torch.from_numpy(decoder_state)[None], keys)
-    context, _ = attend(scores, values, nothing_padded(1, 5))
+    context, _ = masked_attention(scores, values, nothing_padded(1, 5))
 
     published = [4.35790943, 5.92373433, 4.18673175, 2.11437202, 0.95767155]
     close(scores[0, 0], torch.tensor(published, dtype=torch.float64), PRINTED)
@@ -79,7 +79,7 @@ def test_scaled_dot_attention_over_four_words_gives_the_published_outputs() -> N
         load(layer, generator.randint(3, size=(3, 3)))
 
     keys, values = score.project(words)
-    context, _ = attend(score(words, keys), values, nothing_padded(1, 4))
+    context, _ = masked_attention(score(words, keys), values, nothing_padded(1, 4))
 
     published = [
         [0.98522025, 1.74174051, 0.75652026],
@@ -100,7 +100,7 @@ def test_scaled_dot_attention_of_one_query_gives_the_published_scores_without_ov
 
     keys, values = score.project(outputs)
     scores = score(query, keys)
-    context, weights = attend(scores, values, nothing_padded(1, 3))
+    context, weights = masked_attention(scores, values, nothing_padded(1, 3))
 
     tens = torch.arange(10, 101, 10, dtype=torch.float64)
     assert torch.equal(score.query_projection(query)[0, 0], tens)
@@ -203,7 +203,7 @@ def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
     randomize(whole)
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
     keys, values = whole.project(outputs)
-    context, weights = attend(whole(queries, keys), values, PAD_MASK)
+    context, weights = masked_attention(whole(queries, keys), values, PAD_MASK)
     contexts, looks = [], []
     for head in range(HEADS):
         part = ScaledDotScore(H, H, A).double()
@@ -213,7 +213,7 @@ def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
             for name, parameter in part.named_parameters():
                 parameter.copy_(own[name][rows])
         keys, values = part.project(outputs)
-        found = attend(part(queries, keys), values, PAD_MASK)
+        found = masked_attention(part(queries, keys), values, PAD_MASK)
         contexts.append(found[0])
         looks.append(found[1])
     close(context, torch.cat(contexts, dim=-1))
@@ -228,7 +228,7 @@ def test_one_head_is_scaled_dot_attention() -> None:
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
     for left, right in zip(
         *(
-            attend(each(queries, each.project(outputs)[0]), outputs, PAD_MASK)
+            masked_attention(each(queries, each.project(outputs)[0]), outputs, PAD_MASK)
             for each in (one, plain)
         ),
         strict=True,
@@ -237,7 +237,7 @@ def test_one_head_is_scaled_dot_attention() -> None:
 
 
 def test_heads_share_the_attention_size() -> None:
-    with pytest.raises(ValueError, match="9 is no multiple of 2 heads"):
+    with pytest.raises(ValueError, match="9 is not a multiple of 2 heads"):
         MultiHeadScore(H, H, 9, 2)
 
 
@@ -274,7 +274,7 @@ def test_location_does_not_look_beyond_its_last_position(beyond: int) -> None:
     for padded in (0, beyond):  # whether what is beyond is words or padding
         pad_mask = torch.arange(POSITIONS + beyond) >= POSITIONS + beyond - padded
         keys, values = score.project(outputs)
-        _, weights = attend(score(queries, keys), values, pad_mask.expand(B, -1))
+        _, weights = masked_attention(score(queries, keys), values, pad_mask.expand(B, -1))
         expected = (queries @ score.positions.weight.t()).softmax(-1)
         close(weights[..., :POSITIONS], expected)
         assert not weights[..., POSITIONS:].any()
@@ -285,7 +285,7 @@ def test_a_window_beyond_the_last_position_is_no_division_by_zero() -> None:
     keys, values = score.double().project(random_tensor(B, S, H, seed=1))
     reach = (torch.arange(S) >= 3).double().expand(B, K, S)
     scores = score(random_tensor(B, K, H, seed=2), keys)
-    _, weights = attend(scores, values, nothing_padded(B, S), reach)
+    _, weights = masked_attention(scores, values, nothing_padded(B, S), reach)
     close(weights.sum(-1), torch.ones(B, K, dtype=torch.float64))
 
 
@@ -293,7 +293,7 @@ def test_reach_masks_and_multiplies() -> None:
     scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
     reach = random_tensor(B, K, S, seed=3).detach().abs()
     reach[:, :, 1] = 0
-    context, weights = attend(scores, values, PAD_MASK, reach)
+    context, weights = masked_attention(scores, values, PAD_MASK, reach)
     for b, length in enumerate((4, 2, 5)):
         for k in range(K):
             seen = [s for s in range(length) if s != 1]
@@ -324,7 +324,7 @@ def test_dot_refuses_unequal_sizes() -> None:
 
 def test_attend_averages_the_real_values_by_the_softmax_of_their_scores() -> None:
     scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
-    context, weights = attend(scores, values, PAD_MASK)
+    context, weights = masked_attention(scores, values, PAD_MASK)
     for b, length in enumerate((4, 2, 5)):
         for k in range(K):
             exponents = [math.exp(x) for x in scores[b, k, :length].tolist()]
@@ -339,7 +339,7 @@ def test_attend_averages_the_real_values_by_the_softmax_of_their_scores() -> Non
 def test_padding_has_no_weight_and_no_effect(dtype: torch.dtype) -> None:
     scores = random_tensor(B, K, S, seed=1).detach().to(dtype)
     values = random_tensor(B, S, A, seed=2).detach().to(dtype)
-    context, weights = attend(scores, values, PAD_MASK)
+    context, weights = masked_attention(scores, values, PAD_MASK)
     padded = PAD_MASK[:, None].expand_as(weights)
     assert torch.count_nonzero(weights[padded]) == 0
     assert weights.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
@@ -348,14 +348,14 @@ def test_padding_has_no_weight_and_no_effect(dtype: torch.dtype) -> None:
 
     other_scores = scores.masked_fill(PAD_MASK[:, None], 1000.0)
     other_values = values.masked_fill(PAD_MASK[:, :, None], -1000.0)
-    other_context, other_weights = attend(other_scores, other_values, PAD_MASK)
+    other_context, other_weights = masked_attention(other_scores, other_values, PAD_MASK)
     assert torch.equal(other_context, context)
     assert torch.equal(other_weights, weights)
 
 
 def test_no_gradient_reaches_padding() -> None:
     scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
-    context, _ = attend(scores, values, PAD_MASK)
+    context, _ = masked_attention(scores, values, PAD_MASK)
     grad_scores, grad_values = torch.autograd.grad(context.square().sum(), (scores, values))
     assert torch.count_nonzero(grad_scores[PAD_MASK[:, None].expand_as(scores)]) == 0
     assert torch.count_nonzero(grad_values[PAD_MASK]) == 0
@@ -365,6 +365,6 @@ def test_no_gradient_reaches_padding() -> None:
 
 def test_a_half_precision_softmax_is_that_of_float32() -> None:
     scores = (10 * random_tensor(B, K, S, seed=1)).detach().bfloat16()
-    _, weights = attend(scores, torch.zeros(B, S, A, dtype=torch.bfloat16), PAD_MASK)
+    _, weights = masked_attention(scores, torch.zeros(B, S, A, dtype=torch.bfloat16), PAD_MASK)
     expected = scores.float().masked_fill(PAD_MASK[:, None], -torch.inf).softmax(-1)
     assert torch.equal(weights, expected)

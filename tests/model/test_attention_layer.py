@@ -21,7 +21,7 @@ from model_cases import (
 )
 
 from seq2seq.model.attention import AdditiveScore
-from seq2seq.model.coverage import Coverage
+from seq2seq.model.attention_layer import Coverage
 
 KINDS = [Case("bahdanau", "coverage", False, 1), Case("luong", "coverage", True, 1)]
 

@@ -17,8 +17,8 @@ from seq2seq.model.attention import (
     NormedAdditiveScore,
     ScaledDotScore,
 )
+from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.builder import build_model
-from seq2seq.model.coverage import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
 from seq2seq.model.seq2seq import Seq2Seq
@@ -145,8 +145,8 @@ def test_defaults_of_the_decoders() -> None:
     assert type(bahdanau.score) is AdditiveScore
     luong = make_model(decoder="luong").decoder
     assert type(luong.score) is GeneralScore
-    assert luong.feed_gates is not None
-    assert make_model(decoder="luong", input_feeding=False).decoder.feed_gates is None
+    assert luong.input_feed_gates is not None
+    assert make_model(decoder="luong", input_feeding=False).decoder.input_feed_gates is None
     assert type(make_model(decoder="none").decoder) is PlainDecoder
 
 

@@ -102,8 +102,8 @@ def bahdanau_in_loops(
     context, weights = average(scores, h)
     gates = add(input_gates(own, y, s), times(own["context_gates.weight"], context))
     s, cell = lstm(gates, cell)
-    joined = times(own["readout.weight"], fourfold(s + context) + y)
-    outputs = twofold(tanh(add(joined, own["readout.bias"].tolist())))
+    joined = times(own["output_layer.weight"], fourfold(s + context) + y)
+    outputs = twofold(tanh(add(joined, own["output_layer.bias"].tolist())))
     return outputs, s, cell, weights
 
 
@@ -113,7 +113,7 @@ def luong_in_loops(
     """h' = LSTM([y; feed], h); e_j = h' . W h_j; c = sum a_j h_j; h~ = tanh(4 W [c; h'])."""
     gates = input_gates(own, y, hidden)
     if feed:
-        gates = add(gates, times(own["feed_gates.weight"], feed))
+        gates = add(gates, times(own["input_feed_gates.weight"], feed))
     hidden, cell = lstm(gates, cell)
     scores = [
         sum(
@@ -147,7 +147,9 @@ def test_bahdanau_steps_are_the_papers_equations() -> None:
     for row, length in enumerate(SRC_LENGTHS):
         h, y = encoded.outputs[row, :length].tolist(), embedded[row].tolist()
         backward = encoded.hidden[row, 0, H - D :].tolist()
-        start = add(times(own["first_hidden.weight"], backward), own["first_hidden.bias"].tolist())
+        start = add(
+            times(own["initial_hidden.weight"], backward), own["initial_hidden.bias"].tolist()
+        )
         outputs, s, cell, weights = bahdanau_in_loops(own, y[0], tanh(start), [0.0] * H, h)
         check_step(first, row, outputs, s, cell, weights)
         check_step(second, row, *bahdanau_in_loops(own, y[1], s, cell, h))
@@ -180,8 +182,8 @@ def test_plain_steps_are_an_lstm_and_a_read_out() -> None:
     for row in range(B):
         hidden, cell = encoded.hidden[row, 0].tolist(), encoded.cell[row, 0].tolist()
         hidden, cell = lstm(input_gates(own, embedded[row, 0].tolist(), hidden), cell)
-        joined = times(own["readout.weight"], fourfold(hidden))
-        outputs = twofold(tanh(add(joined, own["readout.bias"].tolist())))
+        joined = times(own["output_layer.weight"], fourfold(hidden))
+        outputs = twofold(tanh(add(joined, own["output_layer.bias"].tolist())))
         check_step(step, row, outputs, hidden, cell, None)
 
 
@@ -259,7 +261,7 @@ def test_start_state(case: Case) -> None:
     memory, state = decoder.start(encoded)
     if case.kind == "bahdanau":
         backward = encoded.hidden[:, :, H - D :]
-        first = decoder.first_hidden
+        first = decoder.initial_hidden
         close(state.hidden, torch.tanh(backward @ first.weight.t() + first.bias))
         assert torch.equal(state.cell, torch.zeros(B, case.num_layers, H, dtype=torch.float64))
     else:
@@ -285,7 +287,7 @@ def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
         expected = step.outputs / 2 if feeding else step.outputs[:, :0]
         assert torch.equal(step.state.input_feed, expected)
     names = {name for name, _ in decoder.named_parameters()}
-    assert not any(name.startswith("feed") for name in names)
+    assert not any(name.startswith("input_feed") for name in names)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

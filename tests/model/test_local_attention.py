@@ -20,7 +20,7 @@ from model_cases import (
 )
 from torch import Tensor
 
-from seq2seq.model.attention import GeneralScore, attend
+from seq2seq.model.attention import GeneralScore, masked_attention
 from seq2seq.model.decoder import LuongDecoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 
@@ -85,7 +85,7 @@ def test_gradients_of_local_p_are_the_numerical_ones() -> None:
     query, position = random_tensor(4, K, H, seed=3), torch.zeros(4, K, dtype=torch.long)
 
     def run(query: Tensor, scores: Tensor, values: Tensor, *_: Tensor) -> Tensor:
-        return attend(scores, values, PAD_MASK, window(query, position, PAD_MASK))[0]
+        return masked_attention(scores, values, PAD_MASK, window(query, position, PAD_MASK))[0]
 
     assert torch.autograd.gradcheck(run, (query, scores, values, *window.parameters()))
 
