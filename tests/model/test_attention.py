@@ -199,26 +199,26 @@ def test_weights_are_the_same_function_of_the_query(name: str) -> None:
 
 def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
     """The parts of the projections, attended with one by one, and joined."""
-    whole = MultiHeadScore(H, H, HEADS * A, HEADS)
-    randomize(whole)
+    multi_head = MultiHeadScore(H, H, HEADS * A, HEADS)
+    randomize(multi_head)
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
-    keys, values = whole.project(outputs)
-    context, weights = masked_attention(whole(queries, keys), values, PAD_MASK)
-    contexts, looks = [], []
+    keys, values = multi_head.project(outputs)
+    context, weights = masked_attention(multi_head(queries, keys), values, PAD_MASK)
+    contexts, head_weights = [], []
     for head in range(HEADS):
         part = ScaledDotScore(H, H, A).double()
         rows = slice(head * A, (head + 1) * A)
-        own = dict(whole.named_parameters())
+        own = dict(multi_head.named_parameters())
         with torch.no_grad():
             for name, parameter in part.named_parameters():
                 parameter.copy_(own[name][rows])
         keys, values = part.project(outputs)
         found = masked_attention(part(queries, keys), values, PAD_MASK)
         contexts.append(found[0])
-        looks.append(found[1])
+        head_weights.append(found[1])
     close(context, torch.cat(contexts, dim=-1))
-    close(weights, sum(looks) / HEADS)
-    assert whole.weights() is None
+    close(weights, sum(head_weights) / HEADS)
+    assert multi_head.weights() is None
 
 
 def test_one_head_is_scaled_dot_attention() -> None:
@@ -266,7 +266,7 @@ def test_the_length_of_v_is_its_gain_alone() -> None:
 
 
 @pytest.mark.parametrize("beyond", [1, 4])
-def test_location_does_not_look_beyond_its_last_position(beyond: int) -> None:
+def test_location_ignores_words_beyond_its_last_position(beyond: int) -> None:
     score = LocationScore(H, H, POSITIONS)
     randomize(score)
     outputs = random_tensor(B, POSITIONS + beyond, H, seed=1)
@@ -283,24 +283,26 @@ def test_location_does_not_look_beyond_its_last_position(beyond: int) -> None:
 def test_a_window_beyond_the_last_position_is_no_division_by_zero() -> None:
     score = LocationScore(H, H, 2)
     keys, values = score.double().project(random_tensor(B, S, H, seed=1))
-    reach = (torch.arange(S) >= 3).double().expand(B, K, S)
+    window_weights = (torch.arange(S) >= 3).double().expand(B, K, S)
     scores = score(random_tensor(B, K, H, seed=2), keys)
-    _, weights = masked_attention(scores, values, nothing_padded(B, S), reach)
+    _, weights = masked_attention(scores, values, nothing_padded(B, S), window_weights)
     close(weights.sum(-1), torch.ones(B, K, dtype=torch.float64))
 
 
-def test_reach_masks_and_multiplies() -> None:
+def test_window_weights_mask_and_multiply() -> None:
     scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
-    reach = random_tensor(B, K, S, seed=3).detach().abs()
-    reach[:, :, 1] = 0
-    context, weights = masked_attention(scores, values, PAD_MASK, reach)
+    window_weights = random_tensor(B, K, S, seed=3).detach().abs()
+    window_weights[:, :, 1] = 0
+    context, weights = masked_attention(scores, values, PAD_MASK, window_weights)
     for b, length in enumerate((4, 2, 5)):
         for k in range(K):
             seen = [s for s in range(length) if s != 1]
             total = sum(math.exp(scores[b, k, s].item()) for s in seen)
             shares = [0.0] * S
             for s in seen:
-                shares[s] = math.exp(scores[b, k, s].item()) / total * reach[b, k, s].item()
+                shares[s] = (
+                    math.exp(scores[b, k, s].item()) / total * window_weights[b, k, s].item()
+                )
             close(weights[b, k], torch.tensor(shares, dtype=torch.float64))
             expected = [dot(shares, column) for column in values[b].t().tolist()]
             close(context[b, k], torch.tensor(expected, dtype=torch.float64))
@@ -311,9 +313,9 @@ def test_concat_is_additive_with_the_halves_of_one_matrix() -> None:
     randomize(score)
     outputs, query = random_tensor(B, S, H, seed=1), random_tensor(B, 1, H, seed=2)
     own = dict(score.named_parameters())
-    whole = torch.cat([own["query_projection.weight"], own["key_projection.weight"]], dim=1)
+    matrix = torch.cat([own["query_projection.weight"], own["key_projection.weight"]], dim=1)
     joined = torch.cat([query.expand(-1, S, -1), outputs], dim=-1)  # [q; h]
-    expected = torch.tanh(joined @ whole.t()) @ own["energy.weight"][0]
+    expected = torch.tanh(joined @ matrix.t()) @ own["energy.weight"][0]
     close(score(query, score.project(outputs)[0])[:, 0], expected)
 
 

@@ -151,7 +151,7 @@ def test_defaults_of_the_decoders() -> None:
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
-def test_the_read_out_has_the_size_of_what_it_is_compared_with(decoder: str) -> None:
+def test_the_output_layer_has_the_size_of_the_projection(decoder: str) -> None:
     for tied, size in ((True, E), (False, H)):
         outputs = make_model(decoder=decoder, tie_embeddings=tied)(SRC, SRC_LENGTHS, TGT_IN)
         assert outputs.shape == (*TGT_IN.shape, size)
@@ -185,11 +185,11 @@ def test_parameters_of_the_encoder() -> None:
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
     model = make_model(decoder="bahdanau", attention_size=A, num_layers=2, tie_embeddings=tied)
-    readout = E if tied else H
+    output_size = E if tied else H
     score = A * H + A * H + A
     first = H * D + H
     layers = lstm_size(E, H) + lstm_size(H, H) + 4 * H * H  # the last: of the context
-    assert count(model.decoder) == score + first + layers + readout * (H + H + E) + readout
+    assert count(model.decoder) == score + first + layers + output_size * (H + H + E) + output_size
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
@@ -211,18 +211,18 @@ def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
 def test_parameters_of_luongs_decoder(
     score: dict[str, Any], size: int, context: int, tied: bool
 ) -> None:
-    readout = E if tied else H
-    alone = size + lstm_size(E, H) + readout * (context + H)
+    output_size = E if tied else H
+    alone = size + lstm_size(E, H) + output_size * (context + H)
     model = make_model(decoder="luong", input_feeding=False, tie_embeddings=tied, **score)
     assert count(model.decoder) == alone
     model = make_model(decoder="luong", tie_embeddings=tied, **score)
-    assert count(model.decoder) == alone + 4 * H * readout
+    assert count(model.decoder) == alone + 4 * H * output_size
 
 
 def test_parameters_of_the_plain_decoder() -> None:
-    for tied, readout in ((True, E), (False, H)):
+    for tied, output_size in ((True, E), (False, H)):
         model = make_model(decoder="none", tie_embeddings=tied)
-        assert count(model.decoder) == lstm_size(E, H) + readout * H + readout
+        assert count(model.decoder) == lstm_size(E, H) + output_size * H + output_size
 
 
 @pytest.mark.parametrize(

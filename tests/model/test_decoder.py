@@ -71,12 +71,12 @@ def own_parameters(decoder: nn.Module) -> dict[str, Tensor]:
 
 
 def fourfold(xs: Vector) -> Vector:
-    """As states enter the read-out."""
+    """States and contexts as the output layer reads them."""
     return [4 * x for x in xs]
 
 
 def twofold(xs: Vector) -> Vector:
-    """As the read-out enters the projection."""
+    """Outputs as the projection reads them."""
     return [2 * x for x in xs]
 
 
@@ -117,7 +117,7 @@ def luong_in_loops(
     hidden, cell = lstm(gates, cell)
     scores = [
         sum(
-            a * b / math.sqrt(H)  # what is learnt is W sqrt(H)
+            a * b / math.sqrt(H)  # the parameter is W sqrt(H)
             for a, b in zip(hidden, times(own["score.key_projection.weight"], one), strict=True)
         )
         for one in h
@@ -173,7 +173,7 @@ def test_luong_steps_are_the_papers_equations(feeding: bool) -> None:
         check_step(second, row, twofold(vector), *rest)
 
 
-def test_plain_steps_are_an_lstm_and_a_read_out() -> None:
+def test_plain_steps_are_an_lstm_and_an_output_layer() -> None:
     decoder = make_decoder(Case("plain", "", False, 1))
     own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
     memory, state = decoder.start(encoded)
@@ -215,7 +215,7 @@ def test_attention_asks_with_the_top_layer(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", WITH_ATTENTION, ids=str)
-def test_only_luong_lets_the_first_input_choose_where_to_look_first(case: Case) -> None:
+def test_only_luong_lets_the_first_input_choose_the_first_attention(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     first, second = (
@@ -313,10 +313,10 @@ def test_select_takes_the_same_rows_of_every_part() -> None:
     rows = torch.tensor([2, 0, 2, 1])
     state = DecoderState(*(random_tensor(B, size, seed=size) for size in (2, 3, 5)))
     memory = Memory(*(random_tensor(B, S, size, seed=size) for size in (2, 3)), torch.eye(B, S) > 0)
-    for whole in (state, memory):
-        chosen = whole.select(rows)
-        assert type(chosen) is type(whole)
-        for part, source in zip(chosen, whole, strict=True):
+    for parts in (state, memory):
+        chosen = parts.select(rows)
+        assert type(chosen) is type(parts)
+        for part, source in zip(chosen, parts, strict=True):
             if source is None:
                 assert part is None
             else:

@@ -186,8 +186,8 @@ def test_one_target_position_is_one_step(case: Case) -> None:
 def test_later_targets_change_nothing_before(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
-    whole = decoder(embedded, state, memory)
-    close(decoder(embedded[:, :2], state, memory), whole[:, :2])
+    expected = decoder(embedded, state, memory)
+    close(decoder(embedded[:, :2], state, memory), expected[:, :2])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -347,7 +347,7 @@ def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None
 @pytest.mark.parametrize("case", [*ONE_LAYER, *ONE_OF_EACH], ids=str)
 def test_bf16_autocast_is_close_to_float32(case: Case, device: str) -> None:
     decoder = make_decoder(case).float().to(device)
-    with torch.no_grad():  # read-outs scale their inputs up; small weights keep tanh from its ends
+    with torch.no_grad():  # small weights keep tanh of the scaled inputs unsaturated
         for name, weight in decoder.named_parameters():
             weight.div_(4 if name in ("output_layer.weight", "attentional.weight") else 1)
     encoded = moved(encoder_output(case.num_layers), device, torch.float32)

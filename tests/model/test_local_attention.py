@@ -37,14 +37,14 @@ def centre_in_loops(window: PredictiveWindow, q: list[float], length: int) -> fl
 
 
 @pytest.mark.parametrize("half_width", [1, 2, 5])
-def test_local_m_sees_what_stands_about_the_same_position(half_width: int) -> None:
+def test_local_m_is_a_window_about_the_same_position(half_width: int) -> None:
     position = torch.tensor([[0, 5, 11], [0, 1, 40], [2, 5, 6], [8, 9, 10]])
-    reach = MonotonicWindow(half_width)(random_tensor(4, K, H, seed=1), position, PAD_MASK)
+    window_weights = MonotonicWindow(half_width)(random_tensor(4, K, H, seed=1), position, PAD_MASK)
     for b, length in enumerate(LENGTHS):
         for k in range(K):
             t = min(position[b, k].item(), length - 1)
             expected = [1.0 if t - half_width <= s <= t + half_width else 0.0 for s in range(LONG)]
-            assert reach[b, k].tolist() == expected
+            assert window_weights[b, k].tolist() == expected
             assert any(expected[:length])
 
 
@@ -53,7 +53,7 @@ def test_local_p_is_a_cut_gaussian_about_a_predicted_position(half_width: int) -
     window = PredictiveWindow(H, half_width)
     randomize(window)
     query = random_tensor(4, K, H, seed=1)
-    reach = window(query, torch.zeros(4, K, dtype=torch.long), PAD_MASK)
+    window_weights = window(query, torch.zeros(4, K, dtype=torch.long), PAD_MASK)
     for b, length in enumerate(LENGTHS):
         for k in range(K):
             p, sigma = centre_in_loops(window, query[b, k].tolist(), length), half_width / 2
@@ -61,7 +61,7 @@ def test_local_p_is_a_cut_gaussian_about_a_predicted_position(half_width: int) -
                 math.exp(-((s - p) ** 2) / (2 * sigma**2)) if abs(s - p) <= half_width else 0.0
                 for s in range(LONG)
             ]
-            close(reach[b, k], torch.tensor(expected, dtype=torch.float64))
+            close(window_weights[b, k], torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -73,9 +73,9 @@ def test_a_window_always_holds_a_real_word(sign: int, dtype: torch.dtype) -> Non
     torch.nn.init.constant_(window.energy.weight, 99.0 * sign)
     query, position = torch.ones(4, K, H, dtype=dtype), torch.full((4, K), 10**6)
     for each in (window, MonotonicWindow(1)):
-        reach = each(query, position, PAD_MASK)
-        assert reach.masked_fill(PAD_MASK[:, None], 0).any(-1).all()
-        assert reach.dtype == torch.promote_types(dtype, torch.float32)
+        window_weights = each(query, position, PAD_MASK)
+        assert window_weights.masked_fill(PAD_MASK[:, None], 0).any(-1).all()
+        assert window_weights.dtype == torch.promote_types(dtype, torch.float32)
 
 
 def test_gradients_of_local_p_are_the_numerical_ones() -> None:

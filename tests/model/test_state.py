@@ -9,10 +9,10 @@ from seq2seq.model.state import DecoderState, Memory
 B, S, A, C = 5, 7, 6, 4
 
 
-def memory(seed: int, turned: bool) -> Memory:
+def memory(seed: int, transposed: bool) -> Memory:
     generator = torch.Generator().manual_seed(seed)
     keys = torch.randn(B, A, S, generator=generator).mT
-    keys = keys if turned else keys.contiguous()
+    keys = keys if transposed else keys.contiguous()
     return Memory(keys, torch.randn(B, S, C, generator=generator), torch.rand(B, S) < 0.5)
 
 
@@ -21,26 +21,26 @@ def layout(part: Tensor) -> list[int]:
     return sorted(range(part.dim()), key=lambda n: -part.stride(n))
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_chosen_sentences_lie_as_all_did(turned: bool) -> None:
-    whole, rows = memory(1, turned), torch.tensor([3, 0, 4])
-    assert layout(whole.keys) == ([0, 2, 1] if turned else [0, 1, 2])
-    chosen = whole.select(rows)
-    for part, all_of_it in zip(chosen, whole, strict=True):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_selected_sentences_keep_the_memory_layout(transposed: bool) -> None:
+    own, rows = memory(1, transposed), torch.tensor([3, 0, 4])
+    assert layout(own.keys) == ([0, 2, 1] if transposed else [0, 1, 2])
+    chosen = own.select(rows)
+    for part, all_of_it in zip(chosen, own, strict=True):
         assert torch.equal(part, all_of_it[rows])
         assert layout(part) == layout(all_of_it)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("taken", [slice(1, 4), torch.tensor([1, 2, 3])])
-def test_sentences_are_written_over_others(turned: bool, taken: slice | Tensor) -> None:
-    whole, other = memory(1, turned), memory(2, turned)
-    expected = [part.clone() for part in whole]
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("other_rows", [slice(1, 4), torch.tensor([1, 2, 3])])
+def test_sentences_are_written_over_others(transposed: bool, other_rows: slice | Tensor) -> None:
+    own, other = memory(1, transposed), memory(2, transposed)
+    expected = [part.clone() for part in own]
     for part, its_other in zip(expected, other, strict=True):
         for n, row in enumerate([4, 0, 2]):
             part[row] = its_other[n + 1]
-    whole.put(torch.tensor([4, 0, 2]), other, taken)
-    assert all(map(torch.equal, whole, expected))
+    own.put(torch.tensor([4, 0, 2]), other, other_rows)
+    assert all(map(torch.equal, own, expected))
 
 
 def test_one_state_may_begin_several_hypotheses() -> None:
