@@ -168,25 +168,17 @@ class LuongDecoder(AttentionLayer):
         return Step(self.outputs(vector), next_state, attended.attention_weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-        if self.input_feed_gates is not None:
-            return self._unroll(self.input_feed_gates.weight, embedded, state, memory)
-        if self.coverage is not None:
-            return stack_steps(self, embedded, state, memory)
-        hidden = run_layers(self.layers, embedded, state, self.dropout)  # [B, T, H]
-        context = self.attend_sequence(hidden, memory)  # [B, T, C]
-        return self.outputs(self.attentional_vector(context, hidden))
-
-    def _unroll(
-        self, feed_weight: Tensor, embedded: Tensor, state: DecoderState, memory: Memory
-    ) -> Tensor:
-        """Run `forward` with input feeding, which makes every step depend on the last."""
+        if self.input_feed_gates is None and self.coverage is None:  # steps need no attention
+            hidden = run_layers(self.layers, embedded, state, self.dropout)  # [B, T, H]
+            context = self.attend_sequence(hidden, memory)  # [B, T, C]
+            return self.outputs(self.attentional_vector(context, hidden))
         score = self.fused_score()
-        if score is None:
+        if self.input_feed_gates is None or score is None:
             return stack_steps(self, embedded, state, memory)
         layer, steps = self.layers.bottom, embedded.shape[1]
         vectors = unroll_luong(
             layer.gates(embedded.transpose(0, 1)),
-            feed_weight,
+            self.input_feed_gates.weight,
             layer.hidden_weight,
             HIDDEN_SCALE * self.attentional.weight,
             _unroll_memory(memory, state),
@@ -288,16 +280,14 @@ def upper_layer_inputs(
     layers: LSTMStack, state: DecoderState, steps: int, dropout: Dropout
 ) -> list[LayerInputs]:
     """Return the fused unroll's inputs of the layers above the lowest; draw their dropout."""
-    drops = dropout.training and dropout.p > 0
+    ones, drops = torch.ones_like(state.hidden), dropout.training and dropout.p > 0
     return [
         LayerInputs(
             torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
             layer.bias,
             state.hidden[:, level],
             state.cell[:, level],
-            dropout(torch.ones_like(state.hidden[:, level]).expand(steps, -1, -1))
-            if drops
-            else None,
+            dropout(ones[:, level].expand(steps, -1, -1)) if drops else None,
         )
         for level, layer in enumerate(layers)
         if level

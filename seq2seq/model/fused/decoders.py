@@ -51,7 +51,7 @@ def unroll_bahdanau(
 
 def unroll_luong(
     gates: Tensor,
-    feed_weight: Tensor,
+    input_feed_weight: Tensor,
     hidden_weight: Tensor,
     attentional_weight: Tensor,
     memory: tuple[Tensor, Tensor, Tensor],
@@ -65,7 +65,7 @@ def unroll_luong(
     Gates, hidden and cell belong to the lowest layer; the top layer's h attends. Returns the
     attentional vectors h~ [T, B, R] of all steps.
     """
-    weight = torch.cat([feed_weight, hidden_weight], dim=1)
+    weight = torch.cat([input_feed_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
         vectors: Tensor = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
             gates,
@@ -152,14 +152,14 @@ class _LuongUnroll(torch.autograd.Function):
     ) -> Tensor:
         steps, context_size = len(gates), values.shape[-1]
         attentional_weight = attentional_weight.to(gates.dtype)
-        feed_size = len(attentional_weight)
+        input_feed_size = len(attentional_weight)
         score = ScoreWeights(query_weight, query_bias, energy)
         attention = attention_steps(steps, (keys, values, mask), score, gates.dtype)
         lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [h~_{t-1}; h_{t-1}]
         layers = LSTMStackSteps(lowest, upper)
-        input_feeds = lowest.inputs[:, :, :feed_size]
+        input_feeds = lowest.inputs[:, :, :input_feed_size]
         input_feeds[0] = 0
-        vectors = cell.new_empty(steps, len(cell), feed_size)
+        vectors = cell.new_empty(steps, len(cell), input_feed_size)
         joined = gates.new_empty(steps, len(cell), attentional_weight.shape[1])  # [c_t; h_t]
         for t in range(steps):
             joined[t, :, context_size:] = layers.forward(t, gates[t])
@@ -181,13 +181,13 @@ class _LuongUnroll(torch.autograd.Function):
         attention = ctx.attention.gradients()
         slopes = 1 - vectors * vectors  # tanh'
         grad_sums = torch.empty_like(vectors, dtype=joined.dtype)  # gradients of W [c_t; h_t]
-        grad_feed = torch.zeros_like(vectors[0])
+        grad_input_feed = torch.zeros_like(vectors[0])
         for t in reversed(range(len(vectors))):
-            torch.mul(grad_vectors[t] + grad_feed, slopes[t], out=grad_sums[t])
+            torch.mul(grad_vectors[t] + grad_input_feed, slopes[t], out=grad_sums[t])
             grad_joined = grad_sums[t] @ attentional_weight
             grad_query = attention.backward(t, grad_joined[:, :context_size].to(dtype))
             grad_top = grad_joined[:, context_size:] + grad_query
-            grad_feed = layers.backward(t, grad_top.to(dtype))
+            grad_input_feed = layers.backward(t, grad_top.to(dtype))
         grad_attentional = grad_sums.flatten(0, 1).t() @ joined.flatten(0, 1)
         grad_keys, grad_values, grad_score = attention.finish(joined[:, :, context_size:])
         return (
