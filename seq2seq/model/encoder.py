@@ -10,10 +10,10 @@ from seq2seq.model.lstm import LSTMStack
 
 
 class EncoderOutput(NamedTuple):
-    """Encoded batch of sources."""
+    """Encoder outputs and final states of a batch of sources."""
 
     outputs: Tensor  # [B, S, H], zero at padding
-    hidden: Tensor  # [B, L, H]: final states, forward half then backward half
+    hidden: Tensor  # [B, L, H], final states: forward half, then backward half
     cell: Tensor  # [B, L, H]
     pad_mask: Tensor  # [B, S], True = padding
 
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
             raise ValueError("a bidirectional encoder already reads the source reversed")
         self.embedding = embedding
         self.dropout = Dropout(dropout)
-        self.reversed = [False, True] if bidirectional else [reverse]  # per direction
+        self.reversed = [False, True] if bidirectional else [reverse]  # one for each direction
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
         self.forward_layers = LSTMStack(sizes, self.direction_size)
@@ -62,9 +62,8 @@ class Encoder(nn.Module):
     def run(self, inputs: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Run all layers over inputs [B, S, E] of the lowest one, with lengths [B]."""
         positions = torch.arange(inputs.shape[1], device=inputs.device)
-        pad_mask = positions >= src_lengths[:, None]
-        # Its own inverse.
-        reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)
+        pad_mask = positions >= src_lengths[:, None]  # [B, S]
+        reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)  # [B, S]
         outputs, states = inputs, []
         for layers in zip(*self.directions, strict=True):
             ends = []
@@ -72,11 +71,11 @@ class Encoder(nn.Module):
                 zero = layer.bias.new_zeros(len(src_lengths), layer.hidden_size)
                 hiddens, cells = layer(
                     _reorder(outputs, reversal) if is_reversed else outputs, zero, zero
-                )
-                hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))
+                )  # [B, S, D]
+                hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))  # [B, D]
                 ends.append((_reorder(hiddens, reversal) if is_reversed else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
-            outputs = self.dropout(outputs)
+            outputs = self.dropout(outputs)  # [B, S, H]
             states.append((hidden, cell))
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         outputs.masked_fill_(pad_mask[:, :, None], 0)
@@ -98,7 +97,7 @@ def _reorder(inputs: Tensor, order: Tensor) -> Tensor:
 
 
 class _Reordered(torch.autograd.Function):
-    """Row permutation that is its own inverse: the backward pass applies it to the gradients."""
+    """Permutation of rows that is its own inverse, so the backward pass applies it again."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, order: Tensor) -> Tensor:
