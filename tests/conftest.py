@@ -2,12 +2,16 @@
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import EOS_ID, Vocabularies, train_vocabularies
+
+if TYPE_CHECKING:
+    from seq2seq.data.batching import Batch
+    from seq2seq.training.session import TrainingSession
 
 DECODERS = ("bahdanau", "luong", "none")
 ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
@@ -69,12 +73,12 @@ def tiny_runs(
     import torch
 
     from seq2seq.runs.checkpoint import (
+        BEST,
         LengthLimit,
-        Progress,
         create_run,
         new_model,
         own_weights,
-        save_best,
+        save_weights,
     )
     from seq2seq.runs.provenance import provenance_of
 
@@ -91,7 +95,7 @@ def tiny_runs(
             }
         weights["projection.bias"][EOS_ID] = 3
         origin = provenance_of(config, tiny_vocabularies, model_keys_only=True)
-        save_best(run, weights, LengthLimit(0.75, 3), Progress(step=7, best_bleu=1.25), origin)
+        save_weights(run / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin)
         runs[decoder] = run
     return runs
 
@@ -100,13 +104,23 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     """Copy a run, as if the same weights had been trained with another vocabulary."""
     import torch
 
-    from seq2seq.runs.checkpoint import Progress, create_run, load_best, own_weights, save_best
+    from seq2seq.runs.checkpoint import BEST, create_run, load_best, own_weights, save_weights
     from seq2seq.runs.provenance import provenance_of
 
     model, _, limit, config = load_best(run, torch.device("cpu"))
     create_run(other, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    save_best(other, own_weights(model), limit, Progress(step=7, best_bleu=1.25), origin)
+    save_weights(other / BEST, own_weights(model), limit, 7, 1.25, origin)
+
+
+def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -> int:
+    """Take a step and record it as the training loop does; returns its target tokens."""
+    from seq2seq.training.step import train_step
+
+    result = train_step(session, batches, rate)
+    session.progress.add(result.loss, result.skipped)
+    session.progress.max_micro_batch_positions = result.max_micro_batch_positions
+    return result.tokens
 
 
 @pytest.fixture(params=DECODERS)

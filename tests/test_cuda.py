@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import take_step
 from torch import Tensor
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import BEST, LAST, own_weights
+from seq2seq.runs.run_folder import METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime.device import memory_limit
 from seq2seq.training import step as update
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.reporting import METRICS
-from seq2seq.training.session import Run, prepare
-from seq2seq.training.step import train_step
+from seq2seq.training.session import TrainingSession, prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = torch.device("cuda")
@@ -106,17 +106,17 @@ def test_deterministic_runs_are_the_same_interrupted_or_not(
     assert_same_run(train(small_corpus, "interrupted", *kind), whole)
 
 
-def prepared(corpus: Path, *overrides: str, run: str = "run") -> Run:
+def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
     overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
-    return prepare(load_config(corpus, overrides)[0], CUDA, resume=False)[0]
+    return prepare(load_config(corpus, overrides)[0], CUDA)[0]
 
 
-def batch(run: Run, times: int = 1) -> Batch:
-    pairs = run.train
+def batch(run: TrainingSession, times: int = 1) -> Batch:
+    pairs = run.data.train
     return make_batch([*pairs.src] * times, [*pairs.tgt] * times).to(CUDA)
 
 
-def everything(run: Run) -> list[Tensor]:
+def everything(run: TrainingSession) -> list[Tensor]:
     states = [value for state in run.optimizer.state.values() for value in state.values()]
     tensors = [*own_weights(run.model).values(), *(each for each in states if each is not None)]
     return [tensor.cpu().clone() for tensor in tensors]
@@ -146,8 +146,8 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
     )
     data = batch(run)
     run.progress.step = 1
-    train_step(run, [data], 1e-2)  # what is slow, and waits, the first time
-    before, loss = everything(run), run.loss.clone()
+    take_step(run, [data], 1e-2)  # what is slow, and waits, the first time
+    before, loss = everything(run), run.progress.loss.clone()
     for step, taken in ((2, False), (3, True)):
         run.progress.step = step
         with monkeypatch.context() as patch:
@@ -155,12 +155,12 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
                 patch.setattr(update, "batch_loss", spoiled)
             torch.cuda.synchronize()
             torch.cuda.set_sync_debug_mode("error")
-            train_step(run, [data], 1e-2)
+            take_step(run, [data], 1e-2)
             torch.cuda.set_sync_debug_mode("default")
         same = all(map(torch.equal, everything(run), before))
         assert same != taken
-        assert torch.equal(run.loss, loss) != taken
-        assert run.skipped.nonzero().flatten().tolist() == [2]
+        assert torch.equal(run.progress.loss, loss) != taken
+        assert run.progress.skipped.nonzero().flatten().tolist() == [2]
 
 
 @pytest.fixture
@@ -177,21 +177,20 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     data = batch(whole, times=8)  # 960 pairs: some hundred MiB of activations
     for run in (whole, parts):  # with Adam's moments in place, which stay
         run.progress.step = 1
-        train_step(run, [batch(run)], 1e-3)
+        take_step(run, [batch(run)], 1e-3)
         run.progress.step = 2
-        run.loss.zero_()
+        run.progress.loss.zero_()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     resting = torch.cuda.memory_reserved()
-    tokens = train_step(whole, [data], 1e-3)
+    tokens = take_step(whole, [data], 1e-3)
     needed = torch.cuda.max_memory_reserved() - resting
-    assert whole.max_micro_batch_positions is None
+    assert whole.progress.max_micro_batch_positions == 0
     assert needed > 100 * 2**20
     torch.cuda.empty_cache()
     with memory_limit(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30):
-        assert train_step(parts, [data], 1e-3) == tokens
-    assert parts.max_micro_batch_positions is not None
-    assert parts.max_micro_batch_positions < data.tgt_in.numel()
-    torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-5, atol=0)
+        assert take_step(parts, [data], 1e-3) == tokens
+    assert 0 < parts.progress.max_micro_batch_positions < data.tgt_in.numel()
+    torch.testing.assert_close(parts.progress.loss, whole.progress.loss, rtol=1e-5, atol=0)
     for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)

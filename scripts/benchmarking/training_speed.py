@@ -15,7 +15,7 @@ from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device
 from seq2seq.training.loop import batch_of
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.session import Run, prepare
+from seq2seq.training.session import TrainingSession, prepare
 from seq2seq.training.step import train_step
 
 WARM_UP_STEPS = 4
@@ -44,7 +44,7 @@ def training_speed(
     """Train the standard model on the corpus for the given time."""
     with TemporaryDirectory() as folder:
         config = standard(case, data, Path(folder) / "run", precision, batch_tokens=batch_tokens)
-        run, _ = prepare(config, choose_device(device), resume=False)
+        run, _ = prepare(config, choose_device(device))
         return _measured(run, seconds)
 
 
@@ -71,8 +71,8 @@ def length_cost(
     return LengthCost(count * rows * length / elapsed, peak_mib(str(chosen)))
 
 
-def _measured(run: Run, seconds: float) -> TrainingSpeed:
-    order = epoch_order(run.train, run.config.training.batch_tokens, run.config.seed, 0)
+def _measured(run: TrainingSession, seconds: float) -> TrainingSpeed:
+    order = epoch_order(run.data.train, run.config.training.batch_tokens, run.config.seed, 0)
     for n in range(WARM_UP_STEPS):
         _step(run, order[n])
     count = 0
@@ -90,15 +90,16 @@ def _measured(run: Run, seconds: float) -> TrainingSpeed:
     return TrainingSpeed(tokens / elapsed, flop / tokens, peak_mib(str(run.device)))
 
 
-def _step(run: Run, rows: Rows) -> None:
+def _step(run: TrainingSession, rows: Rows) -> None:
     run.progress.step += 1
     batch = batch_of(run, rows, derive_seed(run.config.seed, run.progress.step, 0))
-    train_step(run, [batch], 1e-3)
+    result = train_step(run, [batch], 1e-3)
+    run.progress.add(result.loss, result.skipped)
 
 
-def _cost(run: Run, rows: Sequence[int]) -> tuple[int, float]:
+def _cost(run: TrainingSession, rows: Sequence[int]) -> tuple[int, float]:
     """Return the target tokens of these pairs, EOS included, and their operations."""
-    pairs: EncodedPairs = run.train
+    pairs: EncodedPairs = run.data.train
     costs = work(run.model)
     lengths = [(len(pairs.src[i]) + 1, len(pairs.tgt[i]) + 1) for i in rows]
     flop = sum(

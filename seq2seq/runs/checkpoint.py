@@ -12,7 +12,7 @@ The weights carry checksums of themselves and of the vocabulary, and what matter
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -28,6 +28,7 @@ from seq2seq.runs.tensor_file import (
     check_shapes,
     copy_into,
     read_dataclass,
+    read_file,
     read_header,
     read_tensors,
     save_tensors,
@@ -54,30 +55,6 @@ class LengthLimit:
     def __call__(self, src_length: int) -> int:
         """The most pieces, END not counted, for a source of that many."""
         return max(1, int(self.ratio * src_length) + self.extra)
-
-
-@dataclass
-class Progress:
-    """Where training stands; all of it follows from the seed."""
-
-    step: int = 0  # updates taken
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch already used
-    tokens: int = 0  # target tokens seen
-    best_bleu: float = -1.0
-    best_loss: float = 0.0  # of the validation with the best BLEU
-    best_step: int = 0
-    validated_step: int = 0  # of the last validation
-    validations_since_best: int = 0  # validations since the best
-    loss_sum: float = 0.0  # since the last line of metrics, nats
-    loss_tokens: int = 0
-    reported_step: int = 0  # of the last line of metrics
-    skipped: list[int] = field(default_factory=list)  # updates since then that were not taken
-    skipped_in_a_row: int = 0  # up to then
-    rate_factor: float = 1.0  # halved each time that training had to go back
-    max_micro_batch_positions: int = (
-        0  # target positions that memory has room for, if it ran out; 0: any
-    )
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -115,17 +92,6 @@ def read_config(folder: Path) -> Config:
             f"{'; '.join(line.strip() for line in str(error).splitlines())} "
             "(`seq2seq train CONFIG --resume` writes it anew)"
         ) from None
-
-
-def save_best(
-    folder: Path,
-    weights: Mapping[str, Tensor],
-    limit: LengthLimit,
-    progress: Progress,
-    provenance: Header,
-) -> None:
-    """Write the weights that translate; `provenance` holds the shaping keys only."""
-    save_weights(folder / BEST, weights, limit, progress.step, progress.best_bleu, provenance)
 
 
 def save_weights(
@@ -172,8 +138,7 @@ def best_is_whole(folder: Path, config: Config, vocabularies: Vocabularies) -> b
     """Whether the run has weights that translate, of this model, without damage."""
     path = folder / BEST
     try:
-        read_tensors(path)
-        header, _ = read_header(path)
+        header, _ = read_file(path)
         check_model_keys(path, header, config, folder / CONFIG)
     except UserError:
         return False

@@ -1,67 +1,84 @@
-"""Whether a training may begin in a folder, and making room for it there."""
+"""The run folder as a whole: which run may train in it, and what is removed from it."""
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
 from seq2seq.runs.provenance import config_changes
 from seq2seq.runs.snapshots import remove_partial_snapshots, remove_snapshots, snapshots
-from seq2seq.runs.training_state import check_last
+from seq2seq.runs.training_state import TrainingState, read_state, resumable
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import PART_SUFFIX
-from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.runtime.locks import exclusive_lock
 
+METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
 
 
+@contextmanager
+def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[TrainingState | None]:
+    """Lock the run folder; yield the state to resume from, or None for a run to start.
+
+    Raises UserError as `check_folder` and `resumed_state` do, and where another process trains
+    there.
+    """
+    check_folder(config, resume, overwrite)  # before a lock file is made
+    with exclusive_lock(config.run_dir):
+        check_folder(config, resume, overwrite)  # another process may have trained here since
+        yield resumed_state(config) if resume else None
+
+
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder another run lives in, and resuming what is not there or another config."""
+    """Raise UserError where the folder holds another run, or nothing to resume."""
     folder = config.run_dir
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
     check_place(folder)
     if resume:
-        _check_resumed(config)
-        return
-    if not run_lives(folder):
-        _check_free(folder)
+        _check_resumable(folder)
+    elif not run_lives(folder):
+        for name in _existing(folder, (CONFIG, VOCABULARY, *_FIGURES)):
+            raise UserError(
+                f"run_dir: {folder} holds {name}, which no run wrote. "
+                "Move it away, or set another run_dir"
+            )
     elif not overwrite:
         raise UserError(
-            f"{folder}: a run lives here already; go on with --resume, "
+            f"{folder}: already holds a run. Resume it with --resume, "
             "replace it with --overwrite, or set another run_dir"
         )
 
 
+def resumed_state(config: Config) -> TrainingState | None:
+    """Read the state to resume from; None where the run was interrupted before its first save.
+
+    Raises UserError as `read_state` does, and where the config is not the run's.
+    """
+    state = read_state(config.run_dir)
+    if state is not None and (changes := config_changes(state.path, state.header, config)):
+        raise UserError(
+            f"{config.run_dir}: --resume needs the config that the run started with. "
+            "These keys differ:\n  " + "\n  ".join(changes)
+        )
+    return state
+
+
 def check_place(folder: Path) -> None:
-    """Refuse a run folder that is a file, or that cannot be made."""
+    """Raise UserError where a run folder is a file or cannot be created."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
     if not folder.exists():
         above = next(each for each in folder.absolute().parents if each.exists())
         if not (above.is_dir() and os.access(above, os.W_OK)):
-            raise UserError(f"run_dir: {folder} cannot be made in {above}; choose another place")
-
-
-def _check_free(folder: Path) -> None:
-    """Refuse a folder, in which no run lives, with what a run would replace there."""
-    for name in _replaced(folder, (CONFIG, VOCABULARY, *_FIGURES)):
-        raise UserError(
-            f"run_dir: {folder} holds {name}, and no run that wrote it; "
-            "move that away, or set another run_dir"
-        )
-
-
-def _replaced(folder: Path, names: Sequence[str]) -> list[str]:
-    """Which of these are there, and which snapshots."""
-    there = [name for name in names if os.path.lexists(folder / name)]
-    return [*there, *(path.name for path in snapshots(folder))]
+            raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
 
 
 def run_lives(folder: Path) -> bool:
-    """Whether a run was begun in this folder: it has weights, or a config as a run writes it."""
+    """Return whether a folder holds a run: weights, or a config as a run writes it."""
     if any((folder / name).exists() for name in (BEST, LAST, PREVIOUS)):
         return True
     try:
@@ -70,39 +87,40 @@ def run_lives(folder: Path) -> bool:
         return False
 
 
-def _check_resumed(config: Config) -> None:
-    """Refuse to resume unless the run was of this config; it may have been killed unsaved."""
-    folder = config.run_dir
+def _check_resumable(folder: Path) -> None:
+    """Raise UserError where there is no run to resume, or where it could not write its logs."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; train without --resume")
-    for name in (METRICS, TIMING, LOG, TENSORBOARD):
+    for name in _FIGURES:
         if (folder / name).is_symlink():
-            raise UserError(f"{folder / name}: is a link, through which no run writes; remove it")
+            raise UserError(
+                f"{folder / name}: is a symbolic link; refusing to write through it. Remove it"
+            )
         plain = Path.is_dir if name == TENSORBOARD else Path.is_file
         if (folder / name).exists() and not plain(folder / name):
-            raise UserError(f"{folder / name}: is not what a run writes there; remove it")
-    last = check_last(folder)
-    if last is not None:
-        changes = config_changes(*last, config)
-        if changes:
-            raise UserError(
-                f"{folder}: --resume goes on with the config it began with, but these differ:\n  "
-                + "\n  ".join(changes)
-            )
+            expected = "folder" if name == TENSORBOARD else "file"
+            raise UserError(f"{folder / name}: is not a {expected}. Remove it")
+    if resumable(folder) is not None:
         return
     if not run_lives(folder):
         raise UserError(
             f"{folder}: not a run folder, it has no {CONFIG} of a run; train without --resume"
         )
-    for name in _replaced(folder, (BEST, *_FIGURES)):  # one killed before its first update has none
+    for name in _existing(folder, (BEST, *_FIGURES)):  # a run killed before its first save has none
         raise UserError(
-            f"{folder}: nothing to resume, it has {name}, but no {LAST}; "
-            "train again with --overwrite, which replaces that"
+            f"{folder}: nothing to resume: it has {name}, but no {LAST}. "
+            "Train again with --overwrite, which replaces the run"
         )
 
 
+def _existing(folder: Path, names: Sequence[str]) -> list[str]:
+    """Return which of these names exist in the folder, and the names of its snapshots."""
+    there = [name for name in names if os.path.lexists(folder / name)]
+    return [*there, *(path.name for path in snapshots(folder))]
+
+
 def clear(folder: Path) -> None:
-    """Remove a run, and nothing else that may lie beside it."""
+    """Remove a run, but no other files that lie beside it."""
     with writing(folder):
         for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
@@ -114,11 +132,11 @@ def clear(folder: Path) -> None:
     remove_snapshots(folder, after=0)
     remove_parts(folder)
     with writing(folder):
-        (folder / CONFIG).unlink(missing_ok=True)  # last: what is left of a run is one to replace
+        (folder / CONFIG).unlink(missing_ok=True)  # last: until then the rest counts as a run
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what a killed process was writing."""
+    """Remove the partial files of a killed process."""
     with writing(folder):
         for name in (LAST, BEST, METRICS, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)

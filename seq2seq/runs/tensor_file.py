@@ -58,30 +58,40 @@ def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
     Raises DamagedFile, or UserError if the file has another format version.
     """
     with _reading(path), safe_open(path, framework="pt") as file:
-        header = json.loads((file.metadata() or {}).get(_METADATA, "null"))
-        if not isinstance(header, dict):
-            raise DamagedFile(f"{path}: not a seq2seq checkpoint")
-        if header.pop(_CHECKSUM, None) != _checksum(header):
-            raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
-        if header.get(_FORMAT) != FORMAT:
-            raise UserError(
-                f"{path}: written by an incompatible version of seq2seq; "
-                "use that version, or train again"
-            )
+        header = _header_of(file, path)
         names = file.keys()
         return header, {name: tuple(file.get_slice(name).get_shape()) for name in names}
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Load the tensors to the CPU and verify their checksum; raises DamagedFile."""
-    header, shapes = read_header(path)
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read and verify header and tensors at once, on the CPU; raises as `read_header` does."""
     with _reading(path), safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in shapes}
+        header = _header_of(file, path)
+        tensors = {name: file.get_tensor(name) for name in list(file.keys())}
         found = _digest(tensors)
     with header_errors(path):
         if header[_TENSORS] != found:
             raise DamagedFile(f"{path}: damaged (the tensors do not match their checksum)")
-    return tensors
+    return header, tensors
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Load the tensors to the CPU and verify their checksum; raises DamagedFile."""
+    return read_file(path)[1]
+
+
+def _header_of(file: Any, path: Path) -> dict[str, Any]:
+    header = json.loads((file.metadata() or {}).get(_METADATA, "null"))
+    if not isinstance(header, dict):
+        raise DamagedFile(f"{path}: not a seq2seq checkpoint")
+    if header.pop(_CHECKSUM, None) != _checksum(header):
+        raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
+    if header.get(_FORMAT) != FORMAT:
+        raise UserError(
+            f"{path}: written by an incompatible version of seq2seq; "
+            "use that version, or train again"
+        )
+    return header
 
 
 def _check_size(path: Path) -> None:
@@ -130,7 +140,9 @@ def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Pat
     with header_errors(path):
         values = dict(header[key])
         for field in fields(kind):  # type: ignore[arg-type]
-            if field.name not in values and field.default is not MISSING:
+            if field.name not in values and (
+                field.default is not MISSING or field.default_factory is not MISSING
+            ):
                 continue
             if not _is_a(field.type, values[field.name]):
                 raise TypeError(field.name)

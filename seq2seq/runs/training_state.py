@@ -1,133 +1,206 @@
-"""What training goes on from: weights, averages, the optimizer's moments and counters.
+"""Training state: all that resuming needs, in last.safetensors and previous.safetensors.
 
-It stands in last.safetensors; the one before that is kept as previous.safetensors.
+Weights, their averages and the optimizer's moments are tensors; counters, length limit and
+provenance are in the header.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.config.schema import Config
+from seq2seq.data.training_data import TrainingData
+from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
 from seq2seq.runs.checkpoint import (
     LAST,
     PREVIOUS,
+    VOCABULARY,
     LengthLimit,
-    Progress,
-    own_weights,
+    update_vocabularies,
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.provenance import Header
+from seq2seq.runs.provenance import Header, recorded_vocabularies
 from seq2seq.runs.tensor_file import (
     Shapes,
     check_shapes,
     copy_into,
     header_errors,
     read_dataclass,
-    read_header,
-    read_tensors,
+    read_file,
     save_tensors,
     shape_mismatch,
     shapes_of,
 )
-from seq2seq.runtime.errors import UserError
-from seq2seq.training.optimizer import Optimizer
+from seq2seq.runtime.errors import DamagedFile, UserError
 
 T = TypeVar("T")
+OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments by parameter
+
+STATE_FORMAT = 2  # raised when a field of the header or a tensor changes; format 1 had no number
+_FORMAT = "state_format"
 _GROUPS = ("weights.", "averages.", "optimizer.")
 
 
-def save_last(
+@dataclass(eq=False)
+class Progress:
+    """Counters and statistics of a training; the seed determines all of them but `seconds`."""
+
+    step: int = 0  # optimizer steps
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    tokens: int = 0  # target tokens seen
+    best_bleu: float = -1.0
+    best_loss: float = 0.0  # of the validation with the best BLEU
+    best_step: int = 0
+    validated_step: int = 0  # of the last validation
+    validations_since_best: int = 0
+    reported_step: int = 0  # of the last line of training metrics
+    skipped_in_a_row: int = 0  # at reported_step
+    rate_factor: float = 1.0  # of the learning rate, halved by each roll back
+    max_micro_batch_positions: int = 0  # target positions that fit memory; 0: no limit known
+    seconds: float = 0.0  # trained at the last save
+    # Since reported_step, on the device: summed loss in nats and its target tokens [2], and a ring
+    # of flags, in which step n has the place n % length.
+    loss: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
+    skipped: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.bool))
+
+    def add(self, loss: Tensor, skipped: Tensor) -> None:
+        """Add the loss [2] of the current step and its flag [], without a host sync."""
+        self.loss += loss
+        self.skipped[self.step % len(self.skipped)] = skipped
+
+    def skipped_steps(self) -> list[int]:
+        """Return the skipped steps since `reported_step`."""
+        flags = self.skipped.tolist()
+        first = max(self.reported_step, self.step - len(flags)) + 1
+        return [step for step in range(first, self.step + 1) if flags[step % len(flags)]]
+
+    def move_to(self, device: torch.device, log_every: int) -> None:
+        """Move the statistics to the device; leave room for the flags of `log_every` more steps."""
+        steps, unreported = self.skipped_steps(), self.step - self.reported_step
+        self.loss = self.loss.to(device)
+        self.skipped = torch.zeros(unreported + log_every, dtype=torch.bool, device=device)
+        for step in steps:
+            self.skipped[step % len(self.skipped)] = True
+
+    def to_header(self) -> Header:
+        """Return the fields as JSON values; what the seed determines is under `progress`."""
+        values = {**vars(self), "loss": self.loss.tolist(), "skipped": self.skipped_steps()}
+        return {"seconds": values.pop("seconds"), "progress": values}
+
+
+def _progress_of(header: Header, path: Path) -> Progress:
+    """Return the progress that a header records; raises DamagedFile where it is malformed."""
+    with header_errors(path):
+        counters = dict(header["progress"])
+        loss, tokens = map(float, counters.pop("loss"))
+        steps = list(counters.pop("skipped"))
+        progress = read_dataclass(Progress, {"progress": counters}, "progress", path)
+        progress.seconds = float(header["seconds"])
+        progress.loss = torch.tensor([loss, tokens], dtype=torch.float64)
+        unreported = max(1, progress.step - progress.reported_step)
+        progress.skipped = torch.zeros(unreported, dtype=torch.bool)
+        for step in steps:
+            progress.skipped[step % unreported] = True
+        return progress
+
+
+class TrainingState(NamedTuple):
+    """A training state, read and verified."""
+
+    path: Path
+    header: Header
+    tensors: dict[str, Tensor]  # on the CPU; `restore_tensors` empties it
+    progress: Progress
+    limit: LengthLimit
+
+
+def save_state(
     folder: Path,
     weights: Mapping[str, Tensor],
     averages: Mapping[str, Tensor],
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     progress: Progress,
     limit: LengthLimit,
-    seconds: float,
     provenance: Header,
 ) -> None:
-    """Write all that training goes on from; what was last becomes the previous.
-
-    `seconds` is the time trained so far, `provenance` what `provenance_of` gives.
-    """
+    """Write last.safetensors; the file that it replaces becomes previous.safetensors."""
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
     tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
-    for name, moments in zip(weights, optimizer.state.values(), strict=True):
+    for name, moments in zip(weights, optimizer.values(), strict=True):
         tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
-    state = {"progress": asdict(progress), "limit": asdict(limit), "seconds": seconds}
+    header = {_FORMAT: STATE_FORMAT, **progress.to_header(), "limit": asdict(limit), **provenance}
     with writing(folder / LAST):
-        save_tensors(folder / LAST, tensors, {**state, **provenance}, folder / PREVIOUS)
+        save_tensors(folder / LAST, tensors, header, folder / PREVIOUS)
 
 
 def resumable(folder: Path) -> Path | None:
-    """The file that training goes on from: the last, or if that is not there, the previous."""
+    """Return the file to resume from: the last state, or the previous one where that is missing."""
     there = (folder / name for name in (LAST, PREVIOUS) if (folder / name).exists())
     return next(there, None)
 
 
-def check_last(folder: Path) -> tuple[Path, Header] | None:
-    """The file that training goes on from, found whole, and its header; None where none is there.
+def read_state(folder: Path) -> TrainingState | None:
+    """Read and verify the state to resume from, once; None where nothing was saved yet.
 
-    Raises DamagedFile with the way out.
+    Raises DamagedFile with a recovery hint, and UserError where another version wrote the state.
     """
     path = resumable(folder)
     if path is None:
         return None
     with with_recovery_hint(path):
-        read_tensors(path)
-        return path, read_header(path)[0]
-
-
-def load_last(
-    folder: Path,
-    model: Seq2Seq,
-    averages: dict[str, Tensor],
-    optimizer: Optimizer,
-    device: torch.device,
-) -> tuple[Progress, LengthLimit, float]:
-    """Put a saved state into model, averages and optimizer, in place.
-
-    Returns progress, limit and the seconds trained.
-    """
-    path = resumable(folder)
-    if path is None:
-        raise UserError(f"{folder}: nothing to resume, it has no {LAST}; train without --resume")
-    weights, parameters = own_weights(model), list(optimizer.state)
-    with with_recovery_hint(path):
-        header, shapes = read_header(path)
-        progress = read_dataclass(Progress, header, "progress", path)
-        limit = read_dataclass(LengthLimit, header, "limit", path)
+        header, tensors = read_file(path)
         with header_errors(path):
-            seconds = float(header["seconds"])
-        check_shapes(path, _group(shapes, "weights."), shapes_of(weights))
-        check_shapes(path, _group(shapes, "averages."), shapes_of(averages))
-        check_shapes(path, _without_group(shapes), {})
-        moments = _moments(path, _group(shapes, "optimizer."), shapes_of(weights))
-        tensors = read_tensors(path)
-    copy_into(_group(tensors, "weights."), weights, path)
-    copy_into(_group(tensors, "averages."), averages, path)
-    for name, parameter in zip(weights, parameters, strict=True):
-        optimizer.state[parameter] = {
-            key: tensors[f"optimizer.{key}.{name}"].to(device, copy=True) for key in moments[name]
+            found = header.get(_FORMAT, 1 if "progress" in header else None)
+            if found is None:
+                raise KeyError("progress")
+        if found != STATE_FORMAT:
+            raise UserError(
+                f"{path}: a training state of format {found}; this version of seq2seq resumes "
+                f"format {STATE_FORMAT} only. Train again with --overwrite, or start another run "
+                f"from its best weights with --init-from {folder}"
+            )
+        limit = read_dataclass(LengthLimit, header, "limit", path)
+        return TrainingState(path, header, tensors, _progress_of(header, path), limit)
+
+
+def restore_tensors(
+    state: TrainingState,
+    weights: Mapping[str, Tensor],
+    averages: Mapping[str, Tensor],
+    optimizer: OptimizerState,
+) -> None:
+    """Copy the tensors of a state into a model, in place, and release them.
+
+    Raises UserError where names, shapes or types are not the model's.
+    """
+    path, shapes = state.path, shapes_of(state.tensors)
+    check_shapes(path, _group(shapes, "weights."), shapes_of(weights))
+    check_shapes(path, _group(shapes, "averages."), shapes_of(averages))
+    check_shapes(path, {k: v for k, v in shapes.items() if not k.startswith(_GROUPS)}, {})
+    moments = _moments(path, _group(shapes, "optimizer."), shapes_of(weights))
+    copy_into(_group(state.tensors, "weights."), weights, path)
+    copy_into(_group(state.tensors, "averages."), averages, path)
+    for name, parameter in zip(weights, list(optimizer), strict=True):
+        optimizer[parameter] = {
+            key: state.tensors[f"optimizer.{key}.{name}"].to(parameter.device, copy=True)
+            for key in moments[name]
         }
-    return progress, limit, seconds
+    state.tensors.clear()
 
 
 def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
 
 
-def _without_group(shapes: Shapes) -> Shapes:
-    return {name: shape for name, shape in shapes.items() if not name.startswith(_GROUPS)}
-
-
 def _moments(path: Path, shapes: Shapes, weights: Shapes) -> dict[str, list[str]]:
-    """Of each weight the names of its optimizer's tensors, which have its shape or none."""
+    """Return the names of each weight's optimizer tensors, which have its shape or are scalars."""
     found: dict[str, list[str]] = {name: [] for name in weights}
     for key, shape in shapes.items():
         moment, _, name = key.partition(".")
@@ -135,3 +208,50 @@ def _moments(path: Path, shapes: Shapes, weights: Shapes) -> dict[str, list[str]
             raise shape_mismatch(path, f"optimizer.{key}")
         found[name].append(moment)
     return found
+
+
+def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
+    """Raise UserError where training or validation text is not the one the run was trained on."""
+    recorded = header.get("data")
+    for split, checksum in checksums.items():
+        if isinstance(recorded, dict) and recorded.get(split, checksum) != checksum:
+            raise UserError(
+                f"data.{split}: has changed since {folder} was trained on it. Restore the text, "
+                "or train again (--overwrite, or another run_dir)"
+            )
+
+
+def resumed_vocabularies(
+    state: TrainingState, config: Config, data: TrainingData, init_from: Path | None
+) -> tuple[Vocabularies, list[str]]:
+    """Return the run's vocabulary, and a note where its damaged files had to be rebuilt.
+
+    A damaged vocabulary is copied from the run of the warm start or trained again on the same text;
+    its checksum proves it identical.
+    """
+    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
+    try:
+        return recorded_vocabularies(state.path, state.header, folder, sampling), []
+    except DamagedFile:
+        raise  # the header itself
+    except UserError as error:
+        for vocabularies, how in _sources(config, data, init_from):
+            if checksums_of(vocabularies) == state.header["vocabulary"]:
+                update_vocabularies(config.run_dir, vocabularies)
+                return vocabularies, [f"{folder} was damaged: {how}, bitwise identical"]
+        raise UserError(
+            f"{error}, but the training text does not give it either. Restore that text or the "
+            "vocabulary, or name the run of the warm start with --init-from"
+        ) from None
+
+
+def _sources(
+    config: Config, data: TrainingData, init_from: Path | None
+) -> Iterator[tuple[Vocabularies, str]]:
+    """Yield the vocabularies that the run may have started with, as far as they can be read."""
+    if init_from is not None:
+        with suppress(UserError):
+            sampling = config.vocabulary.sampling
+            yield load_vocabularies(init_from / VOCABULARY, sampling), "copied again"
+    with suppress(UserError):
+        yield data.vocabularies(config.vocabulary), "trained again"

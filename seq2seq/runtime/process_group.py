@@ -228,6 +228,9 @@ class TorchProcessGroup(ProcessGroup):
                 self._of_training(self._store).set(_MAIN, kind)
 
 
+SINGLE_PROCESS = ProcessGroup()
+
+
 @contextmanager
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, if it did, and yield their group.

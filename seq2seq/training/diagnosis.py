@@ -19,7 +19,7 @@ _LOOP = re.compile(r"(.{2,40}?)\1{3,}")  # the same four times in a row
 Metrics = Sequence[Mapping[str, float]]  # the lines of metrics.jsonl
 
 
-class Outcome(NamedTuple):
+class ValidationResult(NamedTuple):
     """The last validation of a run, line for line, and all its figures."""
 
     sources: Sequence[str]
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     metrics: Metrics
 
 
-def diagnose(outcome: Outcome) -> list[str]:
+def diagnose(outcome: ValidationResult) -> list[str]:
     """One line for each thing that looks wrong, the most telling first."""
     found = list(_text_complaints(outcome))
     if not found:
@@ -36,7 +36,7 @@ def diagnose(outcome: Outcome) -> list[str]:
     return [*found, *_loss_complaints(outcome.metrics)]
 
 
-def _text_complaints(outcome: Outcome) -> Iterator[str]:
+def _text_complaints(outcome: ValidationResult) -> Iterator[str]:
     """What the translations show by themselves; the first complaint says the most."""
     hypotheses, references = outcome.hypotheses, outcome.references
     if len(hypotheses) < FEW_LINES:
@@ -75,7 +75,7 @@ def _text_complaints(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def _score_complaints(outcome: Outcome) -> Iterator[str]:
+def _score_complaints(outcome: ValidationResult) -> Iterator[str]:
     """A low BLEU or odd lengths of translations that look sound by themselves."""
     hypotheses, references, metrics = outcome.hypotheses, outcome.references, outcome.metrics
     if len(hypotheses) < FEW_LINES:

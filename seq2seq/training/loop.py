@@ -1,9 +1,9 @@
-"""Training: teacher forcing with validation, patience and checkpoints; the loop fits one screen."""
+"""The training loop: epochs of optimizer steps with reports, validations, saves and stops."""
 
 import hashlib
 import json
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -11,22 +11,27 @@ import torch
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, Rows, derive_seed, epoch_order, make_batch, sampled_pairs
 from seq2seq.runs.checkpoint import BEST
-from seq2seq.runs.run_folder import check_folder
+from seq2seq.runs.run_folder import METRICS, open_folder
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
-from seq2seq.runtime.locks import exclusive_lock
 from seq2seq.runtime.process_group import ProcessGroup, process_group
-from seq2seq.training.diagnosis import Outcome, diagnose
+from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import diverged, log_skipped, roll_back
 from seq2seq.training.optimizer import learning_rate
-from seq2seq.training.reporting import METRICS, Clock, NullReporter, Reporter, minutes, read_metrics
-from seq2seq.training.session import Run, join_run, prepare, save_run
+from seq2seq.training.reporting import Clock, Reporter, minutes
+from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import train_step
-from seq2seq.training.stopping import StopSync, nothing_left, stop_signals, why_stop
+from seq2seq.training.stopping import (
+    StopSync,
+    already_finished,
+    stop_signals,
+    total_steps,
+    why_stop,
+)
 from seq2seq.training.validation import validate
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM, after the state was saved; `done` where nothing was left to train."""
+    """Ctrl-C or SIGTERM, after the state was saved; `done` if training had finished by itself."""
 
     def __init__(self, signal_number: int, done: bool = False) -> None:
         super().__init__()
@@ -40,223 +45,223 @@ def train(
     overwrite: bool = False,
     init_from: Path | None = None,
 ) -> Path:
-    """Train as the config says, together with what else torchrun started; returns the run folder.
+    """Train a model, in one process or in those that torchrun started; return the run folder.
 
-    A new run begins with what the run in the folder `init_from` has learnt, if that is given.
+    A new run is initialised from vocabulary and best weights of the run `init_from`, if given.
 
-    Raises UserError before any work where data, folder or device do not allow it, RunError where
-    the work fails, and Interrupted, the state saved, on Ctrl-C or SIGTERM.
+    Raises UserError before any work where data, folder or device are refused, RunError where
+    training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM.
     """
     with process_group() as group:
         if group.restarted():
             resume, overwrite = True, False
-        if group.is_main:
-            check_folder(config, resume, overwrite)
         chosen = choose_device(group.device_for(device))
-        with deterministic(chosen, config.training.deterministic):  # before anything starts CUDA
+        with deterministic(chosen, config.training.deterministic):  # set before CUDA starts
             group.use_device(chosen)
-            lock = exclusive_lock(config.run_dir) if group.is_main else nullcontext()
-            with memory_limit(chosen, config.training.memory_gb), lock:
-                return _train(config, chosen, group, resume, init_from)
-
-
-def _train(
-    config: Config,
-    device: torch.device,
-    group: ProcessGroup,
-    resume: bool,
-    init_from: Path | None,
-) -> Path:
-    """`train`, alone in the run folder."""
-    run, notes = _prepared(config, device, group, resume, init_from)
-    last_step, began = total_steps(run), run.progress.step
-    with (
-        Reporter(config.run_dir, began, last_step) if group.is_main else NullReporter() as reporter,
-        stop_signals() as stops,
-    ):
-        for note in [*notes, *(missing_figures(run) if group.is_main else ())]:
-            reporter.say(note)
-        clock = Clock(run.seconds)
-        if init_from is not None and began == 0 and run.progress.best_bleu < 0:
-            validate(run, reporter, clock)  # what it begins with may stay the best
-            save(run, reporter, clock)
-        sync = StopSync(group, stops, lambda: clock.seconds)
-        while (reason := why_stop(config.training, run.progress, sync.seconds)) is None:
-            train_epoch(run, reporter, clock, last_step, sync)
-        log_skipped(run, reporter)
-        trained = run.progress.step > began
-        reporter.say(f"Done: {reason}." if trained else nothing_left(run.config, reason))
-        if run.progress.validated_step < run.progress.step:
-            validate(run, reporter, clock)
-        save(run, reporter, clock)
-        reporter.say(
-            f"Best validation BLEU {run.progress.best_bleu:.1f} (greedy) "
-            f"at update {run.progress.best_step}: {config.run_dir / BEST}"
-        )
-        for complaint in diagnose_run(run) if group.is_main else ():
-            reporter.say(f"warning: {complaint}")
-        sync.after_step(0, run.max_micro_batch_positions)  # signals that came since the last
-        if sync.stops:
-            group.barrier()
-            raise Interrupted(sync.stops[0], done=True)
+            with memory_limit(chosen, config.training.memory_gb):
+                opened = (
+                    _open_run(config, chosen, group, resume, overwrite, init_from)
+                    if group.is_main
+                    else _open_joined_run(config, chosen, group)
+                )
+                with opened as (session, notes):
+                    _train(session, notes, init_from is not None)
     return config.run_dir
 
 
-def missing_figures(run: Run) -> list[str]:
-    """What to say where metrics.jsonl no longer holds what the run counts there."""
-    validated, metrics = run.progress.validated_step, read_metrics(run.config.run_dir)
-    if not validated or any(line["step"] == validated for line in metrics):
-        return []
-    return [
-        f"warning: {run.config.run_dir / METRICS} lacks the figures of update {validated}: it was "
-        "cut off or replaced; the weights are whole, and later figures follow"
-    ]
-
-
-def _prepared(
+@contextmanager
+def _open_run(
     config: Config,
     device: torch.device,
     group: ProcessGroup,
     resume: bool,
+    overwrite: bool,
     init_from: Path | None,
-) -> tuple[Run, list[str]]:
-    """The run and what to say of it: rank 0 prepares it, then the others read what it wrote."""
-    notes: list[str] = []
-    if group.is_main:
-        run, notes = prepare(config, device, resume, init_from, group)
-        slow = None if run.progress.step else bf16_note(device, config.training.precision)
+) -> Iterator[tuple[TrainingSession, list[str]]]:
+    """Lock the run folder and set up the run in it; yield the session and notes for the log."""
+    with open_folder(config, resume, overwrite) as state:
+        session, notes = prepare(config, device, state, init_from, group)
+        slow = None if session.progress.step else bf16_note(device, config.training.precision)
         notes += [f"warning: {slow}"] if slow else []
-    else:
-        group.wait_for_main()
-        run = join_run(config, device, group)
-    group.start([len(run.train), run.progress.step, _fingerprint(run)])
-    if group.size > 1:
-        notes.append(f"{group.size} processes, each with a share of every batch")
-    return run, notes
+        if group.size > 1:
+            notes.append(f"{group.size} processes, each with a share of every batch")
+        group.start(_facts(session))
+        yield session, notes
 
 
-def _fingerprint(run: Run) -> int:
-    """A number that tells texts and configs apart; where the texts lie does not matter."""
-    config = run.config.model_dump(mode="json", exclude={"data", "run_dir"})
-    text = json.dumps([config, run.checksums], sort_keys=True)
-    return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)  # a float holds as much
+@contextmanager
+def _open_joined_run(
+    config: Config, device: torch.device, group: ProcessGroup
+) -> Iterator[tuple[TrainingSession, list[str]]]:
+    """Load, on every other rank, the run that the main process has set up."""
+    group.wait_for_main()
+    session = join_run(config, device, group)
+    group.start(_facts(session))
+    yield session, []
 
 
-def diagnose_run(run: Run) -> list[str]:
-    """What looks wrong with the run by its last validation and all its figures."""
-    metrics = read_metrics(run.config.run_dir)
-    return diagnose(Outcome(run.valid.src, run.valid.tgt, run.hypotheses, metrics))
+def _facts(session: TrainingSession) -> list[float]:
+    """Return numbers that differ between ranks with other texts or another config.
+
+    The paths of the texts may differ.
+    """
+    config = session.config.model_dump(mode="json", exclude={"data", "run_dir"})
+    text = json.dumps([config, session.data.checksums], sort_keys=True)
+    digest = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)  # exact as a float
+    return [len(session.data.train), session.progress.step, digest]
+
+
+def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> None:
+    """Train until a stopping criterion is met, then validate and save once more."""
+    config, last_step, began = session.config, total_steps(session), session.progress.step
+    with (
+        session.writer.reporter(config.run_dir, began, last_step) as reporter,
+        stop_signals() as stops,
+    ):
+        for note in [*notes, *missing_figures(session, reporter)]:
+            reporter.log(note)
+        clock = Clock(session.progress.seconds)
+        if warm_start and began == 0 and session.progress.best_bleu < 0:
+            validate(session, reporter, clock)  # the initial weights may remain the best
+            save(session, reporter, clock)
+        sync = StopSync(session.group, stops, lambda: clock.seconds)
+        while (reason := why_stop(config.training, session.progress, sync.seconds)) is None:
+            train_epoch(session, reporter, clock, last_step, sync)
+        log_skipped(session, reporter)
+        progress = session.progress
+        finished = f"Training finished: {reason}."
+        reporter.log(finished if progress.step > began else already_finished(config, reason))
+        if progress.validated_step < progress.step:
+            validate(session, reporter, clock)
+        save(session, reporter, clock)
+        reporter.log(
+            f"Best validation BLEU {progress.best_bleu:.1f} (greedy) "
+            f"at step {progress.best_step}: {config.run_dir / BEST}"
+        )
+        valid, metrics = session.data.valid, reporter.read_metrics()
+        result = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics)
+        for finding in diagnose(result):
+            reporter.log(f"warning: {finding}")
+        sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
+        if sync.stops:
+            session.group.barrier()
+            raise Interrupted(sync.stops[0], done=True)
+
+
+def missing_figures(session: TrainingSession, reporter: Reporter) -> list[str]:
+    """Return a warning where metrics.jsonl lacks the last validation of the run."""
+    validated = session.progress.validated_step
+    if not validated or any(line["step"] == validated for line in reporter.read_metrics()):
+        return []
+    return [
+        f"warning: {session.config.run_dir / METRICS} lacks the figures of step {validated}: "
+        "it was truncated or replaced. The weights are intact, and later figures follow"
+    ]
 
 
 def train_epoch(
-    run: Run, reporter: Reporter, clock: Clock, last_step: int | None, sync: StopSync
+    session: TrainingSession,
+    reporter: Reporter,
+    clock: Clock,
+    last_step: int | None,
+    sync: StopSync,
 ) -> None:
-    """The rest of the epoch that progress stands in, or less where training ends within it."""
-    settings, progress = run.config.training, run.progress
-    order = epoch_order(run.train, settings.batch_tokens, run.config.seed, progress.epoch)
+    """Train to the end of the current epoch, or to the step where training stops or diverges."""
+    config, settings, progress = session.config, session.config.training, session.progress
+    order = epoch_order(session.data.train, settings.batch_tokens, config.seed, progress.epoch)
     for start in range(progress.batch, len(order), settings.accumulate):
-        taken = order[start : start + settings.accumulate]
+        rows = order[start : start + settings.accumulate]
         progress.step += 1
-        batches = own_batches(run, taken)
         rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
-        max_micro_batch_positions = run.max_micro_batch_positions
-        tokens = train_step(run, batches, rate)
-        tokens, run.max_micro_batch_positions = sync.after_step(
-            tokens, run.max_micro_batch_positions
-        )
-        if run.max_micro_batch_positions != max_micro_batch_positions:
-            reporter.say(
-                f"update {progress.step}: out of memory; from here on a batch of more than "
-                f"{run.max_micro_batch_positions:,} target positions is done in pieces, "
-                "with the same gradient"
+        result = train_step(session, own_batches(session, rows), rate)
+        progress.add(result.loss, result.skipped)
+        tokens, limit = sync.after_step(result.tokens, result.max_micro_batch_positions)
+        if limit != progress.max_micro_batch_positions:
+            progress.max_micro_batch_positions = limit
+            reporter.log(
+                f"step {progress.step}: out of memory; from now on a batch of more than "
+                f"{limit:,} target positions is split into micro-batches, with the same gradient"
             )
-        progress.batch = start + len(taken)
+        progress.batch = start + len(rows)
         progress.tokens += tokens
         clock.count(tokens)
         reporter.advance()
         if progress.step % settings.log_every == 0:
-            report(run, reporter, clock, rate, last_step)
-            if diverged(run):
-                roll_back(run, reporter)
+            report(session, reporter, clock, rate, last_step)
+            if diverged(session):
+                roll_back(session, reporter)
                 return
-        if validation_due(run, len(order)):
-            validate(run, reporter, clock)
-            save(run, reporter, clock)
+        if validation_due(session, len(order)):
+            validate(session, reporter, clock)
+            save(session, reporter, clock)
         if sync.stops:
-            save(run, reporter, clock)
-            reporter.say(f"Stopped at update {progress.step}, saved.")
-            run.group.barrier()  # no rank leaves before the state is saved
+            save(session, reporter, clock)
+            reporter.log(f"Stopped at step {progress.step}, saved.")
+            session.group.barrier()  # no rank leaves before the state is saved
             raise Interrupted(sync.stops[0])
         if why_stop(settings, progress, sync.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
 
 
-def own_batches(run: Run, taken: Sequence[Rows]) -> list[Batch]:
-    """This rank's share of the batches of an update; fewer where one has fewer pairs than ranks."""
+def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch]:
+    """Return this rank's share of a step's batches, without batches that have fewer pairs."""
+    seed, step, group = session.config.seed, session.progress.step, session.group
     return [
-        batch_of(
-            run,
-            rows,
-            derive_seed(run.config.seed, run.progress.step, piece, *run.group.seed_part()),
-        )
-        for piece, rows in enumerate(map(run.group.share, taken))
+        batch_of(session, rows, derive_seed(seed, step, number, *group.seed_part()))
+        for number, rows in enumerate(map(group.share, batches))
         if len(rows)
     ]
 
 
-def batch_of(run: Run, rows: Rows, seed: int) -> Batch:
-    """The pairs `rows` on the device, under random segmentations where the config asks for them."""
-    if run.config.vocabulary.sampling > 0:
-        longest = run.config.data.max_length
-        src, tgt = sampled_pairs(run.train, rows, run.vocabularies, longest, seed)
+def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
+    """Return the pairs `rows` on the device, with sampled segmentations if the config asks."""
+    config, data = session.config, session.data
+    if config.vocabulary.sampling > 0:
+        longest = config.data.max_length
+        src, tgt = sampled_pairs(data.train, rows, data.vocabularies, longest, seed)
     else:
-        src, tgt = [run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows]
-    return make_batch(src, tgt).to(run.device)
+        src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
+    return make_batch(src, tgt).to(session.device)
 
 
-def validation_due(run: Run, batches: int) -> bool:
-    """Whether this update is one after which to validate."""
-    every, progress = run.config.training.validate_every, run.progress
+def validation_due(session: TrainingSession, batches: int) -> bool:
+    """Return whether to validate after the current step of an epoch of that many batches."""
+    every, progress = session.config.training.validate_every, session.progress
     return progress.batch == batches if every is None else progress.step % every == 0
 
 
-def total_steps(run: Run) -> int | None:
-    """The update at which max_steps or max_epochs ends training; None where neither is set."""
-    settings = run.config.training
-    order = epoch_order(run.train, settings.batch_tokens, run.config.seed, 0)
-    an_epoch = -(-len(order) // settings.accumulate)
-    ends = [settings.max_steps, settings.max_epochs and settings.max_epochs * an_epoch]
-    return min((end for end in ends if end is not None), default=None)
-
-
-def report(run: Run, reporter: Reporter, clock: Clock, rate: float, last_step: int | None) -> None:
-    """Training loss and speed since the last report, and which updates were not taken."""
-    step = run.progress.step
-    log_skipped(run, reporter)
-    loss, tokens = run.loss.tolist()
-    run.loss.zero_()
+def report(
+    session: TrainingSession, reporter: Reporter, clock: Clock, rate: float, last_step: int | None
+) -> None:
+    """Report training loss, speed and skipped steps since the last report."""
+    progress = session.progress
+    log_skipped(session, reporter)
+    loss, tokens = progress.loss.tolist()
+    progress.loss.zero_()
     figures = {"train_loss": loss / tokens} if tokens else {}
-    reporter.metrics(step, {**figures, "learning_rate": rate})
+    reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
-    reporter.timing(step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
-    shown = f"loss {loss / tokens:.2f}" if tokens else "no update taken"
-    left = _time_left(run, clock, last_step)
-    reporter.describe(step, f"epoch {run.progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}")
+    reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
+    shown = f"loss {loss / tokens:.2f}" if tokens else "all steps skipped"
+    left = _time_left(session, clock, last_step)
+    reporter.describe(
+        progress.step, f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
+    )
 
 
-def _time_left(run: Run, clock: Clock, last_step: int | None) -> str:
-    """How long training may still take, by updates and by the clock."""
-    ends = []
+def _time_left(session: TrainingSession, clock: Clock, last_step: int | None) -> str:
+    """Return an upper bound of the remaining time, by steps and by max_minutes."""
+    ends, step, limit = [], session.progress.step, session.config.training.max_minutes
     if last_step is not None:
-        ends.append(clock.seconds / run.progress.step * (last_step - run.progress.step))
-    if run.config.training.max_minutes is not None:
-        ends.append(60 * run.config.training.max_minutes - clock.seconds)
+        ends.append(clock.seconds / step * (last_step - step))
+    if limit is not None:
+        ends.append(60 * limit - clock.seconds)
     return f", at most {minutes(max(0.0, min(ends)))} left" if ends else ""
 
 
-def save(run: Run, reporter: Reporter, clock: Clock) -> None:
-    """Write all that training goes on from, once the figures it counts are on the disk."""
+def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
+    """Write the training state, after the metrics that it counts are on the disk."""
     reporter.sync()
-    if run.group.is_main:
-        save_run(run, clock.seconds)
+    session.progress.seconds = clock.seconds
+    session.writer.save_state(session)

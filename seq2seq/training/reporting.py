@@ -1,7 +1,7 @@
-"""What a run tells: the bar, train.log, metrics.jsonl, timing.jsonl and TensorBoard events.
+"""Reports of a run: progress bar, train.log, metrics.jsonl, timing.jsonl and TensorBoard events.
 
-`metrics.jsonl` holds what the seed determines, so that two runs of one config can be compared byte
-for byte; what the clock determines goes elsewhere.
+metrics.jsonl holds what the seed determines, so that two runs of one config can be compared byte
+for byte; what the clock determines goes to the other files.
 """
 
 import json
@@ -16,39 +16,39 @@ from typing import IO, Any, Self
 
 from tqdm import tqdm
 
+from seq2seq.runs.run_folder import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 
-METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
-_MOST_BYTES = 1 << 30  # of a file of metrics: no run writes as many
+_MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 
 
 class Reporter:
-    """Writes a run's files and draws its bar on stderr: lines, where that is no terminal."""
+    """Writer of a run's logs and metrics, with a progress bar on a terminal's stderr.
+
+    Methods that write raise RunError where the disk refuses.
+    """
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
-        """Go on from `step`: later lines of metrics.jsonl, left by a killed run, are cut off.
-
-        Raises RunError, as all methods that write do, where the disk does not take it.
-        """
+        """Continue from `step`; drop later lines of metrics.jsonl, left by a killed run."""
         self._folder = folder
         with self._writing(METRICS):
-            cut_back(folder / METRICS, step)
+            truncate_metrics(folder / METRICS, step)
         self._files = {name: self._open(name) for name in (METRICS, TIMING, LOG)}
         self._thread_hook = threading.excepthook
         with self._writing(TENSORBOARD):
-            self._board, trouble = _tensorboard(folder)
-        threading.excepthook = _tell_later
+            self._board, problem = _tensorboard(folder)
+        threading.excepthook = _ignore_write_errors
         self.bar = tqdm(
             total=last_step,
             initial=step,
-            unit="update",
+            unit="step",
             dynamic_ncols=True,
             leave=False,
             disable=None,
         )
-        if trouble:
-            self.say(trouble)
+        if problem:
+            self.log(problem)
 
     def __enter__(self) -> Self:
         return self
@@ -71,53 +71,57 @@ class Reporter:
         finally:
             threading.excepthook = self._thread_hook
 
-    def say(self, text: str) -> None:
-        """A line for people: to stderr, above the bar, and to train.log with the time."""
+    def log(self, text: str) -> None:
+        """Write a line to stderr, above the bar, and with the time to train.log."""
         with self._drawing():
             tqdm.write(text, file=sys.stderr)
         self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Figures that follow from the seed."""
+        """Write figures that the seed determines."""
         self._write(METRICS, json.dumps({"step": step, **values}))
-        self._draw(step, values)
+        self._plot(step, values)
 
     def timing(self, step: int, values: Mapping[str, float]) -> None:
-        """Figures that follow from the clock."""
+        """Write figures that the clock determines."""
         self._write(TIMING, json.dumps({"step": step, **values}))
-        self._draw(step, values)
+        self._plot(step, values)
+
+    def read_metrics(self) -> list[dict[str, float]]:
+        """Return the metrics written so far."""
+        return read_metrics(self._folder)
 
     def sync(self) -> None:
-        """Let the metrics reach the disk: no checkpoint may count lines that a power cut takes."""
+        """Flush the metrics to disk: a saved state must not count lines that a crash may lose."""
         with self._writing(METRICS):
             sync(self._files[METRICS])
 
     def describe(self, step: int, text: str) -> None:
-        """How it goes, behind the bar, or as a line where there is no bar."""
+        """Show text behind the bar, or log it where there is no bar."""
         if self.bar.disable:
-            self.say(f"update {step}, {text}")
+            self.log(f"step {step}, {text}")
         else:
             with self._drawing():
                 self.bar.set_postfix_str(text, refresh=False)
 
     def roll_back(self, step: int) -> None:
-        """Take back what was told of the updates after `step`."""
+        """Remove the metrics of later steps and move the bar back to `step`."""
         with self._writing(METRICS):
             self._files[METRICS].close()
-            cut_back(self._folder / METRICS, step)
+            truncate_metrics(self._folder / METRICS, step)
         self._files[METRICS] = self._open(METRICS)
         self.bar.n = step
         with self._drawing():
             self.bar.refresh()
 
     def advance(self) -> None:
-        """Move the bar by one update."""
+        """Move the bar by one step."""
         with self._drawing():
             self.bar.update()
 
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
-            # A folder's name may be no text, and the log tells of folders.
+            # Folder names appear in the log and may be invalid UTF-8.
             return (self._folder / name).open(
                 "a", encoding="utf-8", errors="backslashreplace", newline="\n"
             )
@@ -127,7 +131,7 @@ class Reporter:
             self._files[name].write(line + "\n")
             self._files[name].flush()
 
-    def _draw(self, step: int, values: Mapping[str, float]) -> None:
+    def _plot(self, step: int, values: Mapping[str, float]) -> None:
         if self._board is not None:
             with self._writing(TENSORBOARD):
                 for name, value in values.items():
@@ -135,7 +139,7 @@ class Reporter:
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Whoever read stderr may be gone, with a terminal or a pipe: training goes on."""
+        """Keep training where the reader of stderr, a terminal or a pipe, is gone."""
         try:
             yield
         except OSError:
@@ -147,13 +151,13 @@ class Reporter:
             yield
         except OSError as error:
             raise RunError(
-                f"{self._folder / name}: cannot be written ({error.strerror or error}); "
-                "the last checkpoint is whole: mend that, and --resume goes on from it"
+                f"{self._folder / name}: cannot be written ({error.strerror or error}). "
+                "The last checkpoint is intact: fix the problem and continue with --resume"
             ) from None
 
     @contextmanager
     def _closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:
-        """Of several failures the first is told."""
+        """Raise a failure to close only where no earlier error is being raised."""
         try:
             with self._writing(name):
                 yield
@@ -163,45 +167,36 @@ class Reporter:
 
 
 class NullReporter(Reporter):
-    """Takes the place of a Reporter on ranks that do not report."""
+    """Reporter of a rank other than the main process: writes nothing."""
 
-    def __init__(self) -> None:
-        """Open and draw nothing."""
+    def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
+        """Open no file and draw no bar."""
+        self._folder, self._files, self._board = folder, {}, None
+        self._thread_hook = threading.excepthook
+        self.bar = tqdm(total=last_step, initial=step, disable=True)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close nothing."""
-
-    def say(self, text: str) -> None:
-        """Say nothing."""
-
-    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+    def log(self, text: str) -> None:
         """Write nothing."""
 
-    def timing(self, step: int, values: Mapping[str, float]) -> None:
-        """Write nothing."""
+    def read_metrics(self) -> list[dict[str, float]]:
+        """Return no metrics."""
+        return []
 
     def sync(self) -> None:
-        """Nothing was written."""
-
-    def describe(self, step: int, text: str) -> None:
-        """Draw nothing."""
+        """Flush nothing."""
 
     def roll_back(self, step: int) -> None:
-        """Take nothing back."""
+        """Remove nothing."""
 
-    def advance(self) -> None:
-        """Draw nothing."""
+    def _write(self, name: str, line: str) -> None:
+        """Write nothing."""
 
 
 class Clock:
-    """Seconds trained, over all processes of a run, and how fast target tokens went by."""
+    """Time trained, over all processes of a run, and speed in target tokens."""
 
     def __init__(self, before: float) -> None:
+        """Start with the seconds trained by earlier processes."""
         self._began = time.monotonic() - before
         self._window = time.monotonic()
         self._tokens = 0
@@ -212,19 +207,19 @@ class Clock:
         return time.monotonic() - self._began
 
     def now(self) -> str:
-        """The time trained, as minutes:seconds."""
+        """Return the time trained as minutes:seconds."""
         return minutes(self.seconds)
 
     def count(self, tokens: int) -> None:
-        """Target tokens that went by."""
+        """Count target tokens of a step."""
         self._tokens += tokens
 
     def leave_out(self, seconds: float) -> None:
-        """Seconds that were not spent on training tokens."""
+        """Exclude seconds, as of a validation, from the speed."""
         self._window += seconds
 
     def speed(self) -> float:
-        """Target tokens a second since last asked."""
+        """Return the target tokens per second since the last call."""
         now = time.monotonic()
         speed = self._tokens / max(now - self._window, 1e-9)
         self._window, self._tokens = now, 0
@@ -232,12 +227,12 @@ class Clock:
 
 
 def minutes(seconds: float) -> str:
-    """Seconds as minutes:seconds."""
+    """Format seconds as minutes:seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines of a run's metrics.jsonl; one that is damaged is left out."""
+    """Return the lines of a run's metrics.jsonl, without damaged ones."""
     kept = []
     for line in (folder / METRICS).read_bytes().split(b"\n"):
         with suppress(ValueError, RecursionError):
@@ -246,12 +241,12 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
     return kept
 
 
-def cut_back(path: Path, step: int) -> None:
-    """Keep the lines of a JSON-lines file up to `step`, and nothing of one a crash cut short."""
+def truncate_metrics(path: Path, step: int) -> None:
+    """Remove the lines of later steps from a JSON-lines file, and lines cut short by a crash."""
     if not path.exists():
         return
     kept = []
-    for line in read_bounded(path, _MOST_BYTES).split(b"\n"):
+    for line in read_bounded(path, _MAX_BYTES).split(b"\n"):
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + b"\n")
@@ -260,22 +255,22 @@ def cut_back(path: Path, step: int) -> None:
     atomic_write(path, b"".join(kept))
 
 
-def _tell_later(failure: threading.ExceptHookArgs) -> None:
-    """Print no traceback where TensorBoard's thread cannot write: its next call tells."""
+def _ignore_write_errors(failure: threading.ExceptHookArgs) -> None:
+    """Print no traceback where TensorBoard's thread cannot write: its next call raises again."""
     if not issubclass(failure.exc_type, OSError):
         threading.__excepthook__(failure)
 
 
 def _tensorboard(folder: Path) -> tuple[Any, str]:
-    """A writer of TensorBoard events, or None where the package is not installed; what is wrong."""
+    """Open a TensorBoard writer, or return None where the package is missing; and the problem."""
     try:
         from torch.utils.tensorboard import SummaryWriter
 
         return SummaryWriter(str(folder / TENSORBOARD)), ""
     except OSError:
         raise  # of the folder
-    except Exception as error:  # it does not go with the protobuf that is installed, say
+    except Exception as error:  # for example, it does not fit the installed protobuf
         if isinstance(error, ModuleNotFoundError) and str(error.name).endswith("tensorboard"):
             return None, ""
         reason = str(error).partition("\n")[0]
-        return None, f"no TensorBoard: its package fails ({reason}); install it anew"
+        return None, f"no TensorBoard: its package fails ({reason}); reinstall it"

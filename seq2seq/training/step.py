@@ -1,9 +1,10 @@
-"""One update: the gradient of its batches, in smaller pieces where memory asks, and the step.
+"""One optimizer step: accumulate gradients, halve micro-batches that do not fit memory, update.
 
-A step whose gradient is no number is not taken: the device decides so, and nobody waits for it.
+Steps with a non-finite loss or gradient are skipped on the device, without a host sync.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,99 +16,107 @@ from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.optimizer import update_average
 from seq2seq.training.scheduled_sampling import true_share, with_own_inputs
-from seq2seq.training.session import Run
+from seq2seq.training.session import TrainingSession
 
-_RETURN_EVERY = 64  # updates; done after every one it would take a tenth of the time
+_TRIM_EVERY = 64  # steps; trimming after every step would take a tenth of the time
 
 
-def train_step(run: Run, batches: Sequence[Batch], rate: float) -> int:
-    """One update from all the batches at a learning rate; returns their target tokens.
+class StepResult(NamedTuple):
+    """Outcome of a step; the tensors are on the device, for `Progress.add`."""
 
-    Of several ranks each gives its share of the batches, and all take the same update.
-    Adds to `run.loss`, or to `run.skipped` where loss or gradient is not finite and so neither the
-    weights nor the optimizer's state may change. Raises RunError where memory is too small for one
-    pair.
+    tokens: int  # target tokens of this rank's batches
+    loss: Tensor  # [2]: summed loss in nats and target tokens of all ranks; zeros if skipped
+    skipped: Tensor  # [], bool
+    max_micro_batch_positions: int  # as in `Progress`
+
+
+def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
+    """Take step `progress.step` on all the batches, at a learning rate.
+
+    Each rank gives its share of the batches, and all take the same step. Where loss or gradient is
+    not finite, weights, averages and optimizer state stay as they are. Raises RunError where memory
+    does not suffice for one pair.
     """
-    settings = run.config.training
+    settings, step = session.config.training, session.progress.step
     tokens = sum(len(batch.tgt_out) for batch in batches)
-    loss = gradients(run, batches, tokens if run.group.size == 1 else 1)
-    loss, all_tokens = _of_all_ranks(run, loss, torch.full_like(loss, tokens))
-    norm = torch.linalg.vector_norm(
-        torch.stack([torch.linalg.vector_norm(each.grad) for each in _with_gradient(run)])
-    )
+    divisor = tokens if session.group.size == 1 else 1
+    loss, max_positions = _accumulate_gradients(session, batches, divisor)
+    loss, all_tokens = _sum_over_ranks(session, loss, torch.full_like(loss, tokens))
+    gradients = (each.grad for each in session.model.parameters())
+    norms = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
+    norm = torch.linalg.vector_norm(torch.stack(norms))
     skipped = ~(norm.isfinite() & loss.isfinite())
-    divisor = (norm / settings.clip_norm).clamp(min=1)
     skip = skipped.to(torch.float32)
-    run.optimizer.step(rate, divisor, skip)
-    if run.averages:
-        averages, weights = list(run.averages.values()), list(own_weights(run.model).values())
-        update_average(averages, weights, settings.average, run.progress.step, skip)
-    run.loss += torch.stack([loss, all_tokens]).where(~skipped, 0)
-    run.skipped[run.progress.step % len(run.skipped)] = skipped
-    if run.device.type == "cpu" and run.progress.step % _RETURN_EVERY == 0:
+    session.optimizer.step(rate, (norm / settings.clip_norm).clamp(min=1), skip)
+    if session.averages:
+        averages = list(session.averages.values())
+        weights = list(own_weights(session.model).values())
+        update_average(averages, weights, settings.average, step, skip)
+    if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
         trim_memory()
-    return tokens
+    losses = torch.stack([loss, all_tokens]).where(~skipped, 0)
+    return StepResult(tokens, losses, skipped, max_positions)
 
 
-def _of_all_ranks(run: Run, loss: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Make the gradient of this rank's summed loss that of the mean loss of all ranks.
+def _sum_over_ranks(
+    session: TrainingSession, loss: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sum loss and target tokens over the ranks; make the gradient that of their mean loss.
 
-    Returns the summed loss and the target tokens of all. What is no number on one rank is none on
-    any. A rank without a pair adds zeros.
+    A non-finite value on one rank is non-finite on all. A rank without a pair adds zeros.
     """
-    if run.group.size == 1:
+    if session.group.size == 1:
         return loss, tokens
-    parameters = list(run.model.parameters())
+    parameters = list(session.model.parameters())
     own = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
-    loss, tokens, *summed = run.group.sum_tensors([loss, tokens, *own])
+    loss, tokens, *summed = session.group.sum_tensors([loss, tokens, *own])
     torch._foreach_div_(summed, tokens)
     for parameter, gradient in zip(parameters, summed, strict=True):
         parameter.grad = gradient
     return loss, tokens
 
 
-def gradients(run: Run, batches: Sequence[Batch], tokens: int) -> Tensor:
-    """Put the gradient of the batches' loss, divided by `tokens`, into the parameters.
+def _accumulate_gradients(
+    session: TrainingSession, batches: Sequence[Batch], divisor: int
+) -> tuple[Tensor, int]:
+    """Set the gradient of the batches' loss divided by `divisor`; return loss and memory limit.
 
-    Returns the summed loss.
-
-    Where memory does not suffice all is done again in halves, which have the same gradient (but for
-    the dropout drawn in each), and so are later batches as large.
+    Where memory runs out, all is computed again in halves, which have the same gradient but for the
+    dropout drawn in each; so are later batches of that size.
     """
-    pieces = [piece for batch in batches for piece in _cut(batch, run.max_micro_batch_positions)]
-    while (loss := _accumulated(run, pieces, tokens)) is None:
-        if run.device.type == "cuda":
+    limit = session.progress.max_micro_batch_positions
+    parts = [part for batch in batches for part in _split(batch, limit)]
+    while (loss := _backward(session, parts, divisor)) is None:
+        if session.device.type == "cuda":
             torch.cuda.empty_cache()
         else:
             trim_memory()
-        divisible = [piece.tgt_in.numel() for piece in pieces if len(piece.src) > 1]
+        divisible = [part.tgt_in.numel() for part in parts if len(part.src) > 1]
         if not divisible:
             raise RunError(
-                f"update {run.progress.step}: out of memory with a single pair; "
-                "lower data.max_length or the sizes of the model"
+                f"step {session.progress.step}: out of memory with a single pair. "
+                "Lower data.max_length or the sizes of the model"
             )
-        run.max_micro_batch_positions = max(divisible) - 1
-        pieces = [
-            piece for batch in batches for piece in _cut(batch, run.max_micro_batch_positions)
-        ]
-    return loss
+        limit = max(divisible) - 1
+        parts = [part for batch in batches for part in _split(batch, limit)]
+    return loss, limit
 
 
-def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | None:
-    """The summed loss of all pieces, their gradients added up; None where memory ran out."""
-    settings, model = run.config.training, run.model.train()
-    share = true_share(settings, run.progress.step)
-    total = torch.zeros((), device=run.device)
-    run.optimizer.zero_grad()
+def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) -> Tensor | None:
+    """Add up the gradients of micro-batches; return their summed loss, None if out of memory."""
+    config, step, model = session.config, session.progress.step, session.model.train()
+    settings, rank = config.training, session.group.seed_part()
+    share = true_share(settings, step)
+    total = torch.zeros((), device=session.device)
+    session.optimizer.zero_grad()
     try:
-        for number, piece in enumerate(pieces):
-            seed = derive_seed(run.config.seed, run.progress.step, number, *run.group.seed_part())
-            torch.manual_seed(seed)
-            with _precision(run):  # left again: casts made without a gradient are not to be reused
-                inputs = with_own_inputs(run.inference, piece, share)
-            with _precision(run):
+        for number, part in enumerate(parts):
+            torch.manual_seed(derive_seed(config.seed, step, number, *rank))
+            with _autocast(session):  # left in between: its cached casts have no gradient
+                inputs = with_own_inputs(session.inference, part, share)
+            with _autocast(session):
                 loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
-            (loss / tokens).backward()
+            (loss / divisor).backward()
             total += loss.detach()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -116,15 +125,15 @@ def _accumulated(run: Run, pieces: Sequence[Batch], tokens: int) -> Tensor | Non
     return total
 
 
-def _precision(run: Run) -> torch.autocast:
-    mixed = run.config.training.precision == "bf16"
-    return torch.autocast(run.device.type, dtype=torch.bfloat16, enabled=mixed)
+def _autocast(session: TrainingSession) -> torch.autocast:
+    mixed = session.config.training.precision == "bf16"
+    return torch.autocast(session.device.type, dtype=torch.bfloat16, enabled=mixed)
 
 
-def _cut(batch: Batch, largest: int | None) -> Iterator[Batch]:
-    """The batch in parts of at most so many target positions, or of single rows."""
+def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:
+    """Halve the batch until its parts have at most `max_positions` (0: any), or are single rows."""
     rows, width = batch.tgt_in.shape
-    if largest is None or batch.tgt_in.numel() <= largest or rows == 1:
+    if not max_positions or batch.tgt_in.numel() <= max_positions or rows == 1:
         yield batch
         return
     for start, end in ((0, rows // 2), (rows // 2, rows)):
@@ -136,8 +145,4 @@ def _cut(batch: Batch, largest: int | None) -> Iterator[Batch]:
             batch.tgt_out[inside],
             batch.tgt_positions[inside] - start * width,
         )
-        yield from _cut(half, largest)
-
-
-def _with_gradient(run: Run) -> list[Tensor]:
-    return [each for each in run.model.parameters() if each.grad is not None]
+        yield from _split(half, max_positions)

@@ -1,4 +1,4 @@
-"""Stopping criteria and stop signals; whether the run in a folder has ended."""
+"""Stopping criteria and stop signals, synchronised between ranks."""
 
 import re
 import signal
@@ -7,36 +7,57 @@ from contextlib import contextmanager
 from types import FrameType
 
 from seq2seq.config.schema import Config, TrainingConfig
-from seq2seq.runs.checkpoint import BEST, Progress
-from seq2seq.runs.tensor_file import header_errors, read_dataclass
-from seq2seq.runs.training_state import check_last
+from seq2seq.data.batching import epoch_order
+from seq2seq.runs.checkpoint import BEST
+from seq2seq.runs.training_state import Progress, read_state
 from seq2seq.runtime.process_group import ProcessGroup
+from seq2seq.training.session import TrainingSession
+
+
+def total_steps(session: TrainingSession) -> int | None:
+    """Return the last step by max_steps and max_epochs; None where time or patience end training.
+
+    Every epoch has the same number of steps.
+    """
+    settings, data = session.config.training, session.data
+    order = epoch_order(data.train, settings.batch_tokens, session.config.seed, 0)
+    per_epoch = -(-len(order) // settings.accumulate)
+    ends = [settings.max_steps, settings.max_epochs and settings.max_epochs * per_epoch]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
-    """Why training ends here, after so many seconds, if it does."""
+    """Return the stopping criterion that is met after `seconds` of training, if any."""
     if settings.max_steps is not None and progress.step >= settings.max_steps:
-        return f"update {progress.step} of training.max_steps {settings.max_steps}"
+        return f"training.max_steps={settings.max_steps} reached"
     if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
-        return f"epoch {progress.epoch} of training.max_epochs {settings.max_epochs}"
+        return f"training.max_epochs={settings.max_epochs} reached"
     if settings.max_minutes is not None and seconds >= 60 * settings.max_minutes:
-        return f"training.max_minutes {settings.max_minutes:g} are over"
+        return f"training.max_minutes={settings.max_minutes:g} reached"
     if settings.patience is not None and progress.validations_since_best >= settings.patience:
-        return (
-            f"no better BLEU in {progress.validations_since_best} validations (training.patience)"
-        )
+        return f"no better BLEU in {progress.validations_since_best} validations, training.patience"
     return None
 
 
-def nothing_left(config: Config, reason: str) -> str:
-    """What to say where a run that goes on has reached its end already, and how to move that."""
+def already_finished(config: Config, reason: str) -> str:
+    """Return the message for a resumed run that already meets a stopping criterion."""
     (key,) = re.findall(r"training\.\w+", reason)
-    falling = config.training.decay in ("linear", "cosine")
-    if falling and key in ("training.max_epochs", "training.max_steps"):
-        remedy = f"training.decay {config.training.decay} ends there: a longer one is a new run"
+    decay = config.training.decay
+    if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
+        remedy = f"training.decay={decay} ends there: to train longer, start another run"
     else:
-        remedy = f"to train on, give --resume and a larger {key}"
-    return f"Already at the end: {reason}. Nothing is left to train; {remedy}."
+        remedy = f"To train further, pass --resume and increase {key}"
+    return f"Training has already finished ({reason}). {remedy}."
+
+
+def has_ended(config: Config) -> bool:
+    """Return whether the run of a config met a stopping criterion and was validated there."""
+    state = read_state(config.run_dir)
+    if state is None or not (config.run_dir / BEST).exists():
+        return False
+    progress = state.progress
+    validated = progress.validated_step == progress.step
+    return validated and why_stop(config.training, progress, progress.seconds) is not None
 
 
 class StopSync:
@@ -49,21 +70,18 @@ class StopSync:
         self._group, self._stops, self._seconds = group, stops, seconds
         self._synced_stops: list[int] = []
         self._synced_seconds = 0.0
-        self.after_step(0, None)
+        self.after_step(0, 0)
 
-    def after_step(
-        self, tokens: int, max_micro_batch_positions: int | None
-    ) -> tuple[int, int | None]:
-        """Synchronise the ranks; return the tokens of all and the least limit of micro-batches."""
+    def after_step(self, tokens: int, max_micro_batch_positions: int) -> tuple[int, int]:
+        """Synchronise the ranks; return the tokens of all and the lowest limit of micro-batches."""
         if self._group.size == 1:
             return tokens, max_micro_batch_positions
         stop = self._stops[0] if self._stops else 0
-        rows = self._group.gather([tokens, max_micro_batch_positions or 0, stop, self._seconds()])
-        all_tokens, positions, stops, seconds = zip(*rows, strict=True)
+        rows = self._group.gather([tokens, max_micro_batch_positions, stop, self._seconds()])
+        all_tokens, limits, stops, seconds = zip(*rows, strict=True)
         self._synced_stops = [int(number) for number in stops if number]
         self._synced_seconds = seconds[0]
-        least = min((int(each) for each in positions if each), default=None)
-        return int(sum(all_tokens)), least
+        return int(sum(all_tokens)), min((int(each) for each in limits if each), default=0)
 
     @property
     def stops(self) -> list[int]:
@@ -78,9 +96,9 @@ class StopSync:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Gather Ctrl-C, SIGTERM and the end of the terminal instead of dying of them.
+    """Collect Ctrl-C, SIGTERM and the closing of the terminal instead of being killed by them.
 
-    A second Ctrl-C kills as usual; with `nohup` the terminal may go.
+    A second Ctrl-C kills as usual; under `nohup` the terminal may close.
     """
     caught: list[int] = []
 
@@ -98,27 +116,3 @@ def stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def trained_so_far(config: Config) -> tuple[Progress, float] | None:
-    """Where the run of a config stands and how many seconds it took; None: nothing was saved yet.
-
-    Raises DamagedFile with the way out.
-    """
-    last = check_last(config.run_dir)
-    if last is None:
-        return None
-    path, header = last
-    progress = read_dataclass(Progress, header, "progress", path)
-    with header_errors(path):
-        return progress, float(header["seconds"])
-
-
-def has_ended(config: Config) -> bool:
-    """Whether the run of a config was trained to its end, and validated there."""
-    found = trained_so_far(config)
-    if found is None or not (config.run_dir / BEST).exists():
-        return False
-    progress, seconds = found
-    validated = progress.validated_step == progress.step
-    return validated and why_stop(config.training, progress, seconds) is not None

@@ -19,8 +19,8 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import LAST, load_best
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.training import loop as training
-from seq2seq.training.session import Run
-from seq2seq.training.step import train_step
+from seq2seq.training.session import TrainingSession
+from seq2seq.training.step import StepResult, train_step
 
 VARIANTS = """\
 base: config.yaml
@@ -65,7 +65,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The run of each update taken."""
     taken: list[str] = []
 
-    def step(run: Run, *rest: object) -> int:
+    def step(run: TrainingSession, *rest: object) -> StepResult:
         taken.append(run.config.name)
         return train_step(run, *rest)  # type: ignore[arg-type]
 
@@ -154,7 +154,7 @@ def test_ctrl_c_is_gone_on_from_by_the_same_command(
     Path("out").rename("whole")
     steps: list[int] = []
 
-    def step(run: Run, *rest: object) -> int:
+    def step(run: TrainingSession, *rest: object) -> StepResult:
         steps.append(run.progress.step)
         if len(steps) == update:
             os.kill(os.getpid(), signal.SIGINT)
@@ -236,7 +236,7 @@ def test_a_failure_stops_in_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "out/none-seed1/last.safetensors")
 
-    monkeypatch.setattr("seq2seq.training.session.save_last", full)
+    monkeypatch.setattr("seq2seq.training.session.save_state", full)
     assert compare() == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
 

@@ -13,7 +13,7 @@ from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loop import batch_of
-from seq2seq.training.session import Run, assemble, read_texts
+from seq2seq.training.session import TrainingSession, new_session, read_texts, session_data
 
 
 @pytest.fixture(autouse=True)
@@ -22,19 +22,20 @@ def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WARM_UP_STEPS", 2)
 
 
-def run_of(corpus: Path, *overrides: str) -> Run:
+def run_of(corpus: Path, *overrides: str) -> TrainingSession:
     config, _ = load_config(corpus, overrides)
     texts = read_texts(config.data)
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
     pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length)
-    return assemble(config, torch.device("cpu"), vocabularies, pairs, valid)
+    data = session_data(config, vocabularies, pairs, valid, {})
+    return new_session(config, torch.device("cpu"), data)
 
 
 def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
     run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
-    batches = len(epoch_order(run.train, 300, 1, 0))
-    tokens = sum(len(ids) + 1 for ids in run.train.tgt)
+    batches = len(epoch_order(run.data.train, 300, 1, 0))
+    tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
     found = forecast(run)
     assert found.parameters == sum(weight.numel() for weight in run.model.parameters())
     # weight, gradient, average and two moments, in float32; Adam counts steps, one a weight
@@ -60,7 +61,7 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "train_step", spy)
     forecast(run)
-    order = epoch_order(run.train, 300, 1, 0)
+    order = epoch_order(run.data.train, 300, 1, 0)
     padded = [batch.src.numel() + batch.tgt_in.numel() for batch in _all(run, order)]
     assert sizes[0] >= 0.9 * max(padded)  # lengths are rounded up in batches
     assert sizes[1:] == [*padded[:1], *padded[:3]]
@@ -79,10 +80,10 @@ def test_more_batches_than_an_epoch_has_make_no_longer_updates(
 
     monkeypatch.setattr(module, "train_step", spy)
     forecast(run)
-    assert set(counts) == {len(epoch_order(run.train, 300, 1, 0))}
+    assert set(counts) == {len(epoch_order(run.data.train, 300, 1, 0))}
 
 
-def _all(run: Run, order: list[Rows]) -> list[Batch]:
+def _all(run: TrainingSession, order: list[Rows]) -> list[Batch]:
     return [batch_of(run, rows, 0) for rows in order]
 
 

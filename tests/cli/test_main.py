@@ -914,7 +914,7 @@ def test_a_signal_saves_and_resume_goes_on(
     assert process.returncode == 128 + number
     assert b"Traceback" not in err
     steps = metrics.read_bytes().count(b"\n")
-    assert f"Stopped at update {steps}, saved." in err.decode()
+    assert f"Stopped at step {steps}, saved." in err.decode()
     result = call("train", small_corpus, *overrides, f"training.max_steps={steps + 2}", "--resume")
     assert result.code == 0, result.err
     written = [json.loads(line) for line in metrics.read_bytes().splitlines()]

@@ -534,18 +534,18 @@ DATA = {
     ),
     "every pair too long": Row(
         f"{T} data.max_length=1",
-        "data.max_length: every training pair is longer than 1 pieces; raise it",
+        "data.max_length: every training pair is longer than 1 tokens; raise it",
     ),
     "a run folder that is a file": Row(
         f"{T} run_dir=train.src", "run_dir: train.src is a file; choose another name"
     ),
     "a run folder below a file": Row(
         f"{T} run_dir=train.src/run",
-        "run_dir: train.src/run cannot be made in .../train.src; choose another place",
+        "run_dir: train.src/run cannot be created in .../train.src; choose another place",
     ),
     "a run lives here": Row(
         f"{T} run_dir=luong",
-        "luong: a run lives here already; go on with --resume, "
+        "luong: already holds a run; go on with --resume, "
         "replace it with --overwrite, or set another run_dir",
     ),
     "a config that no run wrote": Row(

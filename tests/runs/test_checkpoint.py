@@ -27,16 +27,21 @@ from seq2seq.runs.checkpoint import (
     PREVIOUS,
     VOCABULARY,
     LengthLimit,
-    Progress,
     create_run,
     load_best,
     new_model,
     own_weights,
     read_config,
-    save_best,
+    save_weights,
 )
 from seq2seq.runs.provenance import provenance_of
-from seq2seq.runs.training_state import load_last, save_last
+from seq2seq.runs.training_state import (
+    Progress,
+    TrainingState,
+    read_state,
+    restore_tensors,
+    save_state,
+)
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import atomic_path
 from seq2seq.training.optimizer import Optimizer
@@ -51,8 +56,10 @@ PROGRESS = Progress(
     best_bleu=12.345678901234567,
     best_step=14,
     validations_since_best=1,
-    loss_sum=1 / 3,
-    loss_tokens=91,
+    reported_step=12,
+    seconds=98.7654321,
+    loss=torch.tensor([1 / 3, 91], dtype=torch.float64),
+    skipped=torch.tensor([False, True, False, False, False]),  # step 16
 )
 OPTIMIZERS = ("adam", "adamw", "sgd")
 
@@ -111,16 +118,19 @@ class State:
     def save(self, folder: Path) -> None:
         weights = own_weights(self.model)
         origin = provenance_of(self.config, self.vocabularies)
-        save_last(
-            folder, weights, self.averages, self.optimizer, PROGRESS, LIMIT, 98.7654321, origin
-        )
+        save_state(folder, weights, self.averages, self.optimizer.state, PROGRESS, LIMIT, origin)
 
     def save_best(self, folder: Path) -> None:
         origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
-        save_best(folder, own_weights(self.model), LIMIT, PROGRESS, origin)
+        step, bleu = PROGRESS.step, PROGRESS.best_bleu
+        save_weights(folder / BEST, own_weights(self.model), LIMIT, step, bleu, origin)
 
-    def load(self, folder: Path) -> tuple[Progress, LengthLimit, float]:
-        return load_last(folder, self.model, self.averages, self.optimizer, CPU)
+    def load(self, folder: Path) -> TrainingState:
+        state = read_state(folder)
+        if state is None:
+            raise UserError(f"{folder}: no {LAST}")
+        restore_tensors(state, own_weights(self.model), self.averages, self.optimizer.state)
+        return state
 
     def step(self, seed: int) -> None:
         """An update from a gradient that the seed alone decides."""
@@ -173,7 +183,7 @@ def test_best_weights_come_back_bit_for_bit(
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    save_best(tmp_path, own_weights(model), LIMIT, PROGRESS, origin)
+    save_weights(tmp_path / BEST, own_weights(model), LIMIT, 17, 1.5, origin)
 
     loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
 
@@ -228,9 +238,13 @@ def test_a_training_state_comes_back_bit_for_bit(
     other.step(seed=99)  # its moments are to be replaced
     kept = list(other.averages.values())
 
-    progress, limit, seconds = other.load(run)
+    loaded = other.load(run)
 
-    assert (progress, limit, seconds) == (PROGRESS, LIMIT, 98.7654321)
+    assert loaded.limit == LIMIT
+    assert loaded.progress.to_header() == PROGRESS.to_header()
+    assert loaded.progress.skipped_steps() == [16]
+    assert loaded.progress.seconds == 98.7654321
+    assert not loaded.tensors  # released
     assert_same(own_weights(other.model), own_weights(state.model))
     assert_same(other.averages, state.averages)
     assert all(a is b for a, b in zip(kept, other.averages.values(), strict=True))  # in place

@@ -13,10 +13,10 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.run_folder import LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import LOG, METRICS
 
 SETTINGS = ("training.max_steps=6", "training.validate_every=4", "training.log_every=1")
 MODEL = "vocabulary/joint.model"
@@ -197,7 +197,7 @@ def test_a_damaged_vocabulary_is_named_and_learnt_anew(
     assert "`seq2seq train CONFIG --resume` restores it" in message
     train(configured(corpus, run), "cpu", resume=True)
     assert (run / MODEL).read_bytes() == (finished / MODEL).read_bytes()
-    assert "learnt anew, it is the same to the bit" in (run / LOG).read_text()
+    assert "trained again, bitwise identical" in (run / LOG).read_text()
     assert translate(run) == translate(finished)
 
 
@@ -304,7 +304,7 @@ def test_figures_that_are_missing_are_told_of(run: Path, corpus: Path, gone: boo
         (run / METRICS).unlink()
     (run / LOG).unlink()
     train(configured(corpus, run), "cpu", resume=True)
-    assert ("lacks the figures of update 6" in (run / LOG).read_text()) == gone
+    assert ("lacks the figures of step 6" in (run / LOG).read_text()) == gone
 
 
 def test_a_run_that_was_killed_before_it_was_saved_begins_anew(

@@ -10,12 +10,13 @@ from torch import Tensor
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.checkpoint import BEST, LAST, VOCABULARY, load_best, own_weights
+from seq2seq.runs.run_folder import LOG
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import validation
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import LOG, read_metrics
+from seq2seq.training.reporting import read_metrics
 from seq2seq.training.session import prepare
 
 CPU = torch.device("cpu")
@@ -47,17 +48,17 @@ def weights(run: Path) -> dict[str, Tensor]:
 
 def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first: Path) -> None:
     free = ("model.dropout=0.4", "vocabulary.sampling=0.3", "training.average=0.9")
-    run, notes = prepare(other(small_corpus, *free), CPU, resume=False, init_from=first)
+    run, notes = prepare(other(small_corpus, *free), CPU, init_from=first)
     _, vocabularies, _, _ = load_best(first, CPU)
-    assert run.vocabularies.src.model == vocabularies.src.model
-    assert run.vocabularies.src.sampling == 0.3
+    assert run.data.vocabularies.src.model == vocabularies.src.model
+    assert run.data.vocabularies.src.sampling == 0.3
     learnt = weights(first)
     for found in (own_weights(run.model), run.averages):
         assert found.keys() == learnt.keys()
         assert all(torch.equal(found[name], learnt[name]) for name in learnt)
     assert all(weight.requires_grad for weight in run.model.parameters())
     assert notes[-1] == f"initialised from the vocabulary and the best weights of {first}"
-    alone, _ = prepare(other(small_corpus, f"run_dir={first.parent}/third"), CPU, resume=False)
+    alone, _ = prepare(other(small_corpus, f"run_dir={first.parent}/third"), CPU)
     assert alone.vocabularies.src.model != vocabularies.src.model
 
 
@@ -109,7 +110,7 @@ def test_what_it_begins_with_stays_the_best_where_training_harms(
     assert all(line.get("valid_loss", 1e9) > begun["valid_loss"] for line in after)
     log = (second / LOG).read_text("utf-8")
     assert log.count("(best so far)") == 1
-    assert f"at update 0: {second}" in log
+    assert f"at step 0: {second}" in log
     assert load_best(second, CPU)[3].run_dir == second
     again = other(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
     train(again, "cpu", resume=True)
@@ -142,12 +143,12 @@ def test_a_damaged_vocabulary_is_taken_anew(small_corpus: Path, first: Path) -> 
     (piece_file,) = (second / VOCABULARY).iterdir()
     whole = piece_file.read_bytes()
     piece_file.write_bytes(whole[:-9])
-    with pytest.raises(UserError, match=r"tell by --init-from which run it began with"):
+    with pytest.raises(UserError, match=r"name the run of the warm start with --init-from"):
         train(config, "cpu", resume=True)
     assert piece_file.read_bytes() == whole[:-9]
     train(config, "cpu", resume=True, init_from=first)
     assert piece_file.read_bytes() == whole
-    assert "was damaged; taken anew, it is the same to the bit" in (second / LOG).read_text("utf-8")
+    assert "was damaged: copied again, bitwise identical" in (second / LOG).read_text("utf-8")
 
 
 def test_check_begins_with_it_too(small_corpus: Path, first: Path) -> None:

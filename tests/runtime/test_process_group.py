@@ -20,11 +20,11 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.runs.checkpoint import BEST, LAST
+from seq2seq.runs.run_folder import LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime import process_group as ranks
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup, TorchProcessGroup, process_group
-from seq2seq.training.reporting import LOG, METRICS
 from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,13 +50,13 @@ loss_of = update.batch_loss
 def watched(log, befall):
     def step(run, batches, rate):
         befall(run)
-        tokens = taken(run, batches, rate)
+        result = taken(run, batches, rate)
         digest = hashlib.sha256()
         for weight in run.model.parameters():
             digest.update(weight.detach().numpy().tobytes())
         with open(f"{log}.weights", "a") as file:
             print(digest.hexdigest(), file=file)
-        return tokens
+        return result
     return step
 
 def rank_1_ends(ending):
@@ -405,7 +405,7 @@ def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
 def test_a_rank_may_do_its_share_in_pieces(trainings: Trainings, alone: Ended) -> None:
     ended = trainings("pieces", 2, EXACT, befall="memory")
     assert_near(ended, alone)
-    assert "out of memory; from here on a batch of more than" in ended.told[0]
+    assert "out of memory; from now on a batch of more than" in ended.told[0]
     assert ended.weights()[0] == ended.weights()[1]
 
 
@@ -420,7 +420,7 @@ def test_what_is_no_number_on_one_rank_changes_none(trainings: Trainings) -> Non
     first, second = ended.weights()
     assert first == second
     assert first[2] == first[1] != first[3]
-    assert ended.told[0].count("was not taken: its loss or gradient is not finite") == 1
+    assert ended.told[0].count("skipped: non-finite loss or gradient") == 1
 
 
 # ------------------------------------------------------------------------------------ going on
@@ -432,7 +432,7 @@ def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
 ) -> None:
     ended = trainings(befall, 2, befall=befall)
     assert ended.codes == [code, code], ended.told
-    assert ended.told[0].count("Stopped at update 5, saved.") == 1
+    assert ended.told[0].count("Stopped at step 5, saved.") == 1
     again = trainings(befall, 2, EVENTFUL, "--resume")
     assert again.codes == [0, 0], again.told
     assert_same(again, whole)
@@ -468,7 +468,7 @@ def test_another_number_of_processes_goes_on_too(trainings: Trainings) -> None:
 def test_the_clock_of_rank_0_decides(trainings: Trainings) -> None:
     ended = trainings("clock", 2, (*EVENTFUL, "training.max_minutes=50"), befall="other clock")
     assert ended.codes == [0, 0], ended.told
-    assert "Done: update 8 of training.max_steps 8." in ended.told[0]
+    assert "Training finished: training.max_steps=8 reached." in ended.told[0]
 
 
 # ------------------------------------------------------------------------------------- mistakes
@@ -477,7 +477,7 @@ def test_the_clock_of_rank_0_decides(trainings: Trainings) -> None:
 def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
     cases: list[tuple[tuple[Any, ...], str]] = [
         (("typo", 2, ("training.max_stepz=3",)), "max_stepz"),
-        (("whole", 2), "a run lives here already"),
+        (("whole", 2), "already holds a run"),
         (("nowhere", 2, EVENTFUL, "--resume"), "no such run folder"),
     ]
     for call, line in cases:
@@ -541,6 +541,6 @@ def test_torchrun_starts_a_run_anew_from_where_it_was_saved(
     )
     assert done.returncode == 0, done.stderr
     log = (older.folder / LOG).read_text()
-    assert "resumed at update 4, epoch 1" in log
+    assert "resumed at step 4, epoch 1" in log
     assert log.count("resumed at") == 1
     assert_same(older, whole)

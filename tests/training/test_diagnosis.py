@@ -9,9 +9,10 @@ from conftest import toy_pairs
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import UNK_ID, Vocabularies
-from seq2seq.training.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, Outcome, diagnose
+from seq2seq.runs.run_folder import LOG, METRICS
+from seq2seq.training.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, ValidationResult, diagnose
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import LOG, METRICS, read_metrics
+from seq2seq.training.reporting import read_metrics
 
 SOURCES, REFERENCES = toy_pairs(40, seed=5)
 
@@ -39,7 +40,9 @@ def nearly(lines: Sequence[str]) -> list[str]:
 
 
 def diagnose_run(hypotheses: Sequence[str], metrics: Metrics | None = None) -> list[str]:
-    outcome = Outcome(SOURCES, REFERENCES, hypotheses, figures() if metrics is None else metrics)
+    outcome = ValidationResult(
+        SOURCES, REFERENCES, hypotheses, figures() if metrics is None else metrics
+    )
     return diagnose(outcome)
 
 
@@ -77,17 +80,17 @@ def test_figures_that_sound_runs_have_are_left_in_peace(metrics: Metrics) -> Non
 
 def test_nothing_is_said_of_texts_where_there_are_none() -> None:
     assert diagnose_run([]) == []
-    assert diagnose(Outcome(["a"] * 3, ["b"] * 3, [""] * 3, figures())) == []
+    assert diagnose(ValidationResult(["a"] * 3, ["b"] * 3, [""] * 3, figures())) == []
 
 
 def test_what_the_references_do_as_well_is_no_fault() -> None:
     repeated = ["tra la la la la la la la la la"] * 20 + list(REFERENCES[:20])
-    assert diagnose(Outcome(SOURCES, repeated, repeated, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, repeated, repeated, figures())) == []
     blank = [""] * 15 + list(REFERENCES[15:])
-    assert diagnose(Outcome(SOURCES, blank, blank, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, blank, blank, figures())) == []
     unknown = [f"{UNKNOWN} ba {n}" for n in range(40)]
-    assert diagnose(Outcome(SOURCES, unknown, unknown, figures())) == []
-    assert diagnose(Outcome(SOURCES, SOURCES, SOURCES, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, unknown, unknown, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, SOURCES, SOURCES, figures())) == []
 
 
 # ------------------------------------------------------------------------------- the translations
@@ -155,7 +158,7 @@ def test_a_loss_that_stays_without_bleu_is_named() -> None:
 def test_a_script_without_spaces_explains_a_bleu_of_nothing() -> None:
     references = ["彼は昨日新しい本を三冊買いました。", "猫が静かに窓の外を見ていますよ。"] * 6
     hypotheses = ["彼は昨日古い本を二冊買いましたよ。", "犬が静かに窓の外を見ていますね。"] * 6
-    outcome = Outcome([str(n) for n in range(12)], references, hypotheses, POOR)
+    outcome = ValidationResult([str(n) for n in range(12)], references, hypotheses, POOR)
     (text,) = diagnose(outcome)
     assert "no spaces between words" in text
     assert "--tokenize" in text

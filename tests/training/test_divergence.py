@@ -12,12 +12,12 @@ from seq2seq.config.schema import Config, load_config
 from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import LAST
+from seq2seq.runs.run_folder import LOG, METRICS
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.reporting import LOG, METRICS
-from seq2seq.training.session import Run
+from seq2seq.training.session import TrainingSession
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,9 @@ class Spoiler:
         monkeypatch.setattr(update, "batch_loss", self.loss)
         monkeypatch.setattr("seq2seq.training.loop.train_step", self.train_step)
 
-    def train_step(self, run: Run, batches: list[Batch], rate: float) -> int:
+    def train_step(
+        self, run: TrainingSession, batches: list[Batch], rate: float
+    ) -> update.StepResult:
         self.step, self.rate = run.progress.step, rate
         return update.train_step(run, batches, rate)
 
@@ -54,7 +56,7 @@ def test_the_log_names_the_batches_that_were_not_taken(
     run = train(configured(small_corpus, "training.max_steps=9"), "cpu")
     log = (run / LOG).read_text()
     for step in (2, 4, 7):
-        assert f"update {step} was not taken: its loss or gradient is not finite (" in log
+        assert f"step {step} skipped: non-finite loss or gradient (" in log
     assert log.count("pairs, the first: '") == 3
     assert "NaN" not in (run / METRICS).read_text()
 
@@ -63,9 +65,9 @@ def test_many_are_counted(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -
     Spoiler(monkeypatch, lambda step, _: step < 6)
     run = train(configured(small_corpus, "training.max_steps=7"), "cpu")
     log = (run / LOG).read_text()
-    assert log.count("was not taken") == 3
-    assert "nor were 2 more up to update 5" in log
-    assert "no update taken" in log
+    assert log.count(" skipped: non-finite") == 3
+    assert "2 more skipped up to step 5" in log
+    assert "all steps skipped" in log
 
 
 def test_an_interruption_does_not_forget_them(
@@ -76,11 +78,11 @@ def test_an_interruption_does_not_forget_them(
     monkeypatch.setattr("seq2seq.training.loop.stop_signals", stops_at(spoiler, 3))
     with pytest.raises(Interrupted):
         train(config, "cpu")
-    assert "not taken" not in (config.run_dir / LOG).read_text()
+    assert "skipped: non-finite" not in (config.run_dir / LOG).read_text()
     monkeypatch.undo()
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     run = train(config, "cpu", resume=True)
-    assert "update 2 was not taken" in (run / LOG).read_text()
+    assert "step 2 skipped: non-finite" in (run / LOG).read_text()
 
 
 def test_a_shorter_interval_of_reports_does_not_blame_others(
@@ -95,8 +97,8 @@ def test_a_shorter_interval_of_reports_does_not_blame_others(
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
     log = (train(often, "cpu", resume=True) / LOG).read_text()
-    assert log.count("was not taken") == 1
-    assert "update 2 was not taken" in log
+    assert log.count(" skipped: non-finite") == 1
+    assert "step 2 skipped: non-finite" in log
 
 
 def test_batches_of_an_epoch_before_are_named_too(
@@ -109,8 +111,8 @@ def test_batches_of_an_epoch_before_are_named_too(
         log = (
             train(configured(small_corpus, *settings, run=f"by-{every}"), "cpu") / LOG
         ).read_text()
-        lines = (line for line in log.splitlines() if "was not taken" in line)
-        named.append([line.partition("update ")[2] for line in lines])
+        lines = (line for line in log.splitlines() if " skipped: non-finite" in line)
+        named.append([line.partition("step ")[2] for line in lines])
     assert len(named[0]) == 2
     assert all("pairs, the first: '" in line for line in named[0])
     assert named[0] == named[1]
@@ -149,8 +151,8 @@ def test_after_ten_in_a_row_training_goes_back_with_half_the_rate(
     limits = ("training.max_steps=25", "training.validate_every=6", "training.accumulate=1")
     run = train(configured(small_corpus, *limits, "training.learning_rate=1e-3"), "cpu")
     log = (run / LOG).read_text()
-    assert "no finite loss in" in log
-    assert "back to update 18, with 0.5 of the learning rate" in log
+    assert "consecutive steps skipped: back" in log
+    assert "back to step 18, with 0.5 of the learning rate" in log
     lines = map(json.loads, (run / METRICS).read_text().splitlines())
     steps = [line["step"] for line in lines if "learning_rate" in line]
     assert steps == [5, 10, 15, 20, 25]  # what was told after update 18 is taken back
@@ -164,7 +166,7 @@ def test_a_run_that_going_back_does_not_help_stops_in_words(
     Spoiler(monkeypatch, lambda step, _: step > 3)
     config = configured(small_corpus, "training.max_steps=60", "training.validate_every=3")
     with pytest.raises(
-        RunError, match=r"no finite loss in \d+ updates in a row, also at 0\.125 of"
+        RunError, match=r"step \d+: \d+ consecutive steps skipped, also at 0\.125 of"
     ):
         train(config, "cpu")
     assert (config.run_dir / LAST).exists()
@@ -183,4 +185,4 @@ def test_before_the_first_validation_it_goes_back_to_the_beginning(
     Spoiler(monkeypatch, lambda step, rate: step > 1 and rate > 0.7e-3)
     limits = ("training.max_steps=17", "training.validate_every=50", "training.learning_rate=1e-3")
     run = train(configured(small_corpus, *limits), "cpu")
-    assert "back to update 0, with 0.5 of the learning rate" in (run / LOG).read_text()
+    assert "back to step 0, with 0.5 of the learning rate" in (run / LOG).read_text()

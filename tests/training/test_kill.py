@@ -18,11 +18,11 @@ import torch
 from conftest import write_small_corpus
 
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.run_folder import METRICS
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runs.training_state import resumable
 from seq2seq.runtime.files import PART_SUFFIX
-from seq2seq.training.reporting import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("SEQ2SEQ_KILLS", "6"))

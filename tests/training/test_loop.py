@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import take_step
 from safetensors import safe_open
 from torch import Tensor
 
@@ -24,16 +25,18 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
-from seq2seq.runs.run_folder import check_folder
+from seq2seq.runs.run_folder import LOG, METRICS, TIMING, check_folder
 from seq2seq.runs.snapshots import snapshots
+from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
+from seq2seq.training import stopping
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.reporting import LOG, METRICS, TIMING, Clock, Reporter
-from seq2seq.training.session import Run, prepare
-from seq2seq.training.step import train_step
+from seq2seq.training.reporting import Clock, Reporter
+from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.step import StepResult, train_step
 
 CPU = torch.device("cpu")
 
@@ -81,11 +84,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def after_updates(number: int, act: Callable[[], None]) -> Callable[..., int]:
+def after_updates(number: int, act: Callable[[], None]) -> Callable[..., StepResult]:
     """`train_step`, with something happening within the update of this number."""
     numbers = count(1)
 
-    def step(run: Run, batches: Sequence[Batch], rate: float) -> int:
+    def step(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
         result = train_step(run, batches, rate)
         if next(numbers) == number:
             act()
@@ -187,17 +190,17 @@ def test_the_validation_figures_are_those_of_the_best_weights(small_corpus: Path
 # ------------------------------------------------------------------------------- one update's parts
 
 
-def prepared(corpus: Path, *overrides: str, run: str = "run") -> Run:
+def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
     plain = ["model.dropout=0", "training.clip_norm=1e9", "training.label_smoothing=0"]
     config = configured(corpus, *plain, *overrides, run=run)
-    return prepare(config, CPU, resume=False)[0]
+    return prepare(config, CPU)[0]
 
 
-def some_batch(run: Run, rows: range) -> Batch:
-    return make_batch([run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows])
+def some_batch(run: TrainingSession, rows: range) -> Batch:
+    return make_batch([run.data.train.src[i] for i in rows], [run.data.train.tgt[i] for i in rows])
 
 
-def gradients(run: Run) -> dict[str, Tensor]:
+def gradients(run: TrainingSession) -> dict[str, Tensor]:
     return {
         name: weight.grad.clone()
         for name, weight in run.model.named_parameters()
@@ -213,12 +216,14 @@ def test_the_gradient_of_two_batches_is_that_of_one_double_batch(
         prepared(small_corpus, f"training.label_smoothing={smoothing}", run=name)
         for name in ("parts", "whole")
     )
-    tokens_of_parts = train_step(
+    tokens_of_parts = take_step(
         parts, [some_batch(parts, range(5)), some_batch(parts, range(5, 18))], 1e-3
     )
-    tokens_of_whole = train_step(whole, [some_batch(whole, range(18))], 1e-3)
+    tokens_of_whole = take_step(whole, [some_batch(whole, range(18))], 1e-3)
     assert tokens_of_parts == tokens_of_whole
-    torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-6, atol=0)  # sums of float32
+    torch.testing.assert_close(
+        parts.progress.loss, whole.progress.loss, rtol=1e-6, atol=0
+    )  # sums of float32
     wanted = gradients(whole)
     assert len(wanted) == len(own_weights(whole.model))
     for name, gradient in gradients(parts).items():
@@ -239,7 +244,7 @@ def test_the_gradient_is_no_longer_than_clip_norm(small_corpus: Path, limit: flo
         prepared(small_corpus, f"training.clip_norm={norm}", run=str(norm)) for norm in (1e9, limit)
     )
     for run in (free, clipped):
-        train_step(run, [some_batch(run, range(9))], 1e-3)
+        take_step(run, [some_batch(run, range(9))], 1e-3)
     whole = math.sqrt(sum(float(each.square().sum()) for each in gradients(free).values()))
     assert whole > 0.2
     for name, gradient in gradients(clipped).items():
@@ -264,7 +269,7 @@ def test_the_average_follows_the_weights(
 ) -> None:
     followed: dict[str, Tensor] = {}
 
-    def step(run: Run, batches: Sequence[Batch], rate: float) -> int:
+    def step(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
         if not followed:
             followed.update({n: w.double() for n, w in own_weights(run.model).items()})
         result = train_step(run, batches, rate)
@@ -405,9 +410,9 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
             train(config, "cpu")
     assert caught.value.exit_code == 143
     assert steps_of(config.run_dir) == stop
-    assert f"Stopped at update {stop}, saved." in log_of(config.run_dir)
+    assert f"Stopped at step {stop}, saved." in log_of(config.run_dir)
     train(config, "cpu", resume=True)
-    assert f"resumed at update {stop}, epoch" in log_of(config.run_dir)
+    assert f"resumed at step {stop}, epoch" in log_of(config.run_dir)
     assert_same_run(config.run_dir, whole_run)
 
 
@@ -429,7 +434,7 @@ def test_an_interruption_after_the_last_update_is_not_forgotten(
     assert "Best validation BLEU" in log_of(config.run_dir)
     monkeypatch.undo()
     train(config, "cpu", resume=True)
-    assert "Nothing is left to train" in log_of(config.run_dir)
+    assert "Training has already finished (" in log_of(config.run_dir)
 
 
 def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
@@ -456,7 +461,7 @@ def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
     config = configured(small_corpus, *limits)
     saves = count(1)
 
-    def save(run: Run, reporter: Reporter, clock: Clock) -> None:
+    def save(run: TrainingSession, reporter: Reporter, clock: Clock) -> None:
         if next(saves) == 2:
             raise OSError("killed")
         saved(run, reporter, clock)
@@ -471,7 +476,7 @@ def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
         "step-4.safetensors",
     ]
     assert steps_of(config.run_dir) == 2
-    prepare(config, CPU, resume=True)
+    prepare(config, CPU, read_state(config.run_dir))
     assert [path.name for path in snapshots(config.run_dir)] == ["step-2.safetensors"]
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, whole)
@@ -493,7 +498,7 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
     ordered: list[int] = []
     make, order = training.batch_of, training.epoch_order
 
-    def noted_make(run: Run, rows: Any, seed: int) -> Batch:
+    def noted_make(run: TrainingSession, rows: Any, seed: int) -> Batch:
         made.append([*map(int, rows)])
         return make(run, rows, seed)
 
@@ -503,11 +508,12 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(training, "batch_of", noted_make)
     monkeypatch.setattr(training, "epoch_order", noted_order)
+    monkeypatch.setattr(stopping, "epoch_order", noted_order)
     monkeypatch.setattr(training, "train_step", after_updates(2, interrupt()))
     with pytest.raises(Interrupted):
         train(config, "cpu", resume=True)
-    run = prepare(config, CPU, resume=True)[0]
-    batches = order(run.train, 220, config.seed, place["epoch"])
+    run = prepare(config, CPU, read_state(config.run_dir))[0]
+    batches = order(run.data.train, 220, config.seed, place["epoch"])
     assert made == [[*map(int, rows)] for rows in batches[place["batch"] :][:2]]
     assert ordered == [0, place["epoch"]]  # the first tells how long an epoch is
 
@@ -554,8 +560,8 @@ def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
     before = {name: (run / name).read_bytes() for name in (METRICS, BEST, CONFIG)}
     tensors = state_of(run / LAST)[1]
     train(configured(small_corpus), "cpu", resume=True)
-    assert "Already at the end: epoch 2 of training.max_epochs 2. Nothing is left to" in log_of(run)
-    assert "to train on, give --resume and a larger training.max_epochs." in log_of(run)
+    assert "Training has already finished (training.max_epochs=2 reached). To train" in log_of(run)
+    assert "To train further, pass --resume and increase training.max_epochs." in log_of(run)
     assert {name: (run / name).read_bytes() for name in before} == before
     assert all(torch.equal(tensors[name], each) for name, each in state_of(run / LAST)[1].items())
 
@@ -602,27 +608,27 @@ def test_a_second_ctrl_c_does_not_wait(small_corpus: Path, monkeypatch: pytest.M
 
 
 def done(run: Path) -> str:
-    (line,) = (line for line in log_of(run).splitlines() if "Done: " in line)
-    return line.partition("Done: ")[2]
+    (line,) = (line for line in log_of(run).splitlines() if "Training finished: " in line)
+    return line.partition("Training finished: ")[2]
 
 
 def test_max_steps_ends_training(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_steps=5", "training.max_epochs=9")
-    assert done(run) == "update 5 of training.max_steps 5."
+    assert done(run) == "training.max_steps=5 reached."
     assert steps_of(run) == 5
     assert [line["step"] for line in validations(run)] == [5]  # there is always one validation
 
 
 def test_max_epochs_ends_training(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_epochs=2", "training.max_steps=1000")
-    assert done(run) == "epoch 2 of training.max_epochs 2."
+    assert done(run) == "training.max_epochs=2 reached."
     assert [line["step"] for line in validations(run)] == [steps_of(run) // 2, steps_of(run)]
 
 
 def test_patience_ends_training(small_corpus: Path) -> None:
     still = ("training.learning_rate=1e-12", "training.validate_every=2")  # BLEU stays as it is
     run = trained(small_corpus, *still, "training.patience=3", "training.max_epochs=90")
-    assert done(run) == "no better BLEU in 3 validations (training.patience)."
+    assert done(run) == "no better BLEU in 3 validations, training.patience."
     assert [line["step"] for line in validations(run)] == [2, 4, 6, 8]
     assert state_of(run / BEST)[0]["step"] == 2
 
@@ -636,7 +642,7 @@ class FakeTime:
     def monotonic(self) -> float:
         return self.now
 
-    def step(self, run: Run, batches: Sequence[Batch], rate: float) -> int:
+    def step(self, run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
         self.now += 15.0
         return train_step(run, batches, rate)
 
@@ -653,7 +659,7 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) -> None:
     limits = ("training.max_epochs=90", "training.validate_every=50")
     run = trained(small_corpus, *limits, "training.max_minutes=1.5")
-    assert done(run) == "training.max_minutes 1.5 are over."
+    assert done(run) == "training.max_minutes=1.5 reached."
     assert steps_of(run) == 6
     assert state_of(run / LAST)[0]["seconds"] == 90
     config = configured(small_corpus, *limits, "training.max_minutes=2")
@@ -748,7 +754,7 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
     log = log_of(run)
     assert "114 training pairs, 14 validation pairs" in log
     assert "skipped in training: pairs with a blank side: 3" in log
-    assert "skipped in training: pairs of more than 80 pieces a side: 3" in log
+    assert "skipped in training: pairs of more than 80 tokens a side: 3" in log
     assert "skipped in validation: pairs with a blank side: 1" in log
 
 
@@ -796,7 +802,7 @@ def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) ->
     assert (run / "notes.txt").read_text(encoding="utf-8") == "mine"
     assert sorted(contents(run)) == sorted([*contents(fresh), "notes.txt"])
     assert_same_run(run, fresh)
-    assert log_of(run).count("Done: ") == 1
+    assert log_of(run).count("Training finished: ") == 1
 
 
 @pytest.mark.parametrize("name", ["vocabulary/glossary.txt", "tensorboard/other", "train.log"])
@@ -806,7 +812,7 @@ def test_what_no_run_wrote_is_not_removed(small_corpus: Path, name: str) -> None
     (run / name).write_text("mine", encoding="utf-8")
     taken = name.partition("/")[0]
     message = refusal(configured(small_corpus))
-    assert message.startswith(f"run_dir: {run} holds {taken}, and no run that wrote it; ")
+    assert message.startswith(f"run_dir: {run} holds {taken}, which no run wrote. ")
     assert contents(run) == {name: b"mine"}
     (run / name).rename(small_corpus.parent / "elsewhere")
     shutil.rmtree(run)
@@ -820,11 +826,11 @@ def test_a_run_goes_on_with_the_text_it_began_with(small_corpus: Path, file: str
     edit_lines(small_corpus.parent / file, {3: "ba ka"})
     longer = configured(small_corpus, "training.max_steps=3")
     message = refusal(longer, resume=True)
-    assert message.startswith(f"data.{file[:5]}: has changed since {run} was trained on it; ")
+    assert message.startswith(f"data.{file[:5]}: has changed since {run} was trained on it. ")
     assert contents(run) == before
     (small_corpus.parent / file).write_text(text, encoding="utf-8")
     train(longer, "cpu", resume=True)
-    assert log_of(run).count("resumed at update 2") == 1
+    assert log_of(run).count("resumed at step 2") == 1
 
 
 def test_of_equal_bleu_the_weights_of_less_loss_are_kept(
@@ -947,7 +953,7 @@ def test_refused_data_leave_no_trace(
     [
         ("vocabulary.size=20", "vocabulary.size: 20 is too small"),
         ("vocabulary.size=9000", "vocabulary.size: 9000 is more than"),
-        ("data.max_length=1", "every training pair is longer than 1 pieces"),
+        ("data.max_length=1", "every training pair is longer than 1 tokens"),
     ],
 )
 def test_a_config_that_the_data_refute_leaves_no_trace(
@@ -975,7 +981,7 @@ def test_a_folder_that_is_there_needs_no_way_to_make_it(
         os, "access", lambda path, how: Path(path) != run.parent and allowed(path, how)
     )
     config = configured(small_corpus)
-    with pytest.raises(UserError, match="cannot be made in"):
+    with pytest.raises(UserError, match="cannot be created in"):
         check_folder(config, resume=False, overwrite=False)
     run.mkdir()
     check_folder(config, resume=False, overwrite=False)

@@ -10,7 +10,8 @@ from typing import NoReturn
 
 import pytest
 
-from seq2seq.training.reporting import LOG, METRICS, TENSORBOARD, TIMING, Reporter, cut_back
+from seq2seq.runs.run_folder import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.training.reporting import Reporter, truncate_metrics
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def text_of(path: Path) -> str:
 @pytest.mark.usefixtures("without_tensorboard")
 def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter(tmp_path, step=0, last_step=20) as reporter:
-        reporter.say("Grüße, नमस्ते")
+        reporter.log("Grüße, नमस्ते")
         reporter.metrics(5, {"train_loss": 1 / 3, "learning_rate": 1e-3})
         reporter.timing(5, {"target_tokens_per_second": 812.5})
         reporter.metrics(10, {"valid_bleu": 12.5})
@@ -48,7 +49,7 @@ def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
         for step in (1, 2):
             reporter.metrics(step, {"train_loss": 2.0 / step})
             reporter.timing(step, {"seconds": 0.5})
-            reporter.say("so far")
+            reporter.log("so far")
             for name in (METRICS, TIMING, LOG):
                 assert text_of(tmp_path / name).count("\n") == step
 
@@ -82,8 +83,8 @@ def test_what_is_no_terminal_gets_lines_and_no_bar(
     with Reporter(tmp_path, step=7, last_step=30) as reporter:
         reporter.advance()
         reporter.describe(8, "epoch 2, loss 3.10")
-    assert capsys.readouterr().err == "update 8, epoch 2, loss 3.10\n"
-    assert text_of(tmp_path / LOG).endswith(" update 8, epoch 2, loss 3.10\n")
+    assert capsys.readouterr().err == "step 8, epoch 2, loss 3.10\n"
+    assert text_of(tmp_path / LOG).endswith(" step 8, epoch 2, loss 3.10\n")
 
 
 @pytest.mark.usefixtures("without_tensorboard")
@@ -138,12 +139,12 @@ def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_tensorboard")
 def test_a_resumed_run_goes_on_in_the_same_files(tmp_path: Path) -> None:
     with Reporter(tmp_path, step=0, last_step=9) as reporter:
-        reporter.say("first")
+        reporter.log("first")
         for step in (2, 4, 6):
             reporter.metrics(step, {"train_loss": 7.0 - step})
             reporter.timing(step, {"seconds": 1.5 * step})
     with Reporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
-        reporter.say("second")
+        reporter.log("second")
         reporter.metrics(6, {"train_loss": 0.25})
     metrics = [json.loads(line) for line in text_of(tmp_path / METRICS).splitlines()]
     assert [(line["step"], line["train_loss"]) for line in metrics] == [(2, 5), (4, 3), (6, 0.25)]
@@ -168,20 +169,20 @@ LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}' for step in (1, 3, 3,
 
 
 @pytest.mark.parametrize("step", [0, 1, 2, 3, 7, 8])
-def test_cut_back_keeps_the_lines_up_to_a_step(tmp_path: Path, step: int) -> None:
+def test_truncate_metrics_keeps_the_lines_up_to_a_step(tmp_path: Path, step: int) -> None:
     path = tmp_path / METRICS
     path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    cut_back(path, step)
+    truncate_metrics(path, step)
     kept = [line for line in LINES if json.loads(line)["step"] <= step]
     assert text_of(path) == "".join(f"{line}\n" for line in kept)
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, len(LINES[0]) - 1, len(LINES[0])])
-def test_cut_back_drops_a_line_that_was_cut_short(tmp_path: Path, length: int) -> None:
+def test_truncate_metrics_drops_a_line_that_was_cut_short(tmp_path: Path, length: int) -> None:
     path = tmp_path / METRICS
     whole = "".join(f"{line}\n" for line in LINES)
     path.write_text(whole + LINES[0][:length], encoding="utf-8")
-    cut_back(path, 9)
+    truncate_metrics(path, 9)
     complete = LINES[0] + "\n" if length == len(LINES[0]) else ""  # only its line end was missing
     assert text_of(path) == whole + complete
 
@@ -189,15 +190,15 @@ def test_cut_back_drops_a_line_that_was_cut_short(tmp_path: Path, length: int) -
 @pytest.mark.parametrize(
     "line", ["5", "null", '{"loss": 1.5}', '{"step": "last"}', "\0\0\0\0", "[]"]
 )
-def test_cut_back_drops_what_is_no_line_of_a_reporter(tmp_path: Path, line: str) -> None:
+def test_truncate_metrics_drops_what_is_no_line_of_a_reporter(tmp_path: Path, line: str) -> None:
     path = tmp_path / METRICS
     path.write_text(f"{LINES[0]}\n{line}\n{LINES[1]}\n", encoding="utf-8")
-    cut_back(path, 9)
+    truncate_metrics(path, 9)
     assert text_of(path) == f"{LINES[0]}\n{LINES[1]}\n"
 
 
-def test_cut_back_makes_no_file(tmp_path: Path) -> None:
-    cut_back(tmp_path / METRICS, 3)
+def test_truncate_metrics_makes_no_file(tmp_path: Path) -> None:
+    truncate_metrics(tmp_path / METRICS, 3)
     assert not (tmp_path / METRICS).exists()
 
 
@@ -219,11 +220,11 @@ def test_a_terminal_that_goes_does_not_end_training(
     terminal = Gone()
     monkeypatch.setattr(sys, "stderr", terminal)
     with Reporter(tmp_path, step=0, last_step=200) as reporter:
-        reporter.say("here")
+        reporter.log("here")
         terminal.here = False
         for step in range(1, 200):
             reporter.advance()
             reporter.describe(step, "loss 1")
-            reporter.say("gone")
+            reporter.log("gone")
         reporter.roll_back(3)
     assert text_of(tmp_path / LOG).count("gone\n") == 199

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import take_step
 from torch import Tensor
 
 from seq2seq.config.schema import load_config
@@ -19,29 +20,28 @@ from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.session import Run, prepare
-from seq2seq.training.step import train_step
+from seq2seq.training.session import TrainingSession, prepare
 
 Loss = Callable[[Seq2Seq, Batch, float], Tensor]
 
 
-def prepared(corpus: Path, *overrides: str, run: str = "run") -> Run:
+def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
     """A run before its first update, without dropout."""
     overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
     config = load_config(corpus, overrides)[0]
-    return prepare(config, choose_device("cpu"), resume=False)[0]
+    return prepare(config, choose_device("cpu"))[0]
 
 
-def some_batch(run: Run, rows: range) -> Batch:
-    return make_batch([run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows])
+def some_batch(run: TrainingSession, rows: range) -> Batch:
+    return make_batch([run.data.train.src[i] for i in rows], [run.data.train.tgt[i] for i in rows])
 
 
-def taken(run: Run, rows: range) -> int:
+def taken(run: TrainingSession, rows: range) -> int:
     run.progress.step += 1
-    return train_step(run, [some_batch(run, rows)], 1e-2)
+    return take_step(run, [some_batch(run, rows)], 1e-2)
 
 
-def everything(run: Run) -> list[Tensor]:
+def everything(run: TrainingSession) -> list[Tensor]:
     """Weights, their averages and the optimizer's state."""
     states = [value for state in run.optimizer.state.values() for value in state.values()]
     weights = [*own_weights(run.model).values(), *run.averages.values()]
@@ -76,17 +76,17 @@ def test_a_step_without_a_finite_gradient_changes_nothing(
 ) -> None:
     run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
     taken(run, range(8))
-    before, told = everything(run), run.loss.clone()
+    before, told = everything(run), run.progress.loss.clone()
     with monkeypatch.context() as patch:
         patch.setattr(update, "batch_loss", loss)
         taken(run, range(8, 16))
     assert same(everything(run), before)
-    assert torch.equal(run.loss, told)
-    assert run.skipped.nonzero().flatten().tolist() == [2]
+    assert torch.equal(run.progress.loss, told)
+    assert run.progress.skipped.nonzero().flatten().tolist() == [2]
     taken(run, range(16, 24))
     assert not same(everything(run), before)
-    assert run.loss.isfinite().all()
-    assert run.skipped.nonzero().flatten().tolist() == [2]
+    assert run.progress.loss.isfinite().all()
+    assert run.progress.skipped.nonzero().flatten().tolist() == [2]
 
 
 READING = ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "nonzero")
@@ -101,7 +101,7 @@ def test_a_step_reads_no_value(
     run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
     batch = some_batch(run, range(8))
     run.progress.step = 1
-    train_step(run, [batch], 1e-2)
+    take_step(run, [batch], 1e-2)
 
     def read(*_: object) -> object:
         raise AssertionError("a value is read")
@@ -111,8 +111,8 @@ def test_a_step_reads_no_value(
         for name in READING:
             patch.setattr(Tensor, name, read)
         run.progress.step = 2
-        train_step(run, [batch], 1e-2)
-    assert run.skipped.tolist()[2] is (loss is not batch_loss)
+        take_step(run, [batch], 1e-2)
+    assert run.progress.skipped.tolist()[2] is (loss is not batch_loss)
 
 
 def test_a_step_after_one_not_taken_is_as_if_that_had_not_been(
@@ -139,9 +139,11 @@ class LittleMemory:
     def __init__(self, positions: int, message: str = "can't allocate memory: 7 bytes") -> None:
         self.positions, self.message = positions, message
         self.pieces: list[int] = []
+        self.refused: list[int] = []
 
     def __call__(self, model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
         if batch.tgt_in.numel() > self.positions:
+            self.refused.append(batch.tgt_in.numel())
             raise RuntimeError(self.message)
         self.pieces.append(batch.tgt_in.numel())
         return batch_loss(model, batch, *weights)
@@ -166,8 +168,10 @@ def test_pieces_have_the_gradient_of_the_whole(
     monkeypatch.setattr(update, "batch_loss", loss)
     assert taken(parts, range(19)) == tokens
     assert len(loss.pieces) >= divisor
-    assert parts.max_micro_batch_positions is not None
-    torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-6, atol=0)  # sums of float32
+    assert parts.progress.max_micro_batch_positions > 0
+    torch.testing.assert_close(
+        parts.progress.loss, whole.progress.loss, rtol=1e-6, atol=0
+    )  # sums of float32
     gradients = (each.grad for each in whole.model.parameters())
     for parameter, gradient in zip(parts.model.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
@@ -180,12 +184,11 @@ def test_what_was_too_large_once_is_not_tried_again(
     loss = LittleMemory(some_batch(run, range(16)).tgt_in.numel() - 1)
     monkeypatch.setattr(update, "batch_loss", loss)
     taken(run, range(16))
-    limit = run.max_micro_batch_positions
+    limit = run.progress.max_micro_batch_positions
     loss.positions = 10**9
     taken(run, range(16))
-    assert run.max_micro_batch_positions == limit
-    assert limit is not None
-    assert max(loss.pieces) <= limit
+    assert run.progress.max_micro_batch_positions == limit
+    assert 0 < max(loss.pieces) <= limit
 
 
 def test_memory_for_a_wide_pair_in_company_is_an_error_in_words(
@@ -193,19 +196,20 @@ def test_memory_for_a_wide_pair_in_company_is_an_error_in_words(
 ) -> None:
     """A pair that does not fit is not cut for ever because narrower ones still can be."""
     run = prepared(small_corpus)
-    by_width = sorted(range(len(run.train.tgt)), key=lambda row: len(run.train.tgt[row]))
+    by_width = sorted(range(len(run.data.train.tgt)), key=lambda row: len(run.data.train.tgt[row]))
     wide, narrow = (
-        make_batch([run.train.src[i] for i in rows], [run.train.tgt[i] for i in rows])
+        make_batch([run.data.train.src[i] for i in rows], [run.data.train.tgt[i] for i in rows])
         for rows in (by_width[-2:], by_width[:4])
     )
     room = narrow.tgt_in.numel() // 4
     assert 2 * wide.tgt_in.shape[1] > wide.tgt_in.shape[1] > 2 * room
-    monkeypatch.setattr(update, "batch_loss", LittleMemory(2 * room))
+    loss = LittleMemory(2 * room)
+    monkeypatch.setattr(update, "batch_loss", loss)
     run.progress.step = 1
-    with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
-        train_step(run, [wide, narrow], 1e-3)
-    assert run.max_micro_batch_positions is not None
-    assert run.max_micro_batch_positions <= 2 * wide.tgt_in.shape[1]
+    with pytest.raises(RunError, match=r"step 1: out of memory with a single pair. Lower "):
+        take_step(run, [wide, narrow], 1e-3)
+    assert loss.refused[0] == wide.tgt_in.numel()
+    assert loss.refused[-1] == wide.tgt_in.shape[1]  # a row by itself
 
 
 def test_memory_for_not_even_a_pair_is_an_error_in_words(
@@ -213,7 +217,7 @@ def test_memory_for_not_even_a_pair_is_an_error_in_words(
 ) -> None:
     run = prepared(small_corpus)
     monkeypatch.setattr(update, "batch_loss", LittleMemory(1))
-    with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
+    with pytest.raises(RunError, match=r"step 1: out of memory with a single pair. Lower "):
         taken(run, range(8))
 
 

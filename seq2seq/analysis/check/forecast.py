@@ -12,10 +12,11 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, Rows, epoch_order
 from seq2seq.runs.checkpoint import own_weights
 from seq2seq.runtime.device import total_memory
-from seq2seq.training.loop import own_batches, total_steps
+from seq2seq.training.loop import own_batches
 from seq2seq.training.optimizer import learning_rate
-from seq2seq.training.session import Run
+from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
+from seq2seq.training.stopping import total_steps
 
 WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
@@ -41,34 +42,34 @@ class Forecast(NamedTuple):
     core_share: float | None  # CPU time per second of wall time, on a CPU; over 1 on many cores
 
 
-def forecast(run: Run) -> Forecast:
+def forecast(session: TrainingSession) -> Forecast:
     """Take some optimizer steps, the widest batch first, and extrapolate to an epoch.
 
-    The time is proportional to the number of target tokens. Changes the weights of `run`.
+    The time is proportional to the number of target tokens. Changes the weights of `session`.
 
     Raises RunError if not even a single pair fits into memory.
     """
-    settings = run.config.training
-    order = epoch_order(run.train, settings.batch_tokens, run.config.seed, 0)
+    settings = session.config.training
+    order = epoch_order(session.data.train, settings.batch_tokens, session.config.seed, 0)
     steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
-    widest = [max(order, key=lambda rows: _width(run.train, rows))] * len(steps[0])
-    last = total_steps(run)
+    widest = [max(order, key=lambda rows: _width(session.data.train, rows))] * len(steps[0])
+    last = total_steps(session)
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
-        _step(run, batches, last)
-    count, tokens, seconds, core_share = _measure(run, steps, last)
-    epoch_tokens = int(run.train.tgt.lengths.sum()) + len(run.train)
+        _step(session, batches, last)
+    count, tokens, seconds, core_share = _measure(session, steps, last)
+    epoch_tokens = int(session.data.train.tgt.lengths.sum()) + len(session.data.train)
     return Forecast(
-        str(run.device),
-        sum(weight.numel() for weight in own_weights(run.model).values()),
-        _state_bytes(run),
-        _peak_bytes(run.device),
-        total_memory(run.device),
+        str(session.device),
+        sum(weight.numel() for weight in own_weights(session.model).values()),
+        _state_bytes(session),
+        _peak_bytes(session.device),
+        total_memory(session.device),
         len(steps),
         last,
         count,
         tokens / seconds,
         epoch_tokens * seconds / tokens,
-        core_share if run.device.type == "cpu" else None,
+        core_share if session.device.type == "cpu" else None,
     )
 
 
@@ -168,7 +169,7 @@ def duration(seconds: float) -> str:
 
 
 def _measure(
-    run: Run, steps: Sequence[Sequence[Rows]], last: int | None
+    session: TrainingSession, steps: Sequence[Sequence[Rows]], last: int | None
 ) -> tuple[int, int, float, float]:
     """Take steps, cycling through a short epoch.
 
@@ -176,24 +177,26 @@ def _measure(
     """
     count = tokens = 0
     seconds = 0.0
-    _wait(run.device)
+    _wait(session.device)
     started, cpu_started = time.perf_counter(), time.process_time()
     while count < MAX_STEPS and (
         seconds < MAX_SECONDS or (count < MIN_STEPS and seconds < MIN_STEPS_SECONDS)
     ):
-        tokens += _step(run, steps[count % len(steps)], last)
+        tokens += _step(session, steps[count % len(steps)], last)
         count += 1
         seconds = time.perf_counter() - started
-    _wait(run.device)
+    _wait(session.device)
     seconds = time.perf_counter() - started
     return count, tokens, seconds, (time.process_time() - cpu_started) / seconds
 
 
-def _step(run: Run, batches: Sequence[Rows], last: int | None) -> int:
+def _step(session: TrainingSession, batches: Sequence[Rows], last: int | None) -> int:
     """Take one optimizer step as training does; return its number of target tokens."""
-    run.progress.step += 1
-    rate = learning_rate(run.config.training, run.progress.step, last)
-    return train_step(run, own_batches(run, batches), rate)
+    session.progress.step += 1
+    rate = learning_rate(session.config.training, session.progress.step, last)
+    result = train_step(session, own_batches(session, batches), rate)
+    session.progress.max_micro_batch_positions = result.max_micro_batch_positions
+    return result.tokens
 
 
 def _width(pairs: EncodedPairs, rows: Rows) -> int:
@@ -202,10 +205,10 @@ def _width(pairs: EncodedPairs, rows: Rows) -> int:
     return len(rows) * (longest + 2)
 
 
-def _state_bytes(run: Run) -> int:
-    weights = list(own_weights(run.model).values())
-    moments = [value for state in run.optimizer.state.values() for value in state.values()]
-    tensors = [*weights, *weights, *run.averages.values(), *moments]  # weights again: gradients
+def _state_bytes(session: TrainingSession) -> int:
+    weights = list(own_weights(session.model).values())
+    moments = [value for state in session.optimizer.state.values() for value in state.values()]
+    tensors = [*weights, *weights, *session.averages.values(), *moments]  # weights again: gradients
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 

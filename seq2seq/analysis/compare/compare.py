@@ -20,17 +20,18 @@ from seq2seq.evaluation.bootstrap import Counts, Difference
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import BEST
-from seq2seq.runs.resuming import check_texts
-from seq2seq.runs.run_folder import check_folder, run_lives
+from seq2seq.runs.provenance import Header
+from seq2seq.runs.run_folder import TIMING, check_folder, resumed_state, run_lives
 from seq2seq.runs.tensor_file import read_header
+from seq2seq.runs.training_state import check_texts, read_state
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import atomic_write
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import TIMING, read_metrics
+from seq2seq.training.reporting import read_metrics
 from seq2seq.training.session import other_texts
-from seq2seq.training.stopping import has_ended, trained_so_far
+from seq2seq.training.stopping import has_ended
 
 
 class Task(NamedTuple):
@@ -103,9 +104,11 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
     wanted = any(each.config.training.deterministic for each in plan.trained())
     with deterministic(chosen, wanted):  # asked before any of them starts CUDA
         pass
+    headers: dict[Path, Header] = {}
     for variant in plan.trained():
         for seed in plan.seeds:
-            _check_run(plan.run_config(variant, seed))
+            run_config = plan.run_config(variant, seed)
+            headers[run_config.run_dir] = _check_run(run_config)
     seen: dict[str, _Learnt] = {}
     for variant in plan.trained():
         config = plan.run_config(variant, plan.seeds[0])
@@ -113,24 +116,28 @@ def check(plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
         if of not in seen:
             seen[of] = _learnt(config)
         for seed in plan.seeds:
-            check_texts(plan.run_config(variant, seed).run_dir, seen[of].checksums)
+            folder = plan.run_config(variant, seed).run_dir
+            check_texts(folder, headers[folder], seen[of].checksums)
     text = read_pairs(files)
     return Task(split, text, max(each.longest for each in seen.values()), device, beam, lowercase)
 
 
-def _check_run(config: Config) -> None:
-    """Refuse a folder with a run of another config, or of more training than this one asks for."""
+def _check_run(config: Config) -> Header:
+    """Return the header of a run's training state; it is empty where nothing was trained yet.
+
+    Raises UserError for a run of another config, or trained further than this one asks for.
+    """
     lives = run_lives(config.run_dir)
     try:
         check_folder(config, resume=lives, overwrite=False)
+        state = resumed_state(config) if lives else None
     except UserError as error:
         raise UserError(
             f"{error}\n  give another folder (-o), or remove that run" if lives else str(error)
         ) from None
-    found = trained_so_far(config) if lives else None
-    if found is None:
-        return
-    limits, progress = config.training, found[0]
+    if state is None:
+        return {}
+    limits, progress = config.training, state.progress
     epochs = progress.epoch + (progress.batch > 0)  # begun
     for key, most, done in (
         ("max_steps", limits.max_steps, progress.step),
@@ -141,6 +148,7 @@ def _check_run(config: Config) -> None:
                 f"{config.run_dir}: was trained to {done}, beyond training.{key} {most}; "
                 "give another folder (-o), or remove that run"
             )
+    return state.header
 
 
 class _Learnt(NamedTuple):
@@ -247,9 +255,9 @@ def _scored(plan: Plan, task: Task, variant: Variant, folders: Sequence[Path], n
 
 def _cost(config: Config) -> Cost:
     """What the training of a run took; speed is the median over its reports."""
-    found = trained_so_far(config)
-    assert found is not None, "it is trained"
-    progress, seconds = found
+    state = read_state(config.run_dir)
+    assert state is not None, "it is trained"
+    progress = state.progress
     speeds = []
     try:
         lines = (config.run_dir / TIMING).read_text(encoding="utf-8").splitlines()
@@ -261,4 +269,4 @@ def _cost(config: Config) -> Cost:
         except (ValueError, KeyError, TypeError):  # of validation, or cut short by a crash
             continue
     finite = [speed for speed in speeds if np.isfinite(speed)]
-    return Cost(progress.step, seconds / 60, median(finite) if finite else None)
+    return Cost(progress.step, progress.seconds / 60, median(finite) if finite else None)
