@@ -95,5 +95,5 @@ def test_a_full_device_is_told_with_the_key_to_turn(
 
     run = run_of(small_corpus)
     monkeypatch.setattr("seq2seq.training.step.batch_loss", full)
-    with pytest.raises(RunError, match=r"update 1: out of memory with a single pair; lower "):
+    with pytest.raises(RunError, match=r"step 1: out of memory with a single pair. Lower "):
         forecast(run)

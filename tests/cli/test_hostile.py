@@ -449,7 +449,9 @@ def test_resuming_refuses_links_where_it_would_write(
     mine.write_text("precious")
     plant_links(run, (name,), mine)
     command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
-    assert f"{run / name}: is a link, through which no run writes" in refused(capsys, *command)
+    assert f"{run / name}: is a symbolic link; refusing to write through it. Remove it" in refused(
+        capsys, *command
+    )
     assert mine.read_text() == "precious"
 
 
@@ -460,7 +462,8 @@ def test_resuming_waits_for_no_pipe(
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
     command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
-    assert f"{run / name}: is not what a run writes there; remove it" in refused(capsys, *command)
+    kind = "folder" if name == TENSORBOARD else "file"
+    assert f"{run / name}: is not a {kind}. Remove it" in refused(capsys, *command)
 
 
 def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) -> None:

@@ -534,7 +534,7 @@ DATA = {
     ),
     "every pair too long": Row(
         f"{T} data.max_length=1",
-        "data.max_length: every training pair is longer than 1 tokens; raise it",
+        "data.max_length: every training pair is longer than 1 tokens. Increase it",
     ),
     "a run folder that is a file": Row(
         f"{T} run_dir=train.src", "run_dir: train.src is a file; choose another name"
@@ -545,13 +545,12 @@ DATA = {
     ),
     "a run lives here": Row(
         f"{T} run_dir=luong",
-        "luong: already holds a run; go on with --resume, "
+        "luong: already holds a run. Resume it with --resume, "
         "replace it with --overwrite, or set another run_dir",
     ),
     "a config that no run wrote": Row(
         f"{T} run_dir=mine",
-        "run_dir: mine holds config.yaml, and no run that wrote it; "
-        "move that away, or set another run_dir",
+        "run_dir: mine holds config.yaml, which no run wrote. Move it away, or set another run_dir",
         write("mine/config.yaml", "# precious\nname: mine\n"),
     ),
     "a config that no run wrote, to resume": Row(
@@ -561,8 +560,8 @@ DATA = {
     ),
     "snapshots that no run wrote": Row(
         f"{T} run_dir=mine",
-        "run_dir: mine holds step-7.safetensors, and no run that wrote it; "
-        "move that away, or set another run_dir",
+        "run_dir: mine holds step-7.safetensors, which no run wrote. "
+        "Move it away, or set another run_dir",
         write("mine/step-7.safetensors", "precious"),
     ),
     "a file called lock": Row(
@@ -572,14 +571,15 @@ DATA = {
     ),
     "nothing left to resume but snapshots": Row(
         f"{T} --resume",
-        "run: nothing to resume, it has metrics.jsonl, but no last.safetensors; "
-        "train again with --overwrite, which replaces that",
+        "run: nothing to resume: it has metrics.jsonl, but no last.safetensors. "
+        "Train again with --overwrite, which replaces the run",
         lambda: (main(["train", "config.yaml"]), remove_states("run")),
     ),
     "nothing to resume": Row(f"{T} --resume", "run: no such run folder; train without --resume"),
     "resuming another config": Row(
         f"{T} --resume seed=2",
-        "run: --resume goes on with the config it began with, but these differ:\n  seed: 1 -> 2",
+        "run: --resume needs the config that the run started with. "
+        "These keys differ:\n  seed: 1 -> 2",
         lambda: main(["train", "config.yaml"]),
     ),
 }

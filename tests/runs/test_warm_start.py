@@ -59,7 +59,7 @@ def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first
     assert all(weight.requires_grad for weight in run.model.parameters())
     assert notes[-1] == f"initialised from the vocabulary and the best weights of {first}"
     alone, _ = prepare(other(small_corpus, f"run_dir={first.parent}/third"), CPU)
-    assert alone.vocabularies.src.model != vocabularies.src.model
+    assert alone.data.vocabularies.src.model != vocabularies.src.model
 
 
 def test_it_learns_from_there_and_leaves_the_other_as_it_was(

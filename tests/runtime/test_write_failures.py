@@ -181,7 +181,7 @@ def test_a_log_that_cannot_be_written_ends_training_in_words(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert f"{run / name}: cannot be written (No space left on device)" in error
-    assert "the last checkpoint is whole: mend that, and --resume goes on from it" in error
+    assert "The last checkpoint is intact: fix the problem and continue with --resume" in error
     assert_whole(run, LAST, PREVIOUS, BEST)
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ from conftest import take_step
 from safetensors import safe_open
 from torch import Tensor
 
+from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
 from seq2seq.runs.run_folder import LOG, METRICS, TIMING, check_folder
 from seq2seq.runs.snapshots import snapshots
@@ -987,3 +990,87 @@ def test_a_folder_that_is_there_needs_no_way_to_make_it(
     check_folder(config, resume=False, overwrite=False)
     root = configured(small_corpus, "run_dir=/")
     check_folder(root, resume=False, overwrite=False)
+
+
+# ------------------------------------------------------------------------------- one read on resume
+
+
+def test_resuming_reads_and_verifies_the_state_once(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(small_corpus, "training.max_steps=4")
+    opened: list[str] = []
+    verified: list[set[str]] = []
+    open_file, digest = tensor_file.safe_open, tensor_file._digest
+
+    def noted_open(path: Path, **options: Any) -> Any:
+        opened.append(Path(path).name)
+        return open_file(path, **options)
+
+    def noted_digest(tensors: dict[str, Tensor]) -> str:
+        verified.append(set(tensors))
+        return digest(tensors)
+
+    monkeypatch.setattr(tensor_file, "safe_open", noted_open)
+    monkeypatch.setattr(tensor_file, "_digest", noted_digest)
+    monkeypatch.setattr("seq2seq.training.session.save_state", lambda *_: None)  # digests too
+    resumed = ["train", str(small_corpus), "decoding.max_length=9", "training.max_steps=4"]
+    assert main([*resumed, f"run_dir={run}", "--resume", "--device=cpu"]) == 0
+    assert opened.count(LAST) == 1
+    assert PREVIOUS not in opened
+    assert sum(any(name.startswith("weights.") for name in names) for names in verified) == 1
+
+
+def test_restoring_releases_the_tensors_of_the_state(small_corpus: Path) -> None:
+    run = trained(small_corpus, "training.max_steps=2")
+    state = read_state(run)
+    assert state is not None
+    assert state.tensors
+    session, _ = prepare(configured(small_corpus, "training.max_steps=2"), CPU, state)
+    assert not state.tensors
+    assert session.progress.step == 2
+
+
+def test_the_folder_is_checked_again_once_it_is_locked(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another process has trained in it between the check and the lock."""
+    finished = trained(small_corpus, "training.max_steps=1", run="finished")
+    config = configured(small_corpus)
+
+    @contextmanager
+    def late(folder: Path) -> Iterator[None]:
+        shutil.copytree(finished, folder)
+        yield
+
+    monkeypatch.setattr("seq2seq.runs.run_folder.exclusive_lock", late)
+    assert f"{config.run_dir}: already holds a run" in refusal(config)
+    assert contents(config.run_dir) == contents(finished)
+
+
+@pytest.mark.parametrize("found", [None, 1, 99])
+def test_the_state_of_another_format_is_refused_in_one_line(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str], found: int | None
+) -> None:
+    run = trained(small_corpus, "training.max_steps=2")
+    header, tensors = tensor_file.read_file(run / LAST)
+    own = {key: each for key, each in header.items() if key not in ("version", "format", "tensors")}
+    own["state_format"] = found
+    if found is None:  # as the first version wrote it, with other counters
+        del own["state_format"]
+        own["progress"] = {"step": 2, "untaken": [], "worse": 0, "largest_piece": 0}
+    tensor_file.save_tensors(run / LAST, tensors, own)
+    before = contents(run)
+    capsys.readouterr()
+    call = ["train", str(small_corpus), "decoding.max_length=9", "training.max_steps=3"]
+    assert main([*call, f"run_dir={run}", "--resume", "--device=cpu"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"seq2seq: error: {run / LAST}: a training state of format {found or 1}; this version of "
+    )
+    assert f"--overwrite, or start another run from its best weights with --init-from {run}" in line
+    assert "damaged" not in line
+    assert contents(run) == before
+    again = configured(small_corpus, "training.max_steps=1", run="again")
+    train(again, "cpu", init_from=run)  # its weights are as good as ever
+    assert "initialised from" in log_of(again.run_dir)
