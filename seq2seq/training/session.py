@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
