@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     for note in plan.notes:
         logger.info(f"note: {note}")
     from seq2seq.analysis.compare.compare import check, score_all, train_all
-    from seq2seq.analysis.compare.figure import write_pictures
+    from seq2seq.analysis.compare.figure import write_figures
     from seq2seq.training.loop import Interrupted
 
     task = check(plan, options.split, options.device, options.beam, options.lowercase)
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
             raise
         return stop.exit_code
     write_report(as_text(result), as_json(result), options.json)
-    for line in write_pictures(result):
+    for line in write_figures(result):
         logger.info(line)
     return 0
 

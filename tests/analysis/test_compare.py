@@ -38,7 +38,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
-    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_pictures", lambda _: [])
+    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda _: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 
 
@@ -49,7 +49,7 @@ def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> No
     Path("ladder.yaml").write_text(VARIANTS, encoding="utf-8")
 
 
-PICTURES = figure.write_pictures
+FIGURES = figure.write_figures
 
 
 def compare(*arguments: str) -> int:
@@ -257,7 +257,7 @@ def test_pictures_are_drawn_or_said_to_be_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(figure, "write_pictures", PICTURES)
+    monkeypatch.setattr(figure, "write_figures", FIGURES)
     assert compare("--seeds", "1") == 0
     for name in ("curves.png", "lengths.png"):
         path = Path("out") / name

@@ -1,4 +1,4 @@
-"""The curves of a comparison, and BLEU against source length, as PNG by matplotlib."""
+"""Figures of a comparison: validation curves, and BLEU by source length."""
 
 import importlib.util
 from collections.abc import Iterator, Sequence
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by the colour-blind too; then again with other strokes.
+# Colours of Okabe and Ito, distinct for the colour-blind; repeated with other line styles.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
-STROKES = ("-", "--", ":", "-.")
+LINE_STYLES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPX"
-SOFT, SHADE = "#5c636e", "#eef0f3"
-GAP = 0.052  # between two labels, of the height of the axes
+GREY, SHADE = "#5c636e", "#eef0f3"
+GAP = 0.052  # between labels, as a share of the axes height
 
 
 class Line(NamedTuple):
-    """A line with its name behind its end; `place` is its variant's, which gives the colour."""
+    """A labelled line; `index` is that of its variant and determines the colour."""
 
     name: str
-    place: int
+    index: int
     xs: Sequence[float]
     ys: Sequence[float]
 
 
-def write_pictures(result: Result) -> list[str]:
-    """Write curves.png and lengths.png into the folder; returns what to say of them.
+def write_figures(result: Result) -> list[str]:
+    """Write curves.png and lengths.png into the folder; return messages for the user.
 
-    Raises RunError where they cannot be written.
+    Raises RunError if they cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        return ["note: no pictures without matplotlib: pip install matplotlib"]
+        return ["note: figures need matplotlib. Run: pip install matplotlib"]
     drawn = [(result.plan.folder / "curves.png", _curves(result))]
     if result.buckets:
         drawn.append((result.plan.folder / "lengths.png", _lengths(result)))
@@ -48,27 +48,34 @@ def write_pictures(result: Result) -> list[str]:
             atomic_write(path, content.getvalue())
         except OSError as error:
             raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
-    return [f"Pictures: {' and '.join(str(path) for path, _ in drawn)}"]
+    return [f"Figures: {' and '.join(str(path) for path, _ in drawn)}"]
 
 
 def _curves(result: Result) -> "Figure":
-    """Validation BLEU by update: a thin line a seed, a thick one their mean."""
+    """Plot validation BLEU by step: thin lines for seeds, a thick one for their mean."""
     seeds = len(result.plan.seeds)
-    title = "Validation BLEU (greedy)" + (f": mean of {seeds} seeds, each thin" * (seeds > 1))
-    figure, axes = _axes(title, "updates")
+    title = "Validation BLEU (greedy)" + (
+        f": mean of {seeds} seeds (thin: each seed)" * (seeds > 1)
+    )
+    figure, axes = _axes(title, "step")
     lines = []
-    for name, place, outcome in _trained(result):
-        colour, stroke = _look(place)
+    for name, index, outcome in _trained(result):
+        colour, line_style = _style(index)
         curves = [dict(run.curve) for run in outcome.runs]
         for curve in curves if seeds > 1 else ():
             axes.plot(
-                list(curve), list(curve.values()), stroke, color=colour, linewidth=0.7, alpha=0.5
+                list(curve),
+                list(curve.values()),
+                line_style,
+                color=colour,
+                linewidth=0.7,
+                alpha=0.5,
             )
         steps = [step for step in curves[0] if all(step in curve for curve in curves)]
         means = [mean(curve[step] for curve in curves) for step in steps]
         single = "o" if len(steps) == 1 else ""
-        axes.plot(steps, means, stroke, color=colour, linewidth=2, marker=single)
-        lines.append(Line(name, place, steps, means))
+        axes.plot(steps, means, line_style, color=colour, linewidth=2, marker=single)
+        lines.append(Line(name, index, steps, means))
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     _label_ends(axes, lines)
@@ -76,30 +83,32 @@ def _curves(result: Result) -> "Figure":
 
 
 def _trained(result: Result) -> Iterator[tuple[str, int, Outcome]]:
-    """Each training once, with the names of all variants that share it, and its place."""
-    for place, outcome in enumerate(result.outcomes):
+    """Yield each training once: the names of the variants that share it, index and result."""
+    for index, outcome in enumerate(result.outcomes):
         if result.plan.trained_as(outcome.variant) == outcome.variant:
             sharing = [
                 each.name
                 for each in result.plan.variants
                 if result.plan.trained_as(each) == outcome.variant
             ]
-            yield ", ".join(sharing), place, outcome
+            yield ", ".join(sharing), index, outcome
 
 
 def _lengths(result: Result) -> "Figure":
-    """BLEU by words of the source; what is longer than any in training is shaded."""
+    """Plot BLEU by source length; lengths beyond those in training are shaded."""
     task, cut = result.task, result.buckets
-    figure, axes = _axes(f"BLEU by length of the source ({task.split})", "words of the source")
-    places = list(range(len(cut)))
+    figure, axes = _axes(f"BLEU by source length ({task.split})", "source words")
+    positions = list(range(len(cut)))
     lines = []
-    for place, outcome in enumerate(result.outcomes):
-        colour, stroke = _look(place)
-        marker = MARKERS[place % len(MARKERS)]
-        axes.plot(places, outcome.by_length, stroke, color=colour, linewidth=2, marker=marker)
-        lines.append(Line(outcome.variant.name, place, places, outcome.by_length))
+    for index, outcome in enumerate(result.outcomes):
+        colour, line_style = _style(index)
+        marker = MARKERS[index % len(MARKERS)]
+        axes.plot(
+            positions, outcome.by_length, line_style, color=colour, linewidth=2, marker=marker
+        )
+        lines.append(Line(outcome.variant.name, index, positions, outcome.by_length))
     axes.set_xticks(
-        places,
+        positions,
         [f"{each.label.rstrip('*')}\nn = {len(each.rows):,}" for each in cut],
     )
     axes.set_xlim(-0.4, len(cut) - 0.6)
@@ -110,35 +119,35 @@ def _lengths(result: Result) -> "Figure":
         axes.text(
             known - 0.45,
             0.02,
-            f"longer than any in training ({task.longest} words)",
+            f"longer than any source in training ({task.longest} words)",
             transform=axes.get_xaxis_transform(),
-            color=SOFT,
+            color=GREY,
             fontsize=8,
         )
     _label_ends(axes, lines)
     return figure
 
 
-def _axes(title: str, across: str) -> "tuple[Figure, Axes]":
+def _axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, loc="left", fontsize=10)
-    axes.set_xlabel(across, color=SOFT)
+    axes.set_xlabel(x_label, color=GREY)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
-    axes.tick_params(colors=SOFT, labelsize=8)
+    axes.tick_params(colors=GREY, labelsize=8)
     return figure, axes
 
 
-def _look(place: int) -> tuple[str, str]:
+def _style(index: int) -> tuple[str, str]:
     colours = len(COLOURS)
-    return COLOURS[place % colours], STROKES[place // colours % len(STROKES)]
+    return COLOURS[index % colours], LINE_STYLES[index // colours % len(LINE_STYLES)]
 
 
 def _label_ends(axes: "Axes", lines: Sequence[Line]) -> None:
-    """Write each name behind the end of its line, moved apart where lines end close together."""
+    """Label each line at its end, and spread labels that would overlap."""
     low, high = axes.get_ylim()
     right = axes.get_xlim()[1]
     ends = sorted((line for line in lines if line.ys), key=lambda line: line.ys[-1])
@@ -154,7 +163,7 @@ def _label_ends(axes: "Axes", lines: Sequence[Line]) -> None:
             fontsize=9,
             arrowprops={
                 "arrowstyle": "-",
-                "color": _look(line.place)[0],
+                "color": _style(line.index)[0],
                 "linewidth": 1,
                 "relpos": (0, 0.5),
                 "shrinkA": 1,
@@ -165,7 +174,7 @@ def _label_ends(axes: "Axes", lines: Sequence[Line]) -> None:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Rising heights at least `gap` apart, each group about where it was."""
+    """Move ascending heights at least `gap` apart; each group keeps its mean."""
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])
