@@ -1,0 +1,222 @@
+"""Scores of trained variants: BLEU by run, ensemble and source length, and training costs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import NamedTuple
+
+from seq2seq.analysis.compare.variants import Plan, Variant
+from seq2seq.data.corpus import ParallelText
+from seq2seq.evaluation import bootstrap
+from seq2seq.evaluation import metrics as evaluation
+from seq2seq.evaluation.bootstrap import Counts, Difference
+from seq2seq.evaluation.metrics import Scores
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import BEST
+from seq2seq.runs.run_folder import TIMING
+from seq2seq.runs.tensor_file import read_header
+from seq2seq.runs.training_state import Progress, read_state
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.files import atomic_write
+from seq2seq.training.reporting import read_metrics
+
+BUCKET_WIDTH = 5  # source words
+MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little
+
+
+class ScoringTask(NamedTuple):
+    """The text to translate, and how to translate and score it."""
+
+    split: str  # valid or test
+    text: ParallelText
+    longest: int  # words of the longest source that any variant is trained on
+    device: str
+    beam: int | None  # None: that of the variant's config
+    lowercase: bool
+
+
+class ScoredOutput(NamedTuple):
+    """File of translations by one run or by an ensemble, and their scores."""
+
+    file: Path
+    scores: Scores
+    counts: Counts
+
+
+class TrainingCost(NamedTuple):
+    """Cost of training a run; the speed is None if the run ended before its first report."""
+
+    steps: int
+    minutes: float
+    tokens_per_second: float | None
+
+
+class SeedResult(NamedTuple):
+    """Result of a variant with one seed."""
+
+    seed: int
+    folder: Path
+    output: ScoredOutput
+    cost: TrainingCost
+    curve: list[tuple[int, float]]  # step, greedy validation BLEU
+
+
+class VariantResult(NamedTuple):
+    """Results of a variant."""
+
+    variant: Variant
+    runs: list[SeedResult]
+    ensemble: ScoredOutput | None  # of all seeds; None for a single seed
+    parameters: int
+    difference: Difference | None  # to the first variant; None for the first
+    by_length: list[float]  # BLEU of each bucket, mean over seeds
+
+    def bleu_scores(self) -> list[float]:
+        """Return the BLEU of each seed."""
+        return [run.output.scores.bleu.score for run in self.runs]
+
+
+class Bucket(NamedTuple):
+    """Sentences with `first` to `last` source words."""
+
+    first: int
+    last: int
+    rows: list[int]  # of the sentences in the text
+    beyond: bool  # longer than any source in training
+
+    @property
+    def label(self) -> str:
+        """Range of source words, with a star if beyond training."""
+        span = f"{self.first}-{self.last}" if self.first < self.last else f"{self.first}"
+        return f"{span}*" if self.beyond else span
+
+
+class ComparisonResult(NamedTuple):
+    """Results of all variants."""
+
+    plan: Plan
+    task: ScoringTask
+    buckets: list[Bucket]
+    variants: list[VariantResult]
+
+
+def score_all(plan: Plan, task: ScoringTask, progress: Mapping[Path, Progress]) -> ComparisonResult:
+    """Translate with every run and every ensemble, and score.
+
+    `progress` is that of runs whose state has been read already.
+    """
+    buckets = length_buckets(task.text.src, task.longest)
+    results: list[VariantResult] = []
+    first_resampled = None
+    for variant in plan.variants:
+        folders = [plan.run_config(variant, seed).run_dir for seed in plan.seeds]
+        runs = [
+            _score_run(plan, task, variant, seed, folder, progress.get(folder))
+            for seed, folder in zip(plan.seeds, folders, strict=True)
+        ]
+        counts = [run.output.counts for run in runs]
+        (resampled,) = bootstrap.resample([counts])
+        first_resampled = resampled if first_resampled is None else first_resampled
+        ensemble = None
+        if len(runs) > 1:
+            ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
+        result = VariantResult(
+            variant,
+            runs,
+            ensemble,
+            sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values()),
+            None,
+            [mean(bootstrap.bleu(each[bucket.rows]) for each in counts) for bucket in buckets],
+        )
+        if results:
+            scores = results[0].bleu_scores(), result.bleu_scores()
+            difference = bootstrap.difference(*scores, first_resampled, resampled)
+            result = result._replace(difference=difference)
+        results.append(result)
+    return ComparisonResult(plan, task, buckets, results)
+
+
+def length_buckets(sources: Sequence[str], longest: int) -> list[Bucket]:
+    """Sort non-blank sources into buckets; `longest` is the longest source in training, in words.
+
+    Neighbouring buckets with too few sentences are merged, but sources longer than those in
+    training have buckets of their own.
+    """
+    lengths = {row: len(text.split()) for row, text in enumerate(sources)}
+    known = {row: words for row, words in lengths.items() if 0 < words <= longest}
+    beyond = {row: words for row, words in lengths.items() if words > longest}
+    shortest = min(known.values(), default=1)
+    return [*_cut(known, shortest, False), *_cut(beyond, longest + 1, True)]
+
+
+def _cut(lengths: dict[int, int], first: int, beyond: bool) -> list[Bucket]:
+    """Return buckets from `first` words on; too few sentences at the end join the last bucket."""
+    found: list[Bucket] = []
+    most = max(lengths.values(), default=0)
+    while first <= most:
+        last = BUCKET_WIDTH * -(-first // BUCKET_WIDTH)  # ends at 5, 10, 15, ...
+        while _within(lengths, first, last) < MIN_SENTENCES and last < most:
+            last += BUCKET_WIDTH
+        if _within(lengths, last + 1, most) < MIN_SENTENCES:
+            last = most
+        rows = [row for row, words in lengths.items() if first <= words <= last]
+        found.append(Bucket(first, last, rows, beyond))
+        first = last + 1
+    return found
+
+
+def _within(lengths: dict[int, int], first: int, last: int) -> int:
+    return sum(first <= words <= last for words in lengths.values())
+
+
+def _score_run(
+    plan: Plan,
+    task: ScoringTask,
+    variant: Variant,
+    seed: int,
+    folder: Path,
+    progress: Progress | None,
+) -> SeedResult:
+    output = _score(plan, task, variant, [folder], f"{variant.name}-seed{seed}")
+    curve = {
+        int(line["step"]): line["valid_bleu"]
+        for line in read_metrics(folder)
+        if {"step", "valid_bleu"} <= line.keys()
+    }
+    return SeedResult(seed, folder, output, _cost(folder, progress), list(curve.items()))
+
+
+def _score(
+    plan: Plan, task: ScoringTask, variant: Variant, folders: Sequence[Path], name: str
+) -> ScoredOutput:
+    """Translate with the `decoding` section of the variant; write and score the translations."""
+    translator = Translator.load(*folders, device=task.device)
+    translator.decoding = variant.config.decoding
+    translations = translator.translate(task.text.src, task.beam, text_only=True)
+    hypotheses = [each.text for each in translations]
+    file = plan.folder / f"{name}.{task.split}.hyp"
+    atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
+    references = task.text.tgt
+    tokenize = evaluation.tokenizer_of(variant.config.data.tgt_lang)
+    scores = evaluation.score(hypotheses, [references], task.lowercase, tokenize, bootstrap=0)
+    logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
+    if split := sum(each.parts > 1 for each in translations):
+        logger.info(f"note: {split} lines longer than data.max_length were translated in parts")
+    counts = bootstrap.bleu_counts(hypotheses, references, task.lowercase, tokenize)
+    return ScoredOutput(file, scores, counts)
+
+
+def _cost(folder: Path, progress: Progress | None) -> TrainingCost:
+    """Return the cost of a finished run, with the median speed of its reports."""
+    if progress is None:
+        state = read_state(folder)
+        assert state is not None, "a trained run has a state"
+        progress = state.progress
+    key = "target_tokens_per_second"
+    try:
+        speeds = [line[key] for line in read_metrics(folder, TIMING) if key in line]
+    except OSError:
+        speeds = []
+    finite = [speed for speed in speeds if math.isfinite(speed)]
+    return TrainingCost(progress.step, progress.seconds / 60, median(finite) if finite else None)
