@@ -19,7 +19,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import world_size
 
 if TYPE_CHECKING:
-    from seq2seq.analysis.compare.compare import Outcome, Result, Scored
+    from seq2seq.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
 
 _SPLIT_NOTES = {
     "valid": "use valid to choose a variant, although it has already chosen the best checkpoints; "
@@ -84,14 +84,12 @@ def run(options: argparse.Namespace) -> int:
     )
     for note in plan.notes:
         logger.info(f"note: {note}")
-    from seq2seq.analysis.compare.compare import check, score_all, train_all
+    from seq2seq.analysis.compare.compare import compare
     from seq2seq.analysis.compare.figure import write_figures
     from seq2seq.training.loop import Interrupted
 
-    task = check(plan, options.split, options.device, options.beam, options.lowercase)
     try:
-        train_all(plan, options.device)
-        result = score_all(plan, task)
+        result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except (Interrupted, KeyboardInterrupt) as stop:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         if isinstance(stop, KeyboardInterrupt):
@@ -103,13 +101,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def as_text(result: "Result") -> str:
+def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
     parts = [_title(result), _variants(result), _lengths(result), _legend(result)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _title(result: "Result") -> str:
+def _title(result: "ComparisonResult") -> str:
     task, seeds = result.task, result.plan.seeds
     beam = "beam size of the config" if task.beam is None else f"beam size {task.beam}"
     return (
@@ -118,13 +116,13 @@ def _title(result: "Result") -> str:
     )
 
 
-def _variants(result: "Result") -> str:
+def _variants(result: "ComparisonResult") -> str:
     from seq2seq.evaluation.bootstrap import deviation
 
     head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd", "p")
     rows = [(*head, "parameters", "tokens/s", "minutes")]
-    for each in result.outcomes:
-        scores, costs = _bleu_scores(each), [run.cost for run in each.runs]
+    for each in result.variants:
+        scores, costs = each.bleu_scores(), [run.cost for run in each.runs]
         speeds = [cost.tokens_per_second for cost in costs if cost.tokens_per_second is not None]
         tested = each.difference
         rows.append(
@@ -132,7 +130,7 @@ def _variants(result: "Result") -> str:
                 each.variant.name,
                 f"{mean(scores):.1f}",
                 _number(deviation(scores), ".2f"),
-                f"{mean(run.scored.scores.chrf.score for run in each.runs):.1f}",
+                f"{mean(run.output.scores.chrf.score for run in each.runs):.1f}",
                 _number(each.ensemble and each.ensemble.scores.bleu.score, ".1f"),
                 _number(tested and tested.mean, "+.1f"),
                 _number(tested and tested.deviation, ".2f"),
@@ -145,22 +143,22 @@ def _variants(result: "Result") -> str:
     return aligned_table(rows)
 
 
-def _lengths(result: "Result") -> str:
+def _lengths(result: "ComparisonResult") -> str:
     if not result.buckets:
         return ""
     rows = [
         ("source words", *(bucket.label for bucket in result.buckets)),
         ("sentences", *(f"{len(bucket.rows):,}" for bucket in result.buckets)),
     ]
-    for each in result.outcomes:
+    for each in result.variants:
         rows.append((each.variant.name, *(f"{score:.1f}" for score in each.by_length)))
     return aligned_table(rows)
 
 
-def _legend(result: "Result") -> str:
+def _legend(result: "ComparisonResult") -> str:
     from seq2seq.evaluation.metrics import RESAMPLES
 
-    plan, task, scores = result.plan, result.task, result.outcomes[0].runs[0].scored.scores
+    plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.scores
     lines = [
         "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds",
         f"translations: {plan.folder}/*.{task.split}.hyp",
@@ -181,7 +179,7 @@ def _legend(result: "Result") -> str:
     return "\n".join(lines)
 
 
-def as_json(result: "Result") -> dict[str, Any]:
+def as_json(result: "ComparisonResult") -> dict[str, Any]:
     """Arrange all results for JSON."""
     plan, task = result.plan, result.task
     return {
@@ -192,54 +190,48 @@ def as_json(result: "Result") -> dict[str, Any]:
         "beam": task.beam,
         "lowercase": task.lowercase,
         "longest_source_in_training": task.longest,
-        "variants": [_outcome(result, each) for each in result.outcomes],
+        "variants": [_variant(result, each) for each in result.variants],
         "lengths": [
             {
                 "words": [bucket.first, bucket.last],
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
-                "bleu": {each.variant.name: each.by_length[i] for each in result.outcomes},
+                "bleu": {each.variant.name: each.by_length[i] for each in result.variants},
             }
             for i, bucket in enumerate(result.buckets)
         ],
     }
 
 
-def _outcome(result: "Result", outcome: "Outcome") -> dict[str, Any]:
+def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any]:
     from seq2seq.evaluation.bootstrap import deviation
 
-    scores = _bleu_scores(outcome)
-    tested = outcome.difference
+    scores = each.bleu_scores()
+    tested = each.difference
     return {
-        "name": outcome.variant.name,
-        "trained_as": result.plan.trained_as(outcome.variant).name,
-        "config": outcome.variant.config.model_dump(
-            mode="json", exclude={"name", "run_dir", "seed"}
-        ),
+        "name": each.variant.name,
+        "trained_as": result.plan.trained_as(each.variant).name,
+        "config": each.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"}),
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
-        "chrf_mean": mean(run.scored.scores.chrf.score for run in outcome.runs),
+        "chrf_mean": mean(run.output.scores.chrf.score for run in each.runs),
         "difference": tested._asdict() if tested is not None else None,
-        "parameters": outcome.parameters,
-        "ensemble": None if outcome.ensemble is None else _scored(outcome.ensemble),
+        "parameters": each.parameters,
+        "ensemble": None if each.ensemble is None else _scored(each.ensemble),
         "runs": [
             {
                 "seed": run.seed,
                 "folder": run.folder.as_posix(),
                 **run.cost._asdict(),
-                **_scored(run.scored),
+                **_scored(run.output),
                 "curve": run.curve,
             }
-            for run in outcome.runs
+            for run in each.runs
         ],
     }
 
 
-def _bleu_scores(outcome: "Outcome") -> list[float]:
-    return [run.scored.scores.bleu.score for run in outcome.runs]
-
-
-def _scored(scored: "Scored") -> dict[str, Any]:
+def _scored(scored: "ScoredOutput") -> dict[str, Any]:
     scores = {key: each._asdict() for key, each in scored.scores._asdict().items()}
     return {"translations": scored.file.as_posix(), **scores}
 

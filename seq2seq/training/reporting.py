@@ -231,10 +231,10 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """Return the lines of a run's metrics.jsonl, without damaged ones."""
+def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
+    """Return the lines of a run's metrics.jsonl or timing.jsonl, without damaged ones."""
     kept = []
-    for line in (folder / METRICS).read_bytes().split(b"\n"):
+    for line in (folder / name).read_bytes().split(b"\n"):
         with suppress(ValueError, RecursionError):
             if isinstance(values := json.loads(line), dict):
                 kept.append(values)

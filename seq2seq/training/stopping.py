@@ -53,9 +53,13 @@ def already_finished(config: Config, reason: str) -> str:
 def has_ended(config: Config) -> bool:
     """Return whether the run of a config met a stopping criterion and was validated there."""
     state = read_state(config.run_dir)
-    if state is None or not (config.run_dir / BEST).exists():
+    return state is not None and is_finished(config, state.progress)
+
+
+def is_finished(config: Config, progress: Progress) -> bool:
+    """Return whether the progress of a run meets a stopping criterion and was validated there."""
+    if not (config.run_dir / BEST).exists():
         return False
-    progress = state.progress
     validated = progress.validated_step == progress.step
     return validated and why_stop(config.training, progress, progress.seconds) is not None
 

@@ -16,6 +16,7 @@ from seq2seq.cli.main import main
 from seq2seq.evaluation.bootstrap import bleu, bleu_counts
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
+from seq2seq.runs import training_state
 from seq2seq.runs.checkpoint import LAST, load_best
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.training import loop as training
@@ -123,6 +124,20 @@ def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # of less training
 
 
+def test_the_state_of_a_finished_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compare("--seeds", "1") == 0
+    read: list[str] = []
+    read_file = training_state.read_file
+
+    def spy(path: Path) -> object:
+        read.append(path.parent.name)
+        return read_file(path)
+
+    monkeypatch.setattr(training_state, "read_file", spy)
+    assert compare("--seeds", "1") == 0
+    assert sorted(read) == ["luong-seed1", "none-seed1"]
+
+
 def test_runs_of_other_text_or_more_training_are_not_taken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -136,7 +151,7 @@ def test_runs_of_other_text_or_more_training_are_not_taken(
     assert compare("--seeds", "1", more, "training.max_epochs=null") == 0
     capsys.readouterr()
     assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 2
-    assert "was trained to 2, beyond training.max_epochs 1" in capsys.readouterr().err
+    assert "already trained to 2, beyond training.max_epochs=1" in capsys.readouterr().err
     text = Path("train.tgt").read_text(encoding="utf-8").splitlines(keepends=True)
     Path("train.tgt").write_text("".join(text[:-1]) + "ba\n", encoding="utf-8")
     assert compare("--seeds", "1", more, "training.max_epochs=null") == 2
@@ -207,7 +222,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
         (lambda: None, ["--device", "cuda:99"], "cuda:99"),
         (lambda: None, ["data.max_length=1"], "data.max_length"),
         (lambda: None, ["--json", "ladder.yaml"], "is already read or written by this command"),
-        (lambda: None, ["--seeds", "1,x"], "--seeds 1,x: must be whole numbers"),
+        (lambda: None, ["--seeds", "1,x"], "--seeds 1,x: must be integers"),
         (lambda: None, ["vocabulary.size=9000"], "vocabulary.size"),
     ],
 )

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from seq2seq.analysis.compare.length_buckets import FEWEST, buckets
+from seq2seq.analysis.compare.scoring import MIN_SENTENCES, length_buckets
 
 
 @pytest.mark.parametrize("longest", [0, 4, 13, 20, 60])
@@ -12,12 +12,12 @@ from seq2seq.analysis.compare.length_buckets import FEWEST, buckets
 def test_every_sentence_is_in_one_bucket(count: int, longest: int) -> None:
     generator = random.Random(count)
     lengths = [min(60, int(generator.expovariate(0.1))) for _ in range(count)]
-    found = buckets(["word " * words for words in lengths], longest)
+    found = length_buckets(["word " * words for words in lengths], longest)
     placed = [row for bucket in found for row in bucket.rows]
     assert sorted(placed) == [row for row, words in enumerate(lengths) if words]
     for beyond in (False, True):
         part = [bucket for bucket in found if bucket.beyond is beyond]
-        enough = [len(bucket.rows) >= FEWEST for bucket in part]
+        enough = [len(bucket.rows) >= MIN_SENTENCES for bucket in part]
         assert all(enough) or len(part) == 1
     spans = [(bucket.first, bucket.last) for bucket in found]
     assert spans == sorted(spans)
@@ -30,7 +30,7 @@ def test_every_sentence_is_in_one_bucket(count: int, longest: int) -> None:
 
 def test_buckets_end_at_fives_where_there_are_enough() -> None:
     sources = ["w " * words for words in range(3, 18) for _ in range(20)]
-    assert [(each.first, each.last) for each in buckets(sources, 12)] == [
+    assert [(each.first, each.last) for each in length_buckets(sources, 12)] == [
         (3, 5),
         (6, 10),
         (11, 12),

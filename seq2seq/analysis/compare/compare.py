@@ -110,13 +110,13 @@ class _TrainingText(NamedTuple):
     """The text that variants are trained on."""
 
     longest: int  # words of the longest source
-    checksums: dict[str, str]  # of train and valid
+    checksums: dict[str, str]  # train and valid
 
 
 def _training_text(config: Config) -> _TrainingText:
     """Prepare the training data as `train` does; return facts about it."""
     with training_data(config.data.train, config.run_dir) as data:
-        text = data.text()
+        text = data.text
         valid, _ = usable(other_texts(config.data, text)[0])
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):

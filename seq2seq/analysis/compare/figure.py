@@ -6,7 +6,7 @@ from io import BytesIO
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from seq2seq.analysis.compare.compare import Outcome, Result
+from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
 
@@ -23,15 +23,15 @@ GAP = 0.052  # between labels, as a share of the axes height
 
 
 class Line(NamedTuple):
-    """A labelled line; `index` is that of its variant and determines the colour."""
+    """A labelled line in the colour of its variant."""
 
     name: str
-    index: int
+    variant: int  # index of the variant
     xs: Sequence[float]
     ys: Sequence[float]
 
 
-def write_figures(result: Result) -> list[str]:
+def write_figures(result: ComparisonResult) -> list[str]:
     """Write curves.png and lengths.png into the folder; return messages for the user.
 
     Raises RunError if they cannot be written.
@@ -51,7 +51,7 @@ def write_figures(result: Result) -> list[str]:
     return [f"Figures: {' and '.join(str(path) for path, _ in drawn)}"]
 
 
-def _curves(result: Result) -> "Figure":
+def _curves(result: ComparisonResult) -> "Figure":
     """Plot validation BLEU by step: thin lines for seeds, a thick one for their mean."""
     seeds = len(result.plan.seeds)
     title = "Validation BLEU (greedy)" + (
@@ -59,9 +59,9 @@ def _curves(result: Result) -> "Figure":
     )
     figure, axes = _axes(title, "step")
     lines = []
-    for name, index, outcome in _trained(result):
+    for name, index, found in _trained(result):
         colour, line_style = _style(index)
-        curves = [dict(run.curve) for run in outcome.runs]
+        curves = [dict(run.curve) for run in found.runs]
         for curve in curves if seeds > 1 else ():
             axes.plot(
                 list(curve),
@@ -82,31 +82,27 @@ def _curves(result: Result) -> "Figure":
     return figure
 
 
-def _trained(result: Result) -> Iterator[tuple[str, int, Outcome]]:
+def _trained(result: ComparisonResult) -> Iterator[tuple[str, int, VariantResult]]:
     """Yield each training once: the names of the variants that share it, index and result."""
-    for index, outcome in enumerate(result.outcomes):
-        if result.plan.trained_as(outcome.variant) == outcome.variant:
-            sharing = [
-                each.name
-                for each in result.plan.variants
-                if result.plan.trained_as(each) == outcome.variant
-            ]
-            yield ", ".join(sharing), index, outcome
+    plan = result.plan
+    for index, found in enumerate(result.variants):
+        own = found.variant
+        if plan.trained_as(own) == own:
+            sharing = [each.name for each in plan.variants if plan.trained_as(each) == own]
+            yield ", ".join(sharing), index, found
 
 
-def _lengths(result: Result) -> "Figure":
+def _lengths(result: ComparisonResult) -> "Figure":
     """Plot BLEU by source length; lengths beyond those in training are shaded."""
     task, cut = result.task, result.buckets
     figure, axes = _axes(f"BLEU by source length ({task.split})", "source words")
     positions = list(range(len(cut)))
     lines = []
-    for index, outcome in enumerate(result.outcomes):
+    for index, each in enumerate(result.variants):
         colour, line_style = _style(index)
         marker = MARKERS[index % len(MARKERS)]
-        axes.plot(
-            positions, outcome.by_length, line_style, color=colour, linewidth=2, marker=marker
-        )
-        lines.append(Line(outcome.variant.name, index, positions, outcome.by_length))
+        axes.plot(positions, each.by_length, line_style, color=colour, linewidth=2, marker=marker)
+        lines.append(Line(each.variant.name, index, positions, each.by_length))
     axes.set_xticks(
         positions,
         [f"{each.label.rstrip('*')}\nn = {len(each.rows):,}" for each in cut],
@@ -163,7 +159,7 @@ def _label_ends(axes: "Axes", lines: Sequence[Line]) -> None:
             fontsize=9,
             arrowprops={
                 "arrowstyle": "-",
-                "color": _style(line.index)[0],
+                "color": _style(line.variant)[0],
                 "linewidth": 1,
                 "relpos": (0, 0.5),
                 "shrinkA": 1,

@@ -67,7 +67,7 @@ class VariantResult(NamedTuple):
 
     variant: Variant
     runs: list[SeedResult]
-    ensemble: ScoredOutput | None  # of all seeds; None for a single seed
+    ensemble: ScoredOutput | None  # over all seeds; None for a single seed
     parameters: int
     difference: Difference | None  # to the first variant; None for the first
     by_length: list[float]  # BLEU of each bucket, mean over seeds
@@ -82,7 +82,7 @@ class Bucket(NamedTuple):
 
     first: int
     last: int
-    rows: list[int]  # of the sentences in the text
+    rows: list[int]  # indices of the sentences
     beyond: bool  # longer than any source in training
 
     @property
