@@ -63,8 +63,8 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
-        reason = f"line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
-        raise ConfigError(f"{path}: {reason}") from None
+        reason = f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
+        raise ConfigError(f"{path}:{line}: {reason}") from None
     except OSError as error:
         reason = "is a folder, not a config file" if path.is_dir() else str(error.strerror)
         raise ConfigError(f"{path}: {reason}") from None

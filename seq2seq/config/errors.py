@@ -24,7 +24,7 @@ class ConfigIssue(NamedTuple):
 
 
 class ConfigError(UserError):
-    """Invalid config; the message has one line for each issue."""
+    """Invalid config; the message has a line for each issue."""
 
     def __init__(self, text: str, issues: Sequence[ConfigIssue] = ()) -> None:
         super().__init__(text)
@@ -132,10 +132,12 @@ def show(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def summary(path: Path, issues: list[ConfigIssue]) -> str:
-    """Combine all issues of a file into one message, in the order of its lines."""
+def summary(path: Path, issues: Sequence[ConfigIssue]) -> str:
+    """Combine all issues of a file into one message, `FILE:LINE: ...` for each, in line order."""
     ordered = sorted(issues, key=lambda issue: (issue.line is None, issue.line or 0))
-    lines = [
-        f"  line {each.line}: {each.text}" if each.line else f"  {each.text}" for each in ordered
-    ]
-    return "\n".join([f"{path}: {len(issues)} error{'s' if len(issues) > 1 else ''}", *lines])
+    return "\n".join(
+        each.text
+        if each.command_line
+        else f"{path}{'' if each.line is None else f':{each.line}'}: {each.text}"
+        for each in ordered
+    )

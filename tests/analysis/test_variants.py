@@ -1,5 +1,6 @@
 """What is compared: from one YAML that lists variants, or from several configs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,11 @@ def refusal(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> list[
     with pytest.raises(ConfigError) as caught:
         listed(corpus, text, *overrides, head=head)
     path = str(corpus.parent / "listed.yaml")
-    first, *lines = str(caught.value).splitlines()
-    assert first.startswith(f"{path}: {len(lines)} error")
-    return [line.strip() for line in lines]
+    place = re.compile(rf"{re.escape(path)}:(?:(\d+):)? ")
+    return [
+        place.sub(lambda match: f"line {match[1]}: " if match[1] else "", line, count=1)
+        for line in str(caught.value).splitlines()
+    ]
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda each: each.stem)
@@ -139,7 +142,7 @@ def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) ->
     small_corpus.write_text(base, encoding="utf-8")
     (line,) = refusal(small_corpus, "  ok: {}\n  both: {model.bidirectional: true}")
     assert line.startswith("line 5: variants.both: ")
-    assert "config.yaml, line 11: model.hidden_size: must be even" in line
+    assert "config.yaml:11: model.hidden_size: must be even" in line
 
 
 @pytest.mark.parametrize(
@@ -168,11 +171,9 @@ def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
     small_corpus.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         listed(small_corpus, "  a: {}\n  b c: {}\nseeds: x\n")
-    first, second, third, fourth = str(caught.value).splitlines()
-    assert first.endswith("listed.yaml: 1 error")
-    assert second.startswith("  line 6: seeds: must be integers")
-    assert third.endswith("config.yaml: 1 error")
-    assert "model.dropuot: unknown key" in fourth
+    first, second = str(caught.value).splitlines()
+    assert "listed.yaml:6: seeds: must be integers" in first
+    assert "config.yaml:11: model.dropuot: unknown key" in second
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,14 @@ class Row(NamedTuple):
 
 def mistakes(*lines: str) -> str:
     """What is said of a config."""
-    head = f"config.yaml: {len(lines)} error{'s' * (len(lines) > 1)}"
-    return "\n  ".join([head, *lines])
+    return "\n".join(
+        line
+        if "(command line)" in line
+        else f"config.yaml:{line.removeprefix('line ')}"
+        if re.match(r"line \d", line)
+        else f"config.yaml: {line}"
+        for line in lines
+    )
 
 
 def write(name: str, content: bytes | str) -> Preparation:
@@ -219,11 +225,9 @@ CONFIGS = {
     "a folder as config": Row("train folder", "folder: is a folder, not a config file"),
     "data as config": Row(
         "train train.src",
-        "train.src: 1 error\n  the top level is not a mapping; write lines such as `name: my-run`",
+        "train.src: the top level is not a mapping; write lines such as `name: my-run`",
     ),
-    "an empty config": Row(
-        T, "config.yaml: 1 error\n  the file is empty...", write("config.yaml", "")
-    ),
+    "an empty config": Row(T, "config.yaml: the file is empty...", write("config.yaml", "")),
     "no YAML": Row(
         T,
         mistakes("line 11: column 6: invalid YAML: ..."),
@@ -232,7 +236,7 @@ CONFIGS = {
     "a tab": Row(T, mistakes("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")),
     "another encoding": Row(
         T,
-        "config.yaml: line 1: byte 0xe9 is not UTF-8; save the file as UTF-8",
+        "config.yaml:1: byte 0xe9 is not UTF-8; save the file as UTF-8",
         write("config.yaml", b"name: caf\xe9\n"),
     ),
     "an unknown section": Row(
@@ -616,8 +620,8 @@ MODELS = {
     ),
     "a config of another version": Row(
         "translate -m own",
-        "own/config.yaml: 2 errors; line 1: title: unknown key; "
-        "name: required key is missing (`seq2seq train CONFIG --resume` writes it anew)",
+        "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
+        "(`seq2seq train CONFIG --resume` writes it anew)",
         own(change("own/config.yaml", "name: ", "title: ")),
     ),
     "weights of another config": Row(

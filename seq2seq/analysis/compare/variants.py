@@ -209,7 +209,7 @@ def _at_variant(
     """Move an issue of the base config to the place where its variant is listed."""
     line = document.lines[VARIANTS, name]
     if not issue.command_line:
-        where = f"{base}, line {issue.line}" if issue.line else f"{base}"
+        where = f"{base}:{issue.line}" if issue.line else f"{base}"
         return ConfigIssue(line, f"{VARIANTS}.{name}: {where}: {issue.text}")
     key = issue.text.partition(" (command line)")[0].partition("=")[0].strip()
     if key in {each.partition("=")[0].strip() for each in overrides}:
