@@ -599,6 +599,21 @@ def test_the_json_schema_describes_every_key(tmp_path: Path) -> None:
         assert {f"{section}.{key}" for key in dumped[section]} <= keys.keys()
 
 
+def test_the_readme_lists_every_key_with_its_default(tmp_path: Path) -> None:
+    text = (SHIPPED.parent / "README.md").read_text(encoding="utf-8")
+    block = text.partition("all keys with their defaults:\n\n```yaml\n")[2].partition("```")[0]
+    path = write(tmp_path, block.replace("tgt: FILE", "tgt: OTHER"))
+    config, _ = load_config(path, ("training.max_epochs=3",))
+    minimal = load(tmp_path)
+    for name in ("seed", "vocabulary", "model", "training", "decoding"):
+        assert getattr(config, name) == getattr(minimal, name)
+    assert (config.data.test, config.data.max_length) == (None, minimal.data.max_length)
+    tree, dumped = yaml.safe_load(block), yaml.safe_load(dump_config(config))
+    assert tree.keys() == dumped.keys()
+    for name in ("data", "vocabulary", "model", "training", "decoding"):
+        assert tree[name].keys() == dumped[name].keys()
+
+
 # ------------------------------------------------------------------------------------ what changed
 
 
