@@ -77,3 +77,13 @@ def test_an_init_file_is_a_docstring(path: str) -> None:
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     assert ast.get_docstring(tree)
     assert len(tree.body) == 1
+
+
+def test_no_class_name_occurs_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert {"Config", "Seq2Seq", "Translator"} <= places.keys()
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -88,11 +88,10 @@ def average(
     notes += _seed_warning({each.config.seed for each in checkpoints})
     scores = []
     for each in checkpoints:
-        scores.append(_bleu(each, valid))
-        report(_line(f"{each.path}, step {each.step}", scores[-1]))
+        scores.append(_bleu(f"{each.path}, step {each.step}", each, valid, report))
     model = averaging.average_models([each.model for each in checkpoints])
-    bleu = _bleu(checkpoints[0]._replace(model=model), valid)
-    report(_line(f"{folder}, the average of {len(paths)}", bleu))
+    averaged = checkpoints[0]._replace(model=model)
+    bleu = _bleu(f"{folder}, the average of {len(paths)}", averaged, valid, report)
     averaging.save_average(folder, model, checkpoints, bleu)
     best, path = max((score or 0.0, path) for score, path in zip(scores, paths, strict=True))
     if bleu is not None and bleu <= best:
@@ -104,9 +103,8 @@ def _read_valid(config: "Config") -> "tuple[ParallelText | None, list[str]]":
     """Read the validation text; return None and a note if it cannot be read."""
     from seq2seq.data.corpus import read_pairs, usable
 
-    files = config.data.valid
     try:
-        return usable(read_pairs(files))[0], []
+        return usable(read_pairs(config.data.valid))[0], []
     except UserError as error:
         return None, [f"note: no validation BLEU was measured: {error}"]
 
@@ -121,17 +119,22 @@ def _seed_warning(seeds: set[int]) -> list[str]:
     ]
 
 
-def _bleu(checkpoint: "Checkpoint", valid: "ParallelText | None") -> float | None:
+def _bleu(
+    name: str,
+    checkpoint: "Checkpoint",
+    valid: "ParallelText | None",
+    report: Callable[[str], object],
+) -> float | None:
+    """Measure and report the validation BLEU; report only the name without validation text."""
     from seq2seq.inference.inference_model import InferenceModel
     from seq2seq.training.validation import greedy_bleu
 
     if valid is None:
+        report(name)
         return None
     _, _, _, model, vocabularies, limit, config = checkpoint
     device = next(model.parameters()).device
     inference = InferenceModel(model)
-    return greedy_bleu(inference, vocabularies, limit, config, valid.src, valid.tgt, device)[0]
-
-
-def _line(name: str, bleu: float | None) -> str:
-    return name if bleu is None else f"{name}: validation BLEU {bleu:.2f}"
+    bleu, _ = greedy_bleu(inference, vocabularies, limit, config, valid.src, valid.tgt, device)
+    report(f"{name}: validation BLEU {bleu:.2f}")
+    return bleu

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from seq2seq.data.lines import strip_line
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError, UserError
 
@@ -129,9 +130,7 @@ class LineReport:
         """
         texts = []
         for index, line in enumerate(lines, start=number):
-            content = line.removesuffix(b"\n").removesuffix(b"\r")
-            if index == 1:
-                content = content.removeprefix(b"\xef\xbb\xbf")
+            content = strip_line(line, first=index == 1)
             text = content.decode("utf-8", errors="replace")
             self._note(_UNDECODABLE, index, "\ufffd" in text and text.encode() != content)
             self._note(_NUL, index, b"\0" in content)

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import is_stream, output_path, resolve_link
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import is_stream, output_path, resolve_link, write_errors
 
 
 class Output:
@@ -21,22 +21,13 @@ class Output:
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""
-        with self._run_errors():
+        with write_errors(self._name):
             self._file.write(text)
 
     def flush(self) -> None:
         """Flush the buffer."""
-        with self._run_errors():
+        with write_errors(self._name):
             self._file.flush()
-
-    @contextmanager
-    def _run_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:  # handled by main: the reader has finished
-            raise
-        except OSError as error:
-            raise RunError(f"{self._name}: cannot be written ({error.strerror or error})") from None
 
 
 @contextmanager

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
-from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.files import atomic_write, write_errors
 
 
 def unpack_demo_corpora(folder: Path) -> list[str]:
@@ -18,11 +17,9 @@ def unpack_demo_corpora(folder: Path) -> list[str]:
     pairs: dict[str, dict[str, int]] = {}
     for name, content in _members():
         path = folder / name
-        try:
+        with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(path, content)
-        except OSError as error:
-            raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
         pairs.setdefault(name.parts[0], {})[name.stem] = content.count(b"\n")
     return [
         f"{folder / corpus}: "

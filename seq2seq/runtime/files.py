@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from seq2seq.runtime.errors import RunError
+
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 
 
@@ -61,6 +63,17 @@ def output_path(path: Path) -> Iterator[Path]:
         return
     with atomic_path(target) as part:
         yield part
+
+
+@contextmanager
+def write_errors(name: Path | str) -> Iterator[None]:
+    """Turn an OSError into a RunError that names the output; let BrokenPipeError pass."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader has finished
+        raise
+    except OSError as error:
+        raise RunError(f"{name}: cannot be written ({error.strerror or error})") from None
 
 
 def resolve_link(path: Path) -> Path:

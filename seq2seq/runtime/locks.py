@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import is_main_process
 
@@ -72,10 +73,9 @@ def _lock(descriptor: int, folder: Path) -> None:
             "wait until it ends or set another run_dir"
         ) from None
     except OSError as error:  # on some network file systems
-        print(
+        logger.info(
             f"note: {folder}: cannot be locked ({error.strerror}); "
-            "make sure that no other process trains in it",
-            file=sys.stderr,
+            "make sure that no other process trains in it"
         )
 
 
@@ -138,9 +138,7 @@ class SharedLock:
                 return True
             except (BlockingIOError, PermissionError):
                 if not waiting and is_main_process():
-                    print(
-                        f"note: {self._path.parent}: waiting for another process", file=sys.stderr
-                    )
+                    logger.info(f"note: {self._path.parent}: waiting for another process")
                 waiting = True
                 time.sleep(0.2)
             except OSError:  # on some network file systems

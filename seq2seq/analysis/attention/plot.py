@@ -8,8 +8,8 @@ from seq2seq.analysis.attention.figure import draw
 from seq2seq.analysis.attention.html import page
 from seq2seq.analysis.attention.maps import AttentionMap
 from seq2seq.inference.translation import Translation
-from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import output_path
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import output_path, write_errors
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in an HTML page
@@ -63,9 +63,6 @@ def write_attention(
     else:
         content, font_notes = draw(maps[:limit], suffix)
         notes += font_notes
-    try:
-        with output_path(path) as target:
-            target.write_bytes(content)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
+    with write_errors(path), output_path(path) as target:
+        target.write_bytes(content)
     return notes

@@ -7,8 +7,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
-from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.files import atomic_write, write_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,10 +43,8 @@ def write_figures(result: ComparisonResult) -> list[str]:
     for path, figure in drawn:
         content = BytesIO()
         figure.savefig(content, format="png", dpi=150)
-        try:
+        with write_errors(path):
             atomic_write(path, content.getvalue())
-        except OSError as error:
-            raise RunError(f"{path}: cannot be written ({error.strerror or error})") from None
     return [f"Figures: {' and '.join(str(path) for path, _ in drawn)}"]
 
 
