@@ -774,7 +774,7 @@ FILES = {
     ),
     "a picture of another kind": Row(
         "attention -m luong -o looks.pdf",
-        "looks.pdf: attention can be written as .html, .png, .svg or .json",
+        "looks.pdf: unknown suffix '.pdf'. Use .html, .png, .svg or .json.",
     ),
     "a picture in no folder": Row(
         "attention -m luong -o nowhere/looks.html",
@@ -787,7 +787,7 @@ FILES = {
     ),
     "nothing to look at": Row(
         "attention -m luong -i blank -o looks.html",
-        "looks.html: there is no attention to draw: every sentence is blank, or too long for it",
+        "looks.html: no attention to plot: every sentence is blank or too long",
         write("blank", "\n \n"),
     ),
 }

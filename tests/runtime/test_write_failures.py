@@ -230,7 +230,7 @@ try:
     with Reporter(Path({str(tmp_path)!r}), 0, None) as reporter:
         resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
         for step in range(500):
-            reporter._draw(step, {{"train_loss": 1.0}})
+            reporter._plot(step, {{"train_loss": 1.0}})
             time.sleep(0.001)
 except RunError as error:
     print(error)
