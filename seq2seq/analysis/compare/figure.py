@@ -111,9 +111,10 @@ def _lengths(result: ComparisonResult) -> "Figure":
         axes.axvspan(known - 0.5, len(cut) - 0.5, color=SHADE, zorder=0)
         axes.text(
             known - 0.45,
-            0.02,
+            0.98,
             f"longer than any source in training ({task.longest} words)",
             transform=axes.get_xaxis_transform(),
+            va="top",
             color=GREY,
             fontsize=8,
         )
