@@ -135,9 +135,8 @@ def show(value: object) -> str:
 def summary(path: Path, issues: Sequence[ConfigIssue]) -> str:
     """Combine all issues of a file into one message, `FILE:LINE: ...` for each, in line order."""
     ordered = sorted(issues, key=lambda issue: (issue.line is None, issue.line or 0))
+    places = [f"{path}:{each.line}: " if each.line else f"{path}: " for each in ordered]
     return "\n".join(
-        each.text
-        if each.command_line
-        else f"{path}{'' if each.line is None else f':{each.line}'}: {each.text}"
-        for each in ordered
+        each.text if each.command_line else place + each.text
+        for place, each in zip(places, ordered, strict=True)
     )

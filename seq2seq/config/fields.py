@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -29,14 +29,16 @@ class LoadContext:
 class Section(BaseModel):
     """Section of the config: frozen, without unknown keys, its defaults validated like values.
 
-    The docstring below a key is its description in the JSON schema. A check across keys belongs to
-    the last of them and is skipped if an earlier one is invalid, so that a single load reports
-    every error once.
+    A check across keys belongs to the last of them and is skipped if an earlier one is invalid, so
+    that a single load reports every error once.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def key(default: Any, description: str) -> Any:
+    """Declare a key with its default and its description in the JSON schema."""
+    return Field(default, description=description)
 
 
 def ignore(path: KeyPath, value: object, reason: str, info: ValidationInfo) -> None:
@@ -86,6 +88,7 @@ def _check_path(value: object) -> object:
 
 Int = Annotated[int, BeforeValidator(_parse_int)]
 Count = Annotated[Int, Field(ge=1)]
+CountOrZero = Annotated[Int, Field(ge=0)]
 Size = Annotated[Int, Field(ge=1, le=65_536)]  # a larger layer exceeds any memory
 Bool = Annotated[bool, Strict(), BeforeValidator(_parse_bool)]
 NonEmptyStr = Annotated[str, BeforeValidator(_check_text)]

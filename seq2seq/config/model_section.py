@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from seq2seq.config.document import Tree
-from seq2seq.config.fields import Bool, Count, Fraction, Section, Size, ignore
+from seq2seq.config.fields import Bool, Count, Fraction, Section, Size, ignore, key
 
 Decoder = Literal["bahdanau", "luong", "none"]
 Score = Literal[
@@ -21,34 +21,20 @@ _WINDOW_WIDTH = 10  # D of Luong et al. (2015), section 3.2
 class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
-    decoder: Decoder = "bahdanau"
-    """Attend before (bahdanau) or after (luong) the LSTM step; none: last encoder state only."""
-    score: Score | None = None
-    """Attention score; the first three for bahdanau. Null: additive (bahdanau), general (luong)."""
-    input_feeding: Bool | None = None
-    """Feed the attentional hidden state to the next step; luong only. Null: true."""
-    window: Window | None = None
-    """Local attention, monotonic (local_m) or predictive (local_p). Null: global attention."""
-    window_width: Size | None = None
-    """Source positions on each side of the window's centre. Null: 10."""
-    embedding_size: Size = 256
-    """Size of source and target embeddings."""
-    bidirectional: Bool = True
-    """Use a bidirectional encoder; each direction has half of hidden_size."""
-    reverse_source: Bool = False
-    """Read the source from right to left; needs bidirectional: false."""
-    hidden_size: Size = 512
-    """Size of the decoder's hidden state and of the encoder's outputs."""
-    attention_size: Size | None = None
-    """Attention size of additive, concat and scaled_dot scores. Null: hidden_size // 2."""
-    attention_heads: Size | None = None
-    """Attention heads, which share attention_size; scaled_dot only. Null: one."""
-    num_layers: Annotated[Count, Field(le=64)] = 1
-    """LSTM layers of the encoder and of the decoder."""
-    dropout: Fraction = 0.3
-    """Dropout probability."""
-    tie_embeddings: Bool = True
-    """Use the target embedding as output projection, and as source embedding if joint."""
+    decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
+    score: Score | None = key(None, "attention score; null: additive (bahdanau), general (luong)")
+    input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
+    window: Window | None = key(None, "local attention (Luong et al., 2015); null: global")
+    window_width: Size | None = key(None, "positions on each side of the centre; null: 10")
+    embedding_size: Size = key(256, "size of source and target embeddings")
+    bidirectional: Bool = key(True, "bidirectional encoder, each direction hidden_size / 2")
+    reverse_source: Bool = key(False, "read right to left; needs bidirectional: false")
+    hidden_size: Size = key(512, "size of decoder states and of encoder outputs")
+    attention_size: Size | None = key(None, "additive, concat, scaled_dot; null: hidden_size // 2")
+    attention_heads: Size | None = key(None, "for scaled_dot, sharing attention_size; null: one")
+    num_layers: Annotated[Count, Field(le=64)] = key(1, "LSTM layers of encoder and decoder")
+    dropout: Fraction = key(0.3, "dropout probability")
+    tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
 
     @field_validator("reverse_source")
     @classmethod

@@ -17,6 +17,7 @@ from seq2seq.config.errors import ConfigError, ConfigIssue, describe, section_cl
 from seq2seq.config.fields import (
     Bool,
     Count,
+    CountOrZero,
     FilePath,
     Fraction,
     Int,
@@ -26,6 +27,7 @@ from seq2seq.config.fields import (
     Positive,
     Section,
     ignore,
+    key,
 )
 from seq2seq.config.model_section import ModelConfig
 
@@ -35,12 +37,9 @@ VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 class ParallelFiles(Section):
     """Parallel text: two line-aligned files, or one file with two columns."""
 
-    src: FilePath | None = None
-    """Source text, one sentence per line; `.gz` is decompressed."""
-    tgt: FilePath | None = None
-    """Target text; line n translates line n of `src`."""
-    tsv: FilePath | None = None
-    """Instead of `src` and `tgt`: source in column 1, target in column 2."""
+    src: FilePath | None = key(None, "source text, one sentence per line; .gz is decompressed")
+    tgt: FilePath | None = key(None, "target text; line n translates line n of src")
+    tsv: FilePath | None = key(None, "instead of both: column 1 source, column 2 target")
 
     @field_validator("tsv")
     @classmethod
@@ -58,18 +57,12 @@ class ParallelFiles(Section):
 class DataConfig(Section):
     """Languages and files of the training, validation and test text."""
 
-    src_lang: NonEmptyStr
-    """Code of the source language, such as en."""
-    tgt_lang: NonEmptyStr
-    """Code of the target language, such as de."""
-    train: ParallelFiles
-    """Training text."""
-    valid: ParallelFiles
-    """Validation text; its BLEU selects the best checkpoint."""
-    test: ParallelFiles | None = None
-    """Test text, for the final score only."""
-    max_length: Count = 100
-    """Maximum tokens per side: longer training pairs are skipped, longer input lines are split."""
+    src_lang: NonEmptyStr = Field(description="code of the source language, such as en")
+    tgt_lang: NonEmptyStr = Field(description="code of the target language, such as de")
+    train: ParallelFiles = Field(description="training text")
+    valid: ParallelFiles = Field(description="validation text, which selects the best weights")
+    test: ParallelFiles | None = key(None, "test text, for the final score only")
+    max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
 
     @property
     def direction(self) -> str:
@@ -79,21 +72,24 @@ class DataConfig(Section):
     def paths(self) -> list[Path]:
         """Return the paths of all text files."""
         splits = [files for files in (self.train, self.valid, self.test) if files is not None]
-        named = [path for each in splits for path in (each.src, each.tgt, each.tsv)]
-        return [path for path in named if path is not None]
+        return [path for each in splits for path in (each.src, each.tgt, each.tsv) if path]
 
 
 class VocabularyConfig(Section):
     """Segmentation of text into tokens."""
 
-    type: Literal["unigram", "bpe", "word", "char"] = "unigram"
-    """Kind of tokens: subwords (unigram, bpe), words or characters."""
-    size: Annotated[Int, Field(ge=16, le=1_000_000)] = 8000
-    """Tokens per vocabulary, special tokens included; an upper limit for word and char."""
-    joint: Bool = True
-    """Share one vocabulary between both languages."""
-    sampling: Annotated[NotNegative, Field(le=1)] = 0.0
-    """Subword regularisation, 0 = off. unigram: smoothing exponent; bpe: dropout rate of merges."""
+    type: Literal["unigram", "bpe", "word", "char"] = key(
+        "unigram", "subwords, words or characters"
+    )
+    size: Annotated[Int, Field(ge=16, le=1_000_000)] = key(
+        8000, "tokens of each vocabulary, special tokens included"
+    )
+    joint: Bool = key(True, "share one vocabulary between both languages")
+    sampling: Annotated[NotNegative, Field(le=1)] = key(
+        0.0,
+        "subword regularisation in training, 0 = off. unigram: smoothing exponent of the "
+        "distribution of segmentations (smaller = more varied); bpe: dropout rate of merges",
+    )
 
     @field_validator("sampling")
     @classmethod
@@ -107,68 +103,47 @@ class VocabularyConfig(Section):
 class TrainingConfig(Section):
     """Length of training, optimisation and regularisation; a step is one optimizer update."""
 
-    max_epochs: Count | None = None
-    """Maximum number of epochs (passes over the training text)."""
-    max_steps: Count | None = None
-    """Maximum number of steps."""
-    max_minutes: Positive | None = None
-    """Maximum wall time in minutes, validation included."""
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Optimizer; adamw decouples weight decay from the gradient."""
-    learning_rate: Positive = 1e-3
-    """Peak learning rate."""
-    weight_decay: NotNegative = 0.0
-    """Weight decay coefficient of the optimizer."""
-    warmup_steps: Annotated[Int, Field(ge=0)] = 0
-    """Steps over which the learning rate rises linearly to its peak."""
-    decay: Literal["constant", "inverse_sqrt", "linear", "cosine"] = "constant"
-    """Learning rate after warm-up; linear and cosine end with max_epochs or max_steps."""
-    clip_norm: Positive = 1.0
-    """Maximum norm of the gradient."""
-    label_smoothing: Fraction = 0.1
-    """Probability mass spread over the vocabulary."""
-    consistency: NotNegative = 0.0
-    """Weight of the R-Drop loss; each step costs two forward and backward passes. 0: off."""
-    batch_tokens: Count = 1500
-    """Target tokens per batch, padding included."""
-    accumulate: Count = 1
-    """Batches per step."""
-    average: Fraction = 0.0
-    """Decay per step of an exponential moving average of the weights. 0: off."""
-    validate_every: Count | None = None
-    """Steps between validations, which also save the training state. Null: once per epoch."""
-    keep: Annotated[Int, Field(ge=0)] = 0
-    """Checkpoints of the latest validations to keep, for `seq2seq average`."""
-    patience: Count | None = None
-    """Validations in a row without a better BLEU before training stops. Null: no limit."""
-    precision: Literal["float32", "bf16"] = "float32"
-    """Precision; bf16 is mixed precision with float32 weights."""
-    log_every: Annotated[Count, Field(le=10_000)] = 50
-    """Steps between log lines."""
-    memory_gb: Annotated[Positive, Field(le=1_000_000)] | None = None
-    """Memory limit in GiB; a larger batch is split into micro-batches with the same gradient."""
-    scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = None
-    """Schedule by which predicted tokens replace true decoder inputs. Null: teacher forcing."""
-    scheduled_sampling_steps: Count | None = None
-    """Constant k of the schedule, in steps."""
-    deterministic: Bool = False
-    """Make training on CUDA bitwise reproducible for a seed, at some cost in speed."""
+    max_epochs: Count | None = key(None, "maximum epochs (passes over the training text)")
+    max_steps: Count | None = key(None, "maximum steps")
+    max_minutes: Positive | None = key(None, "maximum wall time, validation included")
+    optimizer: Literal["adam", "adamw", "sgd"] = key(
+        "adam", "optimizer; adamw decouples weight decay from the gradient"
+    )
+    learning_rate: Positive = key(1e-3, "peak learning rate")
+    weight_decay: NotNegative = key(0.0, "weight decay coefficient of the optimizer")
+    warmup_steps: CountOrZero = key(0, "steps of linear warm-up of the learning rate")
+    decay: Literal["constant", "inverse_sqrt", "linear", "cosine"] = key(
+        "constant", "learning rate after warm-up; linear, cosine: to 0 at max_epochs or max_steps"
+    )
+    clip_norm: Positive = key(1.0, "maximum norm of the gradient")
+    label_smoothing: Fraction = key(0.1, "probability mass spread over the vocabulary")
+    consistency: NotNegative = key(0.0, "weight of the R-Drop loss, which doubles the cost; 0: off")
+    batch_tokens: Count = key(1500, "target tokens per batch, padding included")
+    accumulate: Count = key(1, "batches per step")
+    average: Fraction = key(0.0, "decay per step of a moving average of the weights; 0: off")
+    validate_every: Count | None = key(None, "steps between validations; null: one per epoch")
+    keep: CountOrZero = key(0, "checkpoints of the latest validations to keep")
+    patience: Count | None = key(None, "validations without a better BLEU until training stops")
+    precision: Literal["float32", "bf16"] = key("float32", "bf16: mixed, with float32 weights")
+    log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")
+    memory_gb: Annotated[Positive, Field(le=1_000_000)] | None = key(
+        None, "memory limit, GiB; larger batches are split, with the same gradient"
+    )
+    scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = key(
+        None, "decay of the probability of true decoder inputs; null: teacher forcing"
+    )
+    scheduled_sampling_steps: Count | None = key(None, "constant k of that decay, in steps")
+    deterministic: Bool = key(False, "bitwise reproducible on CUDA, too, at some cost in speed")
 
-    @field_validator("max_minutes")
+    @field_validator("max_minutes", "decay")
     @classmethod
-    def _check_limits(cls, max_minutes: float | None, info: ValidationInfo) -> float | None:
-        others = [info.data.get(key, "invalid") for key in ("max_epochs", "max_steps")]
-        if max_minutes is None and others == [None, None]:
+    def _check_end(cls, value: object, info: ValidationInfo) -> object:
+        limits = [info.data.get(name, "invalid") for name in ("max_epochs", "max_steps")]
+        if limits == [None, None] and value is None:
             raise ValueError("set at least one of max_epochs, max_steps and max_minutes")
-        return max_minutes
-
-    @field_validator("decay")
-    @classmethod
-    def _check_decay(cls, decay: str, info: ValidationInfo) -> str:
-        limits = [info.data.get(key, "invalid") for key in ("max_epochs", "max_steps")]
-        if decay in ("linear", "cosine") and limits == [None, None]:
-            raise ValueError(f"{decay} needs max_epochs or max_steps as the end of the decay")
-        return decay
+        if limits == [None, None] and value in ("linear", "cosine"):
+            raise ValueError(f"{value} needs max_epochs or max_steps as the end of the decay")
+        return value
 
     @field_validator("scheduled_sampling_steps")
     @classmethod
@@ -184,29 +159,22 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """Search for translations: greedy or beam."""
 
-    beam_size: Annotated[Count, Field(le=1_000_000)] = 5
-    """Hypotheses kept at each step. 1: greedy search."""
-    length_penalty: Annotated[NotNegative, Field(le=10)] = 1.0
-    """Exponent p: a log-probability is divided by length**p."""
-    coverage_penalty: NotNegative = 0.0
-    """Weight of the coverage penalty of Wu et al. (2016), beam search only. 0: off."""
-    no_repeat_ngram: Annotated[Int, Field(ge=0)] = 0
-    """Size of the n-grams of tokens that a translation may not repeat. 0: off."""
-    replace_unknown: Bool = False
-    """Replace an unknown word by the source word with the highest attention weight."""
-    max_length: Count | None = None
-    """Maximum tokens of a translation. Null: a limit estimated from the training text."""
+    beam_size: Annotated[Count, Field(le=1_000_000)] = key(5, "hypotheses kept; 1: greedy search")
+    length_penalty: Annotated[NotNegative, Field(le=10)] = key(
+        1.0, "exponent p: log-probabilities are divided by length**p"
+    )
+    coverage_penalty: NotNegative = key(0.0, "weight in beam search, Wu et al. (2016); 0: off")
+    no_repeat_ngram: CountOrZero = key(0, "size of n-grams that must not repeat; 0: off")
+    replace_unknown: Bool = key(False, "replace unknown words by source words, by attention")
+    max_length: Count | None = key(None, "maximum tokens; null: estimated from the training text")
 
 
 class Config(Section):
     """Complete settings of a run, with decoder-dependent defaults resolved."""
 
-    name: NonEmptyStr
-    """Name of the run in logs and plots."""
-    run_dir: FilePath
-    """Run folder, relative to the working directory."""
-    seed: Annotated[Int, Field(ge=0, lt=2**63)] = 1
-    """Seed of all randomness."""
+    name: NonEmptyStr = Field(description="name of the run in logs and plots")
+    run_dir: FilePath = Field(description="run folder, relative to the working directory")
+    seed: Annotated[Int, Field(ge=0, lt=2**63)] = key(1, "seed of all randomness")
     data: DataConfig
     vocabulary: VocabularyConfig = VocabularyConfig()
     model: ModelConfig = ModelConfig()
@@ -229,13 +197,13 @@ class Config(Section):
         if model is None or model.decoder != "none":
             return decoding
         refused, off = [], {"coverage_penalty": 0.0, "replace_unknown": False}
-        for key in off:
-            value, reason = getattr(decoding, key), f"decoder none has no attention for {key}"
+        for name in off:
+            value, reason = getattr(decoding, name), f"decoder none has no attention for {name}"
             try:
                 if value:
-                    ignore(("decoding", key), value, reason, info)
+                    ignore(("decoding", name), value, reason, info)
             except ValueError:
-                refused.append(key)
+                refused.append(name)
         if refused:
             raise ValueError(f"decoder none has no attention for {' and '.join(refused)}")
         return decoding.model_copy(update=off)
@@ -263,9 +231,9 @@ def load_config(
             context.overridden.add(apply_override(document.tree, override))
         except ValueError as error:
             issues.append(ConfigIssue(None, f"{override} (command line): {error}", True))
-    for key, info in Config.model_fields.items():
-        if section_class(info.annotation) and document.tree.get(key) is None:
-            document.tree[key] = {}
+    for name, info in Config.model_fields.items():
+        if section_class(info.annotation) and document.tree.get(name) is None:
+            document.tree[name] = {}
     try:
         config = Config.model_validate(document.tree, context=context)
     except ValidationError as error:
