@@ -18,10 +18,10 @@ from seq2seq.model.attention import (
 )
 from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
-from seq2seq.model.encoder import Encoder, EncoderOutput
+from seq2seq.model.encoder import Encoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.model.state import DecoderState, Memory, Step
+from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
 
 B, T, S, D, A, E, R, V, H = 3, 4, 5, 6, 7, 8, 9, 11, 12  # D: one direction of the encoder
 SRC_VOCABULARY = 13

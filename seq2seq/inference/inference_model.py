@@ -11,10 +11,9 @@ from torch.nn import functional as F
 from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
-from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.model.state import DecoderState, Inputs, Memory, Step
+from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step
 
 MAX_TABLE_ENTRIES = 1 << 25  # larger tables of input gates take too long to compute
 MIN_INT8_SHORTLIST_WEIGHTS = 1 << 18  # a smaller output projection takes no noticeable time

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.model.attention import ScoreFunction, masked_attention
-from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.local_attention import Window
-from seq2seq.model.state import DecoderState, Memory
+from seq2seq.model.state import DecoderState, EncoderOutput, Memory
 
 
 class AttentionState(NamedTuple):

@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
-from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import Dropout, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
-from seq2seq.model.state import DecoderState, Inputs, Memory, Step
+from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step
 
 # Output layers are learned in larger steps than the layers below them: Adam moves all entries of a
 # matrix by about the same amount, and LSTM states are small beside embeddings of variance one.

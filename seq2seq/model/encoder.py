@@ -1,21 +1,13 @@
 """Encoder: a uni- or bidirectional LSTM over the source."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seq2seq.model.layers import Dropout
 from seq2seq.model.lstm import LSTMStack
-
-
-class EncoderOutput(NamedTuple):
-    """Encoder outputs and final states of a batch of sources."""
-
-    outputs: Tensor  # [B, S, H], zero at padding
-    hidden: Tensor  # [B, L, H], final states: forward half, then backward half
-    cell: Tensor  # [B, L, H]
-    pad_mask: Tensor  # [B, S], True = padding
+from seq2seq.model.state import EncoderOutput
 
 
 class Encoder(nn.Module):

@@ -3,9 +3,9 @@
 from torch import Tensor, nn
 
 from seq2seq.model.decoder import Decoder
-from seq2seq.model.encoder import Encoder, EncoderOutput
+from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import Dropout
-from seq2seq.model.state import DecoderState, Memory, Step
+from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
 
 
 class Seq2Seq(nn.Module):

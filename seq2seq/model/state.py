@@ -1,8 +1,17 @@
-"""Inputs, memory, state and result of a decoder step."""
+"""Encoder output; inputs, memory, state and result of a decoder step."""
 
 from typing import NamedTuple, Self
 
 from torch import Tensor
+
+
+class EncoderOutput(NamedTuple):
+    """Encoder outputs and final states of a batch of sources."""
+
+    outputs: Tensor  # [B, S, H], zero at padding
+    hidden: Tensor  # [B, L, H], final states: forward half, then backward half
+    cell: Tensor  # [B, L, H]
+    pad_mask: Tensor  # [B, S], True = padding
 
 
 class Inputs(NamedTuple):

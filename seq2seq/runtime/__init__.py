@@ -1,1 +1,1 @@
-"""What every package builds on: errors, devices, files, locks, process groups, console."""
+"""Basics of every package: errors, devices, files, locks, process groups and console output."""

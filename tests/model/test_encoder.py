@@ -6,7 +6,8 @@ from model_cases import B, E, H, S, V, close, random_tensor, randomize
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2seq.model.encoder import Encoder, EncoderOutput
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.state import EncoderOutput
 
 SRC = torch.tensor([[3, 7, 1, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
 SRC_LENGTHS = torch.tensor([5, 2, 4])

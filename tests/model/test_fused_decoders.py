@@ -30,11 +30,11 @@ from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore
 from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps, upper_layer_inputs
-from seq2seq.model.encoder import EncoderOutput
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs, LSTMSteps
 from seq2seq.model.layers import Dropout
+from seq2seq.model.state import EncoderOutput
 
 Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
 ONE_LAYER = [case for case in CASES if case.num_layers == 1]
