@@ -121,7 +121,7 @@ def train(
     import torch
 
     from seq2seq.config.schema import load_config
-    from seq2seq.data.batching import derive_seed, epoch_order
+    from seq2seq.data.batching import EpochOrder, derive_seed
     from seq2seq.training.loop import batch_of
     from seq2seq.training.session import prepare
     from seq2seq.training.step import train_step
@@ -134,7 +134,7 @@ def train(
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0
     for epoch in itertools.count():
-        for rows in epoch_order(pairs, budget, settings.seed, epoch):
+        for rows in EpochOrder(pairs, budget, settings.seed, epoch):
             run.progress.step += 1
             batch = batch_of(run, rows, derive_seed(settings.seed, run.progress.step, 0))
             first_batch = first_batch or time.time() - started
@@ -148,7 +148,7 @@ def train(
     tokens = made = 0
     cpu_started = time.process_time()
     for epoch in itertools.count():
-        for rows in epoch_order(pairs, budget, settings.seed, epoch):
+        for rows in EpochOrder(pairs, budget, settings.seed, epoch):
             tokens += len(batch_of(run, rows, made).tgt_out)
             made += 1
             if made == batches:

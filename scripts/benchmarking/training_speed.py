@@ -10,7 +10,7 @@ import torch
 
 from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import EncodedPairs, Rows, derive_seed, epoch_order, make_batch
+from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows, derive_seed, make_batch
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device
 from seq2seq.training.loop import batch_of
@@ -72,7 +72,7 @@ def length_cost(
 
 
 def _measured(run: TrainingSession, seconds: float) -> TrainingSpeed:
-    order = epoch_order(run.data.train, run.config.training.batch_tokens, run.config.seed, 0)
+    order = EpochOrder(run.data.train, run.config.training.batch_tokens, run.config.seed, 0)
     for n in range(WARM_UP_STEPS):
         _step(run, order[n])
     count = 0

@@ -1,6 +1,6 @@
-"""Ids into batches: length buckets, a token budget, padding.
+"""Training batches: token ids, grouped by length under a token budget, and padded.
 
-The order is a pure function of (seed, epoch).
+The order of an epoch is a pure function of (seed, epoch).
 """
 
 import hashlib
@@ -21,36 +21,36 @@ Ids = list[int]
 Rows = NDArray[np.int64]
 Length = TypeVar("Length", int, Rows)
 
-SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and rows of a batch are multiples of these
-SRC_SHARE = 1.25  # of the budget of target tokens: what a padded source may take
-BLOCK_PAIRS = 1 << 18  # pairs that are shuffled together
-_LONGEST = (1 << 32) - 1  # pieces of a source
+SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and batch sizes are multiples of these
+SRC_SHARE = 1.25  # maximum padded source tokens of a batch, relative to the target token budget
+BLOCK_PAIRS = 1 << 18  # pairs shuffled together
+_MAX_SRC_LENGTH = (1 << 32) - 1
 
 
 class Batch(NamedTuple):
-    """Padded pairs. START = BOS begins `tgt_in`, END = EOS ends `src` and `tgt_out`."""
+    """Padded pairs. `tgt_in` starts with BOS; `src` and `tgt_out` end with EOS."""
 
     src: Tensor  # [B, S]
-    src_lengths: Tensor  # [B], END counted
+    src_lengths: Tensor  # [B], including EOS
     tgt_in: Tensor  # [B, T]
-    tgt_out: Tensor  # [M], the ids to predict, padding left out
-    tgt_positions: Tensor  # [M], where they stand in a flattened [B * T]
+    tgt_out: Tensor  # [M], ids to predict, without padding
+    tgt_positions: Tensor  # [M], their positions in a flattened [B * T]
 
     def to(self, device: torch.device) -> Self:
-        """The batch, made on the CPU, on a device, which is not waited for."""
-        pinned = device.type == "cuda"  # what is not may be waited for
+        """Copy a batch from CPU to a device, asynchronously."""
+        pinned = device.type == "cuda"  # copies from pageable memory may block
         parts = (part.pin_memory() if pinned else part for part in self)
         return type(self)(*(part.to(device, non_blocking=True) for part in parts))
 
 
 class EncodedPairs(NamedTuple):
-    """A parallel text as ids, END not counted, and its text for drawing other segmentations."""
+    """Parallel text as token ids without EOS, with the text for subword regularization."""
 
     src_texts: Sequence[str]
     tgt_texts: Sequence[str]
     src: PackedIds
     tgt: PackedIds
-    too_long: int  # pairs left out
+    too_long: int  # pairs dropped
 
     def __len__(self) -> int:
         return len(self.src)
@@ -62,7 +62,7 @@ def encode_pairs(
     vocabularies: Vocabularies,
     max_length: int | None,
 ) -> EncodedPairs:
-    """Ids of every pair of which neither side is longer than `max_length` pieces."""
+    """Encode the pairs, dropping those with more than `max_length` tokens on either side."""
     src, tgt = vocabularies.src.encode(src_texts), vocabularies.tgt.encode(tgt_texts)
     rows = [
         i
@@ -81,9 +81,9 @@ def encode_pairs(
 def sampled_pairs(
     pairs: EncodedPairs, rows: Rows, vocabularies: Vocabularies, max_length: int, seed: int
 ) -> tuple[list[Ids], list[Ids]]:
-    """Ids of the pairs `rows` under random segmentations, a pure function of (pairs, rows, seed).
+    """Return the ids of `rows` under random segmentations, a pure function of the arguments.
 
-    A pair that a draw makes longer than `max_length` keeps its usual segmentation.
+    A pair whose sample exceeds `max_length` on either side keeps its usual segmentation.
     """
     src = vocabularies.src.sample([pairs.src_texts[i] for i in rows], seed)
     tgt = vocabularies.tgt.sample([pairs.tgt_texts[i] for i in rows], seed + 1)
@@ -94,7 +94,10 @@ def sampled_pairs(
 
 
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
-    """A quantile of target length over source length, END counted, as numpy's of all pairs."""
+    """Return a quantile of target length over source length, including EOS.
+
+    Equals `numpy.quantile` of all pairs, in memory that does not grow with the corpus.
+    """
     counts: dict[float, int] = {}
     for start in range(0, len(pairs), BLOCK_PAIRS):
         src, tgt = (
@@ -107,26 +110,32 @@ def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
     ends = np.cumsum([counts[ratio] for ratio in ratios.tolist()])
     place = quantile * (len(pairs) - 1)
     below, above = ratios[np.searchsorted(ends, [int(place), math.ceil(place)], side="right")]
-    share = place - int(place)
+    fraction = place - int(place)
     difference = above - below  # numpy interpolates from the nearer end
-    return float(below + difference * share if share < 0.5 else above - difference * (1 - share))
+    if fraction < 0.5:
+        return float(below + difference * fraction)
+    return float(above - difference * (1 - fraction))
 
 
 class EpochOrder(Sequence[Rows]):
-    """The rows of each batch of an epoch, a part of the corpus at a time.
+    """The rows of each batch of an epoch, in training order; for epoch None by length, unshuffled.
 
-    Memory does not grow with the corpus: every n-th pair is in the same block of BLOCK_PAIRS, and
-    one part is held at a time. Every epoch has as many batches.
+    A batch contains pairs of similar length. It is full when another pair would make its padded
+    target, including EOS, exceed `batch_tokens`, or its padded source SRC_SHARE times as many. A
+    pair that exceeds the budget forms a batch of its own.
+
+    Memory does not grow with the corpus: it is divided into interleaved blocks of at most
+    BLOCK_PAIRS, of which one is shuffled at a time. All epochs have the same number of batches.
     """
 
     def __init__(
         self, pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
     ) -> None:
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
-        self._parts = -(-len(pairs) // BLOCK_PAIRS)
-        counts = [len(self._bounds(np.sort(self._keys(part)))) - 1 for part in range(self._parts)]
+        self._blocks = -(-len(pairs) // BLOCK_PAIRS)
+        counts = [len(self._bounds(np.sort(self._keys(n)))) - 1 for n in range(self._blocks)]
         self._starts = np.cumsum([0, *counts])
-        self._held = -1
+        self._current = -1  # the block whose batches are kept
         self._batches: list[Rows] = []
 
     def __len__(self) -> int:
@@ -141,72 +150,58 @@ class EpochOrder(Sequence[Rows]):
     def __getitem__(self, n: int | slice) -> Rows | list[Rows]:
         if isinstance(n, slice):
             return [self[i] for i in range(*n.indices(len(self)))]
-        n = range(len(self))[n]  # from the end, where negative; IndexError
-        part = int(np.searchsorted(self._starts, n, side="right")) - 1
-        if part != self._held:
-            self._held, self._batches = part, self._of(part)
-        return self._batches[n - int(self._starts[part])]
+        n = range(len(self))[n]  # negative indices; IndexError
+        block = int(np.searchsorted(self._starts, n, side="right")) - 1
+        if block != self._current:
+            self._current, self._batches = block, self._batches_of(block)
+        return self._batches[n - int(self._starts[block])]
 
-    def _of(self, part: int) -> list[Rows]:
-        """The batches of a part, in the order of training."""
-        keys, epoch = self._keys(part), self._epoch
-        # PCG64 takes a missing number for 0: the first part is what one part alone would be.
+    def _batches_of(self, block: int) -> list[Rows]:
+        keys, epoch = self._keys(block), self._epoch
+        # PCG64 reads missing numbers as 0: block 0 is shuffled like a corpus of a single block.
         number = 0 if epoch is None else epoch + 1
-        generator = np.random.Generator(np.random.PCG64([self._seed, number, part]))
+        generator = np.random.Generator(np.random.PCG64([self._seed, number, block]))
         rows = np.arange(len(keys)) if epoch is None else generator.permutation(len(keys))
         rows = rows[np.argsort(keys[rows], kind="stable")]
         bounds = self._bounds(keys[rows])
-        rows = part + rows * self._parts
+        rows = block + rows * self._blocks
         batches = [rows[start:end] for start, end in pairwise(bounds)]
         if epoch is not None:
             batches = [batches[i] for i in generator.permutation(len(batches))]
         return batches
 
-    def _keys(self, part: int) -> Rows:
-        """What the pairs of a part are sorted by: padded target length, then source length.
+    def _keys(self, block: int) -> Rows:
+        """Return the sort keys of a block: padded target length, then source length.
 
-        Source lengths rise and fall in turn, so that where a batch goes on with longer targets its
-        sources stay alike.
+        Source lengths ascend and descend alternately, so that they stay similar where a batch
+        continues with longer targets.
         """
         sides = self._pairs.src, self._pairs.tgt
-        src, tgt = (side.lengths[part :: self._parts].astype(np.int64) + 1 for side in sides)
-        steps = _rounded(tgt, TGT_STEP) // TGT_STEP
-        keys: Rows = (steps << 32) + _turned(src, steps)
+        src, tgt = (side.lengths[block :: self._blocks].astype(np.int64) + 1 for side in sides)
+        steps = _round_up(tgt, TGT_STEP) // TGT_STEP
+        keys: Rows = (steps << 32) + _alternating(src, steps)
         return keys
 
     def _bounds(self, keys: Rows) -> list[int]:
-        """Where the batches of sorted pairs begin, and where the last one ends."""
+        """Return the first positions of the batches of sorted pairs, and the end of the last."""
         steps = keys >> 32
-        src = _rounded(_turned(keys & _LONGEST, steps), SRC_STEP)
-        return [0, *_cut(src, TGT_STEP * steps, self._budget)]
+        src = _round_up(_alternating(keys & _MAX_SRC_LENGTH, steps), SRC_STEP)
+        return [0, *_batch_ends(src, TGT_STEP * steps, self._budget)]
 
 
-def epoch_order(
-    pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
-) -> Sequence[Rows]:
-    """The rows of each batch, in the order of training; epoch None: by length, unshuffled.
-
-    Pairs of like length meet in a batch, which is full where another row would make its padded
-    target, END counted, longer than `batch_tokens`, or its padded source longer than a quarter
-    more. A pair longer than the budget is a batch of its own.
-    """
-    return EpochOrder(pairs, batch_tokens, seed, epoch)
-
-
-def _rounded(length: Length, step: int) -> Length:
-    """The multiple of `step` that a length is padded to."""
+def _round_up(length: Length, step: int) -> Length:
     return -(-length // step) * step
 
 
-def _turned(src: Rows, steps: Rows) -> Rows:
-    """Source lengths, counted down where the number of target steps is odd; its own inverse."""
-    return np.where(steps % 2 == 0, src, _LONGEST - src)
+def _alternating(src: Rows, steps: Rows) -> Rows:
+    """Reverse the order of source lengths for odd numbers of target steps; its own inverse."""
+    return np.where(steps % 2 == 0, src, _MAX_SRC_LENGTH - src)
 
 
-def _cut(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
-    """Where batches of pairs sorted by padded target length end, by padded lengths of both sides.
+def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
+    """Yield the end of each batch of pairs, given padded lengths that are sorted by target.
 
-    They have multiples of 8 rows where there are as many: fewer sizes, fewer new kernels.
+    Batches have a multiple of ROW_STEP rows if possible: fewer shapes need fewer kernels.
     """
     start = 0
     while start < len(tgt):
@@ -223,12 +218,9 @@ def _cut(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:
-    """Pad pairs of ids into a Batch.
-
-    Lengths are rounded up, so that few shapes occur: matrix kernels are made anew for each new one.
-    """
-    src_width = _rounded(max(map(len, src)) + 1, SRC_STEP)
-    tgt_width = _rounded(max(map(len, tgt)) + 1, TGT_STEP)
+    """Pad pairs of ids into a batch, to lengths that are multiples of SRC_STEP and TGT_STEP."""
+    src_width = _round_up(max(map(len, src)) + 1, SRC_STEP)
+    tgt_width = _round_up(max(map(len, tgt)) + 1, TGT_STEP)
     tgt_out = pad([[*ids, EOS_ID] for ids in tgt], tgt_width)
     positions = (tgt_out.flatten() != PAD_ID).nonzero().squeeze(1)
     src_padded, src_lengths = pad_sources(src, src_width)
@@ -242,13 +234,13 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:
 
 
 def pad_sources(src: Sequence[Ids], width: int = 0) -> tuple[Tensor, Tensor]:
-    """Source ids, each ended by END, padded to [B, S] (at least `width`), and their lengths [B]."""
+    """Append EOS to source ids; return them padded [B, S >= width] and their lengths [B]."""
     ended = [[*ids, EOS_ID] for ids in src]
     return pad(ended, width), torch.tensor([len(ids) for ids in ended])
 
 
 def pad(sequences: Sequence[Ids], width: int = 0) -> Tensor:
-    """Ids of unequal length -> [B, longest (at least `width`)], filled with PAD."""
+    """Pad ids to the longest sequence, or to `width` if that is more [B, T]."""
     longest = max(width, max(map(len, sequences)))
     padded = np.full((len(sequences), longest), PAD_ID, dtype=np.int64)
     for row, ids in zip(padded, sequences, strict=True):
@@ -257,6 +249,6 @@ def pad(sequences: Sequence[Ids], width: int = 0) -> Tensor:
 
 
 def derive_seed(*parts: int) -> int:
-    """A seed that is a pure function of what it is for: (seed, step, piece)."""
+    """Return a seed that is a pure function of its parts, such as (seed, step, micro-batch)."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "little")

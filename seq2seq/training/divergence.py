@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from seq2seq.data.batching import Rows, epoch_order
+from seq2seq.data.batching import EpochOrder, Rows
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.reporting import Reporter
@@ -49,7 +49,7 @@ def _batch(session: TrainingSession, step: int) -> str:
 
 def _order(session: TrainingSession, epoch: int) -> Sequence[Rows]:
     config = session.config
-    return epoch_order(session.data.train, config.training.batch_tokens, config.seed, epoch)
+    return EpochOrder(session.data.train, config.training.batch_tokens, config.seed, epoch)
 
 
 def _steps(batches: int, accumulate: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import Batch, Rows, derive_seed, epoch_order, make_batch, sampled_pairs
+from seq2seq.data.batching import Batch, EpochOrder, Rows, derive_seed, make_batch, sampled_pairs
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import METRICS, open_folder
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
@@ -168,7 +168,7 @@ def train_epoch(
 ) -> None:
     """Train to the end of the current epoch, or to the step where training stops or diverges."""
     config, settings, progress = session.config, session.config.training, session.progress
-    order = epoch_order(session.data.train, settings.batch_tokens, config.seed, progress.epoch)
+    order = EpochOrder(session.data.train, settings.batch_tokens, config.seed, progress.epoch)
     for start in range(progress.batch, len(order), settings.accumulate):
         rows = order[start : start + settings.accumulate]
         progress.step += 1

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from seq2seq.config.schema import Config, TrainingConfig
-from seq2seq.data.batching import epoch_order
+from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.training_state import Progress, read_state
 from seq2seq.runtime.process_group import ProcessGroup
@@ -20,7 +20,7 @@ def total_steps(session: TrainingSession) -> int | None:
     Every epoch has the same number of steps.
     """
     settings, data = session.config.training, session.data
-    order = epoch_order(data.train, settings.batch_tokens, session.config.seed, 0)
+    order = EpochOrder(data.train, settings.batch_tokens, session.config.seed, 0)
     per_epoch = -(-len(order) // settings.accumulate)
     ends = [settings.max_steps, settings.max_epochs and settings.max_epochs * per_epoch]
     return min((end for end in ends if end is not None), default=None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import epoch_order, make_batch
+from seq2seq.data.batching import EpochOrder, make_batch
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
 from seq2seq.inference.inference_model import InferenceModel
@@ -59,7 +59,7 @@ def valid_loss(session: TrainingSession) -> float:
     model, pairs, group = session.model.eval(), session.data.valid_pairs, session.group
     total, tokens = 0.0, 0
     with torch.no_grad():
-        order = epoch_order(pairs, session.config.training.batch_tokens, 0, None)
+        order = EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
         for rows in group.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             total += batch_loss(model, batch.to(session.device), 0.0).item()

@@ -8,7 +8,7 @@ import torch
 from seq2seq.analysis.check import forecast as module
 from seq2seq.analysis.check.forecast import forecast
 from seq2seq.config.schema import load_config
-from seq2seq.data.batching import Batch, Rows, encode_pairs, epoch_order
+from seq2seq.data.batching import Batch, EpochOrder, Rows, encode_pairs
 from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runtime.errors import RunError
@@ -34,7 +34,7 @@ def run_of(corpus: Path, *overrides: str) -> TrainingSession:
 
 def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
     run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
-    batches = len(epoch_order(run.data.train, 300, 1, 0))
+    batches = len(EpochOrder(run.data.train, 300, 1, 0))
     tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
     found = forecast(run)
     assert found.parameters == sum(weight.numel() for weight in run.model.parameters())
@@ -61,7 +61,7 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "train_step", spy)
     forecast(run)
-    order = epoch_order(run.data.train, 300, 1, 0)
+    order = EpochOrder(run.data.train, 300, 1, 0)
     padded = [batch.src.numel() + batch.tgt_in.numel() for batch in _all(run, order)]
     assert sizes[0] >= 0.9 * max(padded)  # lengths are rounded up in batches
     assert sizes[1:] == [*padded[:1], *padded[:3]]
@@ -80,7 +80,7 @@ def test_more_batches_than_an_epoch_has_make_no_longer_updates(
 
     monkeypatch.setattr(module, "train_step", spy)
     forecast(run)
-    assert set(counts) == {len(epoch_order(run.data.train, 300, 1, 0))}
+    assert set(counts) == {len(EpochOrder(run.data.train, 300, 1, 0))}
 
 
 def _all(run: TrainingSession, order: list[Rows]) -> list[Batch]:

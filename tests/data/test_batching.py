@@ -15,8 +15,8 @@ from seq2seq.data.batching import (
     TGT_STEP,
     Batch,
     EncodedPairs,
+    EpochOrder,
     encode_pairs,
-    epoch_order,
     length_ratio,
     make_batch,
     pack_ids,
@@ -66,7 +66,7 @@ epochs = st.one_of(st.none(), st.integers(0, 5))
 def test_every_row_is_in_one_batch(
     pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
 ) -> None:
-    order = as_lists(epoch_order(pairs, batch_tokens, seed, epoch))
+    order = as_lists(EpochOrder(pairs, batch_tokens, seed, epoch))
     assert all(order)
     assert sorted(row for rows in order for row in rows) == list(range(len(pairs)))
 
@@ -76,7 +76,7 @@ def test_every_row_is_in_one_batch(
 def test_the_budget_is_kept(
     pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
 ) -> None:
-    for rows in epoch_order(pairs, batch_tokens, seed, epoch):
+    for rows in EpochOrder(pairs, batch_tokens, seed, epoch):
         batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
         assert len(rows) == 1 or batch.tgt_in.numel() <= batch_tokens
         assert len(rows) == 1 or batch.src.numel() <= 1.25 * batch_tokens
@@ -85,23 +85,23 @@ def test_the_budget_is_kept(
 @settings(deadline=None)
 @given(corpora, st.integers(1, 300), st.integers(0, 2**62))
 def test_every_epoch_has_as_many_batches(pairs: EncodedPairs, batch_tokens: int, seed: int) -> None:
-    counts = {len(epoch_order(pairs, batch_tokens, seed, epoch)) for epoch in (0, 1, 9, None)}
+    counts = {len(EpochOrder(pairs, batch_tokens, seed, epoch)) for epoch in (0, 1, 9, None)}
     assert len(counts) == 1
 
 
 def test_the_order_is_a_function_of_seed_and_epoch_alone() -> None:
     pairs = like_speech(300)
-    first = as_lists(epoch_order(pairs, 200, seed=5, epoch=2))
+    first = as_lists(EpochOrder(pairs, 200, seed=5, epoch=2))
     np.random.seed(1)
     torch.manual_seed(1)
-    epoch_order(pairs, 200, seed=5, epoch=1)
-    assert as_lists(epoch_order(pairs, 200, seed=5, epoch=2)) == first
+    EpochOrder(pairs, 200, seed=5, epoch=1)
+    assert as_lists(EpochOrder(pairs, 200, seed=5, epoch=2)) == first
 
 
 def test_epochs_and_seeds_differ_in_order_and_in_company() -> None:
     pairs = like_speech(300)
     orders = [
-        as_lists(epoch_order(pairs, 200, seed, epoch)) for seed, epoch in ((5, 0), (5, 1), (6, 0))
+        as_lists(EpochOrder(pairs, 200, seed, epoch)) for seed, epoch in ((5, 0), (5, 1), (6, 0))
     ]
     companies = [{frozenset(rows) for rows in order} for order in orders]
     for n in range(3):
@@ -139,13 +139,13 @@ def test_the_order_is_that_of_its_definition() -> None:
         batches.append(rows[:taken])
         del rows[:taken]
     wanted = [batches[i] for i in generator.permutation(len(batches))]
-    assert as_lists(epoch_order(pairs, budget, seed=5, epoch=2)) == wanted
+    assert as_lists(EpochOrder(pairs, budget, seed=5, epoch=2)) == wanted
 
 
 def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = like_speech(1000)
     monkeypatch.setattr(module, "BLOCK_PAIRS", 300)
-    orders = [epoch_order(pairs, 200, 5, epoch) for epoch in (0, 1)]
+    orders = [EpochOrder(pairs, 200, 5, epoch) for epoch in (0, 1)]
     assert len(orders[0]) == len(orders[1])
     for order in orders:
         batches = as_lists(order)
@@ -158,7 +158,7 @@ def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) ->
             {3},
         ]
         # Wherever training goes on, the position is found at once and has the same batches.
-        again = epoch_order(pairs, 200, 5, orders.index(order))
+        again = EpochOrder(pairs, 200, 5, orders.index(order))
         for n in (len(batches) - 1, len(batches) // 2, -2):
             assert again[n].tolist() == batches[n]
         assert [rows.tolist() for rows in again[3:9]] == batches[3:9]
@@ -176,22 +176,22 @@ def test_the_ratio_of_lengths_is_numpys_quantile(pairs: EncodedPairs, quantile: 
 
 def test_without_an_epoch_batches_come_by_length() -> None:
     pairs = like_speech(300)
-    order = epoch_order(pairs, 200, seed=5, epoch=None)
+    order = EpochOrder(pairs, 200, seed=5, epoch=None)
     lengths = [len(pairs.tgt[i]) // TGT_STEP for rows in order for i in rows]
     assert lengths == sorted(lengths)
-    assert as_lists(epoch_order(pairs, 200, seed=6, epoch=None)) == as_lists(order)
+    assert as_lists(EpochOrder(pairs, 200, seed=6, epoch=None)) == as_lists(order)
 
 
 def test_an_epoch_is_not_in_order_of_length() -> None:
     pairs = like_speech(2000)
-    longest = [len(pairs.tgt[rows[-1]]) for rows in epoch_order(pairs, 400, seed=1, epoch=0)]
+    longest = [len(pairs.tgt[rows[-1]]) for rows in EpochOrder(pairs, 400, seed=1, epoch=0)]
     steps = np.diff(longest)
     assert 0.3 < np.mean(steps > 0) < 0.7
 
 
 def test_batches_are_full_and_hold_little_padding() -> None:
     pairs, budget = like_speech(3000), 1000
-    order = epoch_order(pairs, budget, seed=1, epoch=0)
+    order = EpochOrder(pairs, budget, seed=1, epoch=0)
     real = sum(len(ids) + 1 for ids in pairs.tgt)
     padded = sum(len(rows) * max(len(pairs.tgt[i]) + 1 for i in rows) for rows in order)
     assert 0 < padded - real < 0.05 * padded
@@ -202,14 +202,14 @@ def test_batches_are_full_and_hold_little_padding() -> None:
 
 
 def test_large_batches_have_whole_multiples_of_eight_rows() -> None:
-    counts = [len(rows) for rows in epoch_order(like_speech(500), 300, seed=1, epoch=None)[:-1]]
+    counts = [len(rows) for rows in EpochOrder(like_speech(500), 300, seed=1, epoch=None)[:-1]]
     assert max(counts) > 8
     assert all(count < 8 or count % 8 == 0 for count in counts)
 
 
 def test_a_pair_beyond_the_budget_is_a_batch_of_its_own() -> None:
     pairs = pairs_of([(3, 3), (2, 99), (3, 2), (99, 5)])
-    order = as_lists(epoch_order(pairs, 20, seed=0, epoch=0))
+    order = as_lists(EpochOrder(pairs, 20, seed=0, epoch=0))
     assert [1] in order
     assert [3] in order
     assert any(set(rows) == {0, 2} for rows in order)

@@ -499,7 +499,7 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
     assert place["batch"] >= 1
     made: list[list[int]] = []
     ordered: list[int] = []
-    make, order = training.batch_of, training.epoch_order
+    make, order = training.batch_of, training.EpochOrder
 
     def noted_make(run: TrainingSession, rows: Any, seed: int) -> Batch:
         made.append([*map(int, rows)])
@@ -510,8 +510,8 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
         return order(pairs, tokens, seed, epoch)
 
     monkeypatch.setattr(training, "batch_of", noted_make)
-    monkeypatch.setattr(training, "epoch_order", noted_order)
-    monkeypatch.setattr(stopping, "epoch_order", noted_order)
+    monkeypatch.setattr(training, "EpochOrder", noted_order)
+    monkeypatch.setattr(stopping, "EpochOrder", noted_order)
     monkeypatch.setattr(training, "train_step", after_updates(2, interrupt()))
     with pytest.raises(Interrupted):
         train(config, "cpu", resume=True)

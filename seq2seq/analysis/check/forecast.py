@@ -9,7 +9,7 @@ import torch
 
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.data.batching import EncodedPairs, Rows, epoch_order
+from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows
 from seq2seq.runs.checkpoint import own_weights
 from seq2seq.runtime.device import total_memory
 from seq2seq.training.loop import own_batches
@@ -50,7 +50,7 @@ def forecast(session: TrainingSession) -> Forecast:
     Raises RunError if not even a single pair fits into memory.
     """
     settings = session.config.training
-    order = epoch_order(session.data.train, settings.batch_tokens, session.config.seed, 0)
+    order = EpochOrder(session.data.train, settings.batch_tokens, session.config.seed, 0)
     steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
     widest = [max(order, key=lambda rows: _width(session.data.train, rows))] * len(steps[0])
     last = total_steps(session)
