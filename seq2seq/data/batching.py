@@ -194,7 +194,7 @@ def _round_up(length: Length, step: int) -> Length:
 
 
 def _alternating(src: Rows, steps: Rows) -> Rows:
-    """Reverse the order of source lengths for odd numbers of target steps; its own inverse."""
+    """Reverse the order of source lengths for every second number of target steps; self-inverse."""
     return np.where(steps % 2 == 0, src, _MAX_SRC_LENGTH - src)
 
 

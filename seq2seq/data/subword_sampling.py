@@ -1,8 +1,8 @@
-"""Random segmentations of words: subword regularisation, as a pure function of (text, seed).
+"""Subword regularization: random segmentations of words, a pure function of (text, seed).
 
-Pieces never cross a space, so a text's segmentation is drawn word by word. Each word's possible
-segmentations are worked out once and kept. (SentencePiece can draw as well, but draws differently
-in each process: a resumed run would not be the run that was interrupted.)
+Tokens never cross a space, so each word of a text is sampled independently. The candidate
+segmentations of a word are computed once and kept. (SentencePiece's own sampling differs between
+processes: a resumed run would not repeat the interrupted one.)
 """
 
 import hashlib
@@ -16,21 +16,21 @@ from typing import NamedTuple
 import numpy as np
 from sentencepiece import SentencePieceProcessor
 
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes the space before a word
-VARIANTS = 32  # kept of each word; of BPE half as many, which are dearer to make
-NEW_WORDS = 40_000  # kept at a time, and at most as many from before; some 900 bytes each
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
+CANDIDATES = 32  # per word; half as many for BPE, whose candidates take longer to compute
+MAX_NEW_WORDS = 40_000  # kept, besides as many previous ones; about 900 bytes each
 
 
-class Variants(NamedTuple):
-    """Segmentations of a word, packed as bytes, for there are many."""
+class Candidates(NamedTuple):
+    """Segmentations of a word, packed as bytes to save memory."""
 
-    code: str  # the type of ids and ends: H or I, 16 or 32 bits
-    ids: bytes  # one segmentation after the other
-    ends: bytes  # where each one ends
-    cumulative: bytes  # float64: their cumulative probabilities; the last is 1
+    code: str  # type of ids and ends: H or I, 16 or 32 bits
+    ids: bytes  # the segmentations, concatenated
+    ends: bytes  # the end of each segmentation
+    cumulative: bytes  # float64 cumulative probabilities; the last is 1
 
     def draw(self, number: float) -> list[int]:
-        """The segmentation in whose share of 0 to 1 the number lies."""
+        """Return the segmentation whose interval of the cumulative probabilities has the number."""
         cumulative = memoryview(self.cumulative).cast("d")
         ends = memoryview(self.ends).cast(self.code)  # type: ignore[call-overload]
         n = min(bisect(cumulative, number), len(ends) - 1)
@@ -39,11 +39,11 @@ class Variants(NamedTuple):
         return drawn
 
 
-def packed(ids: list[list[int]], cumulative: list[float]) -> Variants:
-    """Segmentations with their cumulative probabilities."""
+def pack_candidates(ids: list[list[int]], cumulative: list[float]) -> Candidates:
+    """Pack segmentations and their cumulative probabilities."""
     flat, ends = list(chain.from_iterable(ids)), list(accumulate(map(len, ids)))
     code = "H" if max(chain(flat, ends)) < 1 << 16 else "I"
-    return Variants(
+    return Candidates(
         code,
         array(code, flat).tobytes(),
         array(code, ends).tobytes(),
@@ -52,49 +52,49 @@ def packed(ids: list[list[int]], cumulative: list[float]) -> Variants:
 
 
 class SubwordSampler:
-    """Draws segmentations under a unigram or BPE model of SentencePiece."""
+    """Samples segmentations under a unigram or BPE model of SentencePiece."""
 
     def __init__(self, processor: SentencePieceProcessor, amount: float) -> None:
-        """`amount` is the exponent of a unigram model's distribution, or the dropout of BPE."""
+        """`amount`: the exponent of a unigram model's probabilities, or the BPE dropout rate."""
         self._processor = processor
         self._amount = amount
-        self._pieces = _scores(processor)
-        # BPE's scores are its merges' ranks, negated; a unigram model's are log-probabilities.
-        self._bpe = all(score.is_integer() for score, _ in self._pieces.values())
-        self._known: dict[str, Variants] = {}
-        self._before: dict[str, Variants] = {}  # known until there were too many
+        self._scores = _scores(processor)
+        # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
+        self._bpe = all(score.is_integer() for score, _ in self._scores.values())
+        self._known: dict[str, Candidates] = {}
+        self._previous: dict[str, Candidates] = {}  # words known before MAX_NEW_WORDS was reached
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each text under one random segmentation."""
+        """Return the ids of each text under one random segmentation."""
         words = [[word for word in text.replace(SPACE, " ").split(" ") if word] for text in texts]
         draws = iter(np.random.Generator(np.random.PCG64(seed)).random(sum(map(len, words))))
         return [[i for word in line for i in self._draw(word, next(draws))] for line in words]
 
     def _draw(self, word: str, number: float) -> list[int]:
-        variants = self._known.get(word)
-        if variants is None:
-            if len(self._known) == NEW_WORDS:
-                self._known, self._before = {}, self._known
-            variants = self._before.get(word) or self._variants(word)
-            self._known[word] = variants
-        return variants.draw(number)
+        candidates = self._known.get(word)
+        if candidates is None:
+            if len(self._known) == MAX_NEW_WORDS:
+                self._known, self._previous = {}, self._known
+            candidates = self._previous.get(word) or self._candidates(word)
+            self._known[word] = candidates
+        return candidates.draw(number)
 
-    def _variants(self, word: str) -> Variants:
+    def _candidates(self, word: str) -> Candidates:
         if not self._bpe:
-            return self._likeliest(word)
-        ids = _dropped_out(word, self._pieces, self._amount, self._processor)
-        return packed(ids, [(n + 1) / len(ids) for n in range(len(ids))])
+            return self._n_best(word)
+        ids = _bpe_dropout(word, self._scores, self._amount, self._processor)
+        return pack_candidates(ids, [(n + 1) / len(ids) for n in range(len(ids))])
 
-    def _likeliest(self, word: str) -> Variants:
-        """Kudo (2018), section 3.2: of the n best, each with its probability to the power given."""
-        ids: list[list[int]] = self._processor.nbest_encode(word, nbest_size=VARIANTS)
+    def _n_best(self, word: str) -> Candidates:
+        """Return the n best segmentations, weighted by P(x)^amount (Kudo, 2018, section 3.2)."""
+        ids: list[list[int]] = self._processor.nbest_encode(word, nbest_size=CANDIDATES)
         scores = [self._amount * sum(map(self._processor.get_score, each)) for each in ids]
         weights = [math.exp(score - max(scores)) for score in scores]
-        return packed(ids, [part / sum(weights) for part in accumulate(weights)])
+        return pack_candidates(ids, [part / sum(weights) for part in accumulate(weights)])
 
 
 def _scores(processor: SentencePieceProcessor) -> dict[str, tuple[float, int]]:
-    """Score (higher merges first) and id of each piece, special ones and bytes left out."""
+    """Return the score and id of each token, except special tokens and bytes."""
     return {
         processor.id_to_piece(i): (processor.get_score(i), i)
         for i in range(processor.get_piece_size())
@@ -102,36 +102,36 @@ def _scores(processor: SentencePieceProcessor) -> dict[str, tuple[float, int]]:
     }
 
 
-def _dropped_out(
+def _bpe_dropout(
     word: str,
-    ranks: dict[str, tuple[float, int]],
+    scores: dict[str, tuple[float, int]],
     dropout: float,
     processor: SentencePieceProcessor,
 ) -> list[list[int]]:
-    """Provilkov et al. (2020): merge as BPE does, each merge left out with probability `dropout`.
+    """Return segmentations by BPE that drops each merge at random (Provilkov et al., 2020).
 
-    The draws of a word depend on the word alone.
+    They depend on the word alone.
     """
     seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
     generator = np.random.Generator(np.random.PCG64(seed))
     found = []
-    for _ in range(VARIANTS // 2):
-        pieces = list(SPACE + word)
+    for _ in range(CANDIDATES // 2):
+        tokens = list(SPACE + word)
         while merges := [
-            (ranks[left + right][0], -n)
-            for n, (left, right) in enumerate(pairwise(pieces))
-            if left + right in ranks and generator.random() >= dropout
+            (scores[left + right][0], -n)
+            for n, (left, right) in enumerate(pairwise(tokens))
+            if left + right in scores and generator.random() >= dropout
         ]:
             n = -max(merges)[1]
-            pieces[n : n + 2] = [pieces[n] + pieces[n + 1]]
-        found.append([i for piece in pieces for i in _ids(piece, ranks, processor)])
+            tokens[n : n + 2] = [tokens[n] + tokens[n + 1]]
+        found.append([i for token in tokens for i in _ids(token, scores, processor)])
     return found
 
 
 def _ids(
-    piece: str, ranks: dict[str, tuple[float, int]], processor: SentencePieceProcessor
+    token: str, scores: dict[str, tuple[float, int]], processor: SentencePieceProcessor
 ) -> list[int]:
-    """The id of a piece, or those of the bytes of a character that is none."""
-    if piece in ranks:
-        return [ranks[piece][1]]
-    return [processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+    """Return the id of a token, or the ids of the bytes of a character that has none."""
+    if token in scores:
+        return [scores[token][1]]
+    return [processor.piece_to_id(f"<0x{byte:02X}>") for byte in token.encode()]

@@ -58,7 +58,7 @@ class PrefixMaker:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        pieces = [piece.encode() for piece in vocabulary.pieces(range(len(vocabulary)))]
+        pieces = [piece.encode() for piece in vocabulary.tokens(range(len(vocabulary)))]
         ids = {piece: i for i, piece in enumerate(pieces)}
         self._bytes = [
             ids.pop(b"<0x%02X>" % byte) for byte in range(256 * vocabulary.has_byte_fallback)

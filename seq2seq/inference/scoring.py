@@ -73,7 +73,7 @@ def _scored(translator: Translator, src_ids: Ids, tgt_ids: Ids, log_probs: list[
     return Scored(
         total / len(log_probs) ** translator.decoding.length_penalty,
         total,
-        src.pieces([*src_ids, EOS_ID]),
-        tgt.pieces([*tgt_ids, EOS_ID]),
+        src.tokens([*src_ids, EOS_ID]),
+        tgt.tokens([*tgt_ids, EOS_ID]),
         log_probs,
     )

@@ -228,8 +228,8 @@ class Translator:
         return Translation(
             nbest[0][0],
             best.score,
-            [*src.pieces(part.ids), "</s>"],
-            tgt.pieces(best.ids),
+            [*src.tokens(part.ids), "</s>"],
+            tgt.tokens(best.ids),
             None if weights is None else weights.tolist(),
             nbest,
         )

@@ -526,15 +526,15 @@ DATA = {
     ),
     "too many pieces": Row(
         f"{T} vocabulary.size=9000",
-        "vocabulary.size: 9000 is more than this text has pieces; at most ...",
+        "vocabulary.size: 9000 is more than this text allows; set at most ...",
     ),
     "too few pieces": Row(
         f"{T} vocabulary.size=20",
-        "vocabulary.size: 20 is too small for the characters of this text; at least ...",
+        "vocabulary.size: 20 is too small for the characters of this text; set at least ...",
     ),
     "too few pieces for bytes": Row(
         f"{T} vocabulary.size=20 vocabulary.type=char",
-        "vocabulary.size: 20 is too small for bytes and special pieces; at least 260",
+        "vocabulary.size: 20 is too small for bytes and special tokens; set at least 260",
     ),
     "every pair too long": Row(
         f"{T} data.max_length=1",
@@ -632,14 +632,14 @@ MODELS = {
     ),
     "no vocabulary": Row(
         "translate -m own",
-        "own/vocabulary/joint.model: no such file; a run folder holds its vocabulary there; "
+        "own/vocabulary/joint.model: no such file; a run folder has its vocabulary there; "
         f"{RESTORES}",
         own(remove("own/vocabulary/joint.model")),
     ),
     "a vocabulary cut off": Row(
         "translate -m own",
-        "own/vocabulary/joint.model: its checksum is not the one that the weights record; "
-        f"it is damaged, or one of them is of another run; {RESTORES}",
+        "own/vocabulary/joint.model: its checksum differs from the one recorded with the weights; "
+        f"it is damaged, or one of them is from another run; {RESTORES}",
         own(cut("own/vocabulary/joint.model", 999)),
     ),
     "an ensemble of two vocabularies": Row(

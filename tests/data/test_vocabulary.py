@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.subword_sampling import packed
+from seq2seq.data.subword_sampling import pack_candidates
 from seq2seq.data.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -124,7 +124,7 @@ def test_bytes_that_spell_the_mark_of_a_space_show_none(
 ) -> None:
     """A model may choose any bytes, one by one."""
     vocabulary = trained[kind]
-    ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(len(vocabulary))))}
+    ids = {piece: i for i, piece in enumerate(vocabulary.tokens(range(len(vocabulary))))}
     spelled = [ids[f"<0x{byte:02X}>"] for byte in "a▁b".encode()]
     assert vocabulary.decode(spelled) == "a b"
 
@@ -145,7 +145,7 @@ def test_both_forms_of_a_letter_have_one_spelling(
 
 def test_a_word_never_seen_is_unknown_to_words(trained: dict[str, Vocabulary]) -> None:
     words = trained["word"]
-    known = words.pieces([UNK_ID + 5])[0].removeprefix("▁")
+    known = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
     (ids,) = words.encode([f"{known} zyxwv {known}"])
     assert [i == UNK_ID for i in ids] == [False, True, False]
     assert words.decode(ids) == f"{known} {UNKNOWN} {known}"
@@ -173,7 +173,7 @@ def test_each_word_has_an_id_and_a_place_of_its_own(
 
 def test_what_is_unknown_is_printed_as_told(trained: dict[str, Vocabulary]) -> None:
     words = trained["word"]
-    known = words.pieces([UNK_ID + 5])[0].removeprefix("▁")
+    known = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
     ids = [UNK_ID, UNK_ID, UNK_ID + 5, UNK_ID, EOS_ID]
     assert words.decode(ids, ["x", "y z"]) == f"x y z {known} {UNKNOWN}"
     assert words.decode(ids, ["x", "y", "z", "more"]) == f"x y {known} z"
@@ -191,7 +191,7 @@ def test_ids_do_not_depend_on_company(trained: dict[str, Vocabulary], kind: Kind
 def test_special_pieces(trained: dict[str, Vocabulary], kind: Kind) -> None:
     vocabulary = trained[kind]
     assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
-    assert vocabulary.pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert vocabulary.tokens([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
     (ids,) = vocabulary.encode(SRC[:1])
     assert max(ids) < len(vocabulary)
     framed = [BOS_ID, *ids[:2], PAD_ID, *ids[2:], EOS_ID, PAD_ID, PAD_ID]
@@ -203,8 +203,8 @@ def test_special_pieces(trained: dict[str, Vocabulary], kind: Kind) -> None:
 def test_pieces_spell_the_text(trained: dict[str, Vocabulary]) -> None:
     vocabulary = trained["unigram"]
     (ids,) = vocabulary.encode(SRC[:1])
-    assert len(vocabulary.pieces(ids)) == len(ids)
-    assert "".join(vocabulary.pieces(ids)).replace("▁", " ") == f" {SRC[0]}"
+    assert len(vocabulary.tokens(ids)) == len(ids)
+    assert "".join(vocabulary.tokens(ids)).replace("▁", " ") == f" {SRC[0]}"
 
 
 # --------------------------------------------------------------------------------- drawing segments
@@ -248,26 +248,26 @@ def test_words_forgotten_are_drawn_as_before(
     sampler: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = sampler.sample(SRC, 5)
-    monkeypatch.setattr("seq2seq.data.subword_sampling.NEW_WORDS", 7)
+    monkeypatch.setattr("seq2seq.data.subword_sampling.MAX_NEW_WORDS", 7)
     few = Vocabulary(sampler.model, sampler.sampling)
     assert few.sample(SRC, 5) == wanted
     assert len(few._sampler._known) <= 7
-    assert len(few._sampler._before) <= 7
+    assert len(few._sampler._previous) <= 7
 
 
 def test_ids_beyond_sixteen_bits_are_drawn_whole() -> None:
     ids = [[70_000, 5], [1], [2, 3, 4]]
     for shift, code in ((0, "I"), (70_000 - 9, "H")):
         moved = [[max(1, i - shift) for i in each] for each in ids]
-        variants = packed(moved, [0.25, 0.5, 1.0])
-        assert variants.code == code
-        assert [variants.draw(number) for number in (0.0, 0.3, 0.9999)] == moved
+        candidates = pack_candidates(moved, [0.25, 0.5, 1.0])
+        assert candidates.code == code
+        assert [candidates.draw(number) for number in (0.0, 0.3, 0.9999)] == moved
 
 
 def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("seq2seq.data.vocabulary.MOST_PAIRS", 70)
+    monkeypatch.setattr("seq2seq.data.vocabulary.MAX_TRAINING_PAIRS", 70)
     config = VocabularyConfig(size=330)
     found = train_vocabularies(config, SRC, TGT)
     assert found.src.model == train_vocabularies(config, SRC[::3], TGT[::3]).src.model

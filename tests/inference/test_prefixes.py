@@ -107,7 +107,7 @@ def test_the_last_word_may_go_on_unless_a_space_ends_it(
     makers: dict[Kind, tuple[Vocabulary, PrefixMaker]],
 ) -> None:
     vocabulary, maker = makers["word"]
-    pieces = vocabulary.pieces(range(len(vocabulary)))
+    pieces = vocabulary.tokens(range(len(vocabulary)))
     word = next(piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 4)
     longer = {i for i, piece in enumerate(pieces) if piece.startswith(f"▁{word[:2]}")}
     assert set(maker.prefix(word[:2]).states[-1].pieces.tolist()) == longer
@@ -116,7 +116,7 @@ def test_the_last_word_may_go_on_unless_a_space_ends_it(
     assert maker.prefix(f"xq {word} xr ").words == ["xq", "xr"]
     vocabulary, maker = makers["unigram"]
     (state,) = maker.prefix("ba ").states[-1:]
-    allowed = vocabulary.pieces(state.pieces.tolist())
+    allowed = vocabulary.tokens(state.pieces.tolist())
     assert "</s>" in allowed
     assert all(piece.startswith("▁") for piece in allowed if piece != "</s>")
 

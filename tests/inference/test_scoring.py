@@ -24,7 +24,7 @@ class Respelled(Vocabulary):
 
     def __init__(self, plain: Vocabulary, found: Sequence[Translation]) -> None:
         super().__init__(plain.model)
-        ids = {piece: i for i, piece in enumerate(plain.pieces(range(len(plain))))}
+        ids = {piece: i for i, piece in enumerate(plain.tokens(range(len(plain))))}
         self.found = [[ids[piece] for piece in each.tgt_tokens[:-1]] for each in found]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -142,7 +142,7 @@ def test_text_is_free_of_line_breaks(
 ) -> None:
     """Whatever a model emits: bytes can spell a line break."""
     vocabulary = translator.vocabularies.tgt
-    ids = {piece: i for i, piece in enumerate(vocabulary.pieces(range(len(vocabulary))))}
+    ids = {piece: i for i, piece in enumerate(vocabulary.tokens(range(len(vocabulary))))}
     breaks = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
     emitted = [ids[f"<0x{byte:02X}>"] for byte in f"a{breaks}b".encode()]
 
@@ -507,7 +507,7 @@ def test_every_one_of_the_n_best_looks_for_itself(
 
 
 def test_unknown_words_of_a_prefix_are_printed_as_given(of_words: Translator) -> None:
-    known = of_words.vocabularies.tgt.pieces([9])[0].removeprefix("▁")
+    known = of_words.vocabularies.tgt.tokens([9])[0].removeprefix("▁")
     for prefix in ("Xu", f"Xu {known}", f"{known} Xu Xa ", f"{known[:1]}"):
         for each in of_words.translate(WORDY[:4], prefixes=[prefix] * 4):
             assert f"{each.text} ".startswith(prefix)

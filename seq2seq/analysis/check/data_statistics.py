@@ -199,7 +199,7 @@ def token_statistics(
 
 
 def _side_tokens(lines: Sequence[Ids], vocabulary: Vocabulary) -> SideTokens:
-    tokens = vocabulary.pieces(range(len(vocabulary)))
+    tokens = vocabulary.tokens(range(len(vocabulary)))
     bytes_ = {i for i, token in enumerate(tokens) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
     total = max(1, sum(map(len, lines)))
     return SideTokens(

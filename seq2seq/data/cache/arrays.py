@@ -67,14 +67,7 @@ def copy_text(files: ParallelFiles, folder: Path) -> Facts:
 
 def map_text(folder: Path, name: str) -> ParallelText:
     """Map the text of an entry."""
-    src, tgt = (
-        PackedLines(
-            _mapped(folder / f"{side}.text", np.uint8),
-            _mapped(folder / f"{side}.ends", np.int64),
-            _mapped(folder / f"{side}.lengths", np.uint32),
-        )
-        for side in SIDES
-    )
+    src, tgt = (_map_lines(folder, folder, side) for side in SIDES)
     return ParallelText(src, tgt, name)
 
 
@@ -85,10 +78,7 @@ def write_ids(folder: Path, text: Path, chunks: Iterable[Chunk], vocabulary_size
     """
     wide = vocabulary_size > 1 << 16
     kept = seen = 0
-    lines = [
-        (_mapped(text / f"{side}.ends", np.int64), _mapped(text / f"{side}.lengths", np.uint32))
-        for side in SIDES
-    ]
+    lines = [_positions(text, side) for side in SIDES]
     with ExitStack() as stack:
         writers = [
             stack.enter_context(_Writer(folder, side, "ids", "text_ends", "text_lengths"))
@@ -107,19 +97,24 @@ def write_ids(folder: Path, text: Path, chunks: Iterable[Chunk], vocabulary_size
 def map_ids(entry: Entry, text: Path) -> tuple[PackedLines, PackedLines, PackedIds, PackedIds]:
     """Map the lines (source, target) and ids (source, target) of an entry of a cached text."""
     kind: type[np.uint32 | np.uint16] = np.uint32 if entry.facts["wide"] else np.uint16
+    src, tgt = (_map_lines(text, entry.folder, side, "text_") for side in SIDES)
+    src_ids, tgt_ids = (
+        PackedIds(_mapped(entry.folder / f"{side}.ids", kind), *_positions(entry.folder, side))
+        for side in SIDES
+    )
+    return src, tgt, src_ids, tgt_ids
 
-    def lines(side: str) -> PackedLines:
-        ends = _mapped(entry.folder / f"{side}.text_ends", np.int64)
-        lengths = _mapped(entry.folder / f"{side}.text_lengths", np.uint32)
-        return PackedLines(_mapped(text / f"{side}.text", np.uint8), ends, lengths)
 
-    def ids(side: str) -> PackedIds:
-        ends = _mapped(entry.folder / f"{side}.ends", np.int64)
-        lengths = _mapped(entry.folder / f"{side}.lengths", np.uint32)
-        return PackedIds(_mapped(entry.folder / f"{side}.ids", kind), ends, lengths)
+def _map_lines(text: Path, folder: Path, side: str, prefix: str = "") -> PackedLines:
+    """Map lines of a cached text, whose positions are in `folder`."""
+    return PackedLines(_mapped(text / f"{side}.text", np.uint8), *_positions(folder, side, prefix))
 
-    src, tgt = SIDES
-    return lines(src), lines(tgt), ids(src), ids(tgt)
+
+def _positions(folder: Path, side: str, prefix: str = "") -> tuple[Ends, Lengths]:
+    return (
+        _mapped(folder / f"{side}.{prefix}ends", np.int64),
+        _mapped(folder / f"{side}.{prefix}lengths", np.uint32),
+    )
 
 
 class _Writer:

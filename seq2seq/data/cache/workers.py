@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -40,8 +40,7 @@ MAX_PAIRS_WITHOUT_WORKERS = 50_000
 MAX_WORKERS = 16
 CHUNK_PAIRS = 5_000  # encoded by one call
 _QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+Result = TypeVar("Result")
 
 
 def train_cached(folder: Path, text: ParallelText, config: VocabularyConfig, models: Path) -> None:
@@ -125,11 +124,8 @@ def _worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _submit(
-    pool: ProcessPoolExecutor,
-    call: Callable[_Arguments, _Result],
-    *arguments: _Arguments.args,
-    **options: _Arguments.kwargs,
-) -> Future[_Result]:
+    pool: ProcessPoolExecutor, call: Callable[..., Result], *arguments: object
+) -> Future[Result]:
     """Submit a call, for which the pool may start a worker.
 
     A new worker inherits a blocked SIGINT: only this process reacts to Ctrl-C. The worker does not
@@ -139,7 +135,7 @@ def _submit(
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if blocked else set()
     sys.modules["__main__"] = ModuleType("__main__")
     try:
-        return pool.submit(call, *arguments, **options)
+        return pool.submit(call, *arguments)
     finally:
         sys.modules["__main__"] = main
         if blocked:
