@@ -164,7 +164,7 @@ def test_other_processes_give_the_same(
     monkeypatch.setattr(workers, "CHUNK_PAIRS", 7)
     monkeypatch.setattr(workers, "_available_cores", lambda: 2)
     assert_alike(taken(files, run), read_into_memory(files))
-    with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text has pieces"):
+    with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text allows"):
         taken(files, run, VocabularyConfig(size=9000))
 
 
