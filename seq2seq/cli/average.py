@@ -135,6 +135,6 @@ def _bleu(
     _, _, _, model, vocabularies, limit, config = checkpoint
     device = next(model.parameters()).device
     inference = InferenceModel(model)
-    bleu, _ = greedy_bleu(inference, vocabularies, limit, config, valid.src, valid.tgt, device)
+    bleu, _ = greedy_bleu(inference, vocabularies, limit, config, valid, device)
     report(f"{name}: validation BLEU {bleu:.2f}")
     return bleu

@@ -1,17 +1,18 @@
-"""The run folder: config, vocabulary, weights, training state; a write is whole or did not happen.
+"""Checkpoints: the files of a run folder that hold config, vocabulary and weights.
 
-config.yaml            the resolved config
+config.yaml            resolved config
 vocabulary/            joint.model, or src.model and tgt.model
-best.safetensors       the weights that translate, and what search must know
-step-N.safetensors     the same of other validations, as many as training.keep says
-last.safetensors       weights, averages and optimizer moments as tensors, counters in the header
-previous.safetensors   the last but one; it stands in where last.safetensors is not there
+best.safetensors       best weights, with the length limit of search
+step-N.safetensors     snapshots: the weights of other validations
+last.safetensors       training state
+previous.safetensors   training state before the last one; resumed from where that is missing
 
-The weights carry checksums of themselves and of the vocabulary, and what matters of the config.
+Every write is atomic. Weights carry checksums of themselves and of the vocabulary, and the config
+keys that they depend on.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ CONFIG, VOCABULARY = "config.yaml", "vocabulary"
 
 @dataclass(frozen=True)
 class LengthLimit:
-    """How long a translation may get: `ratio * source length + extra` pieces, learnt from data."""
+    """Maximum length of a translation, `ratio * source length + extra` tokens."""
 
     ratio: float
     extra: int
@@ -53,12 +54,12 @@ class LengthLimit:
             raise ValueError("a length limit")
 
     def __call__(self, src_length: int) -> int:
-        """The most pieces, END not counted, for a source of that many."""
+        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
         return max(1, int(self.ratio * src_length) + self.extra)
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
-    """Begin a run folder: its config and vocabulary."""
+    """Create a run folder with its config and vocabulary."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     update_config(folder, config)
@@ -66,23 +67,23 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
 
 
 def update_config(folder: Path, config: Config) -> None:
-    """Put a config in the place of the run's, as resuming with other free keys does."""
+    """Replace the config of a run: a resumed run may change some keys."""
     with writing(folder / CONFIG):
         atomic_write(folder / CONFIG, dump_config(config).encode())
 
 
 def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
-    """Put a vocabulary in the place of the run's."""
+    """Write the vocabulary of a run, in place of a damaged one."""
     with writing(folder / VOCABULARY):
         save_vocabularies(vocabularies, folder / VOCABULARY)
 
 
 def read_config(folder: Path) -> Config:
-    """The config of a run folder; raises UserError where it is none."""
+    """Load the config of a run folder; raises UserError where there is none."""
     if folder.is_file():
         raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` makes one")
+        raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` creates one")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:
@@ -90,7 +91,7 @@ def read_config(folder: Path) -> Config:
     except ConfigError as error:
         raise UserError(
             f"{'; '.join(line.strip() for line in str(error).splitlines())} "
-            "(`seq2seq train CONFIG --resume` writes it anew)"
+            "(`seq2seq train CONFIG --resume` writes it again)"
         ) from None
 
 
@@ -102,7 +103,7 @@ def save_weights(
     bleu: float | None,
     provenance: Header,
 ) -> None:
-    """Write weights that can translate, of this update and validation BLEU."""
+    """Write the weights of a step, with its validation BLEU and the length limit of search."""
     header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
         save_tensors(path, weights, header)
@@ -111,9 +112,9 @@ def save_weights(
 def load_best(
     folder: Path, device: torch.device, name: str = BEST
 ) -> tuple[Seq2Seq, Vocabularies, LengthLimit, Config]:
-    """What a run folder translates with, by its best weights or those in another file of it.
+    """Load a run's best weights, or those of another of its files, for translation.
 
-    Raises UserError where it cannot.
+    Raises UserError where files are missing or damaged, or do not belong together.
     """
     config, path = read_config(folder), folder / name
     if not path.exists():
@@ -134,8 +135,8 @@ def load_best(
     return model.eval(), vocabularies, limit, config
 
 
-def best_is_whole(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
-    """Whether the run has weights that translate, of this model, without damage."""
+def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
+    """Return whether the best weights exist, are undamaged and fit config and vocabulary."""
     path = folder / BEST
     try:
         header, _ = read_file(path)
@@ -145,19 +146,17 @@ def best_is_whole(folder: Path, config: Config, vocabularies: Vocabularies) -> b
     return bool(header.get("vocabulary") == checksums_of(vocabularies))
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a file of weights is there, can be used here, and is all that was written."""
-    try:
+def _is_intact(path: Path) -> bool:
+    with suppress(UserError):
         read_tensors(path)
-    except UserError:
-        return False
-    return True
+        return True
+    return False
 
 
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
-    """The model of a config, its weights yet to be learnt or loaded; on "meta" it has only shapes.
+    """Build the model of a config with random weights, or with shapes only on device "meta".
 
-    Raises UserError where it is too large.
+    Raises UserError where it does not fit memory.
     """
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     with _enough_memory(), torch.device(device):
@@ -167,10 +166,10 @@ def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -
 
 @contextmanager
 def _enough_memory() -> Iterator[None]:
-    """Raises UserError where what is made inside does not fit into memory."""
+    """Convert a failed allocation into a UserError."""
     try:
         yield
-    except RuntimeError as error:  # torch has no other for want of memory
+    except RuntimeError as error:  # torch has no specific one on a CPU
         raise UserError(
             f"model: too large for the memory of this machine ({str(error).splitlines()[0]}); "
             "lower model.hidden_size, embedding_size or num_layers"
@@ -178,7 +177,7 @@ def _enough_memory() -> Iterator[None]:
 
 
 def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
-    """Give a model that has only shapes its weights, to translate with; what is tied stays tied."""
+    """Give a model on "meta" its weights, without gradients; tied weights stay tied."""
     named = model.named_parameters()
     own = {each: nn.Parameter(weights[name], requires_grad=False) for name, each in named}
     for module in model.modules():
@@ -187,37 +186,38 @@ def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
 
 
 def own_weights(model: Seq2Seq) -> dict[str, Tensor]:
-    """The model's weights by name, a tied one once."""
+    """Return the model's weights by name, a tied one once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 @contextmanager
 def with_recovery_hint(path: Path) -> Iterator[None]:
-    """Where a file of weights is damaged, say which is whole and what can be done with it."""
+    """Add to a DamagedFile error which checkpoints are intact and how to recover."""
     try:
         yield
     except DamagedFile as error:
-        raise DamagedFile(f"{error}; {_way_out(path.parent, path.name)}") from None
+        raise DamagedFile(f"{error}. {_recovery_hint(path.parent, path.name)}") from None
 
 
-def _way_out(folder: Path, damaged: str) -> str:
-    whole = [name for name in (LAST, PREVIOUS, BEST) if name != damaged and is_whole(folder / name)]
-    resume = "`seq2seq train CONFIG --resume` goes on from it"
-    if damaged == BEST and LAST in whole:
-        return f"{LAST} is whole: {resume} and writes {BEST} anew"
-    if damaged == LAST and PREVIOUS in whole:
-        return f"{PREVIOUS} is whole: once {LAST} is deleted, {resume}"
-    if BEST in whole:
-        return f"{BEST} is whole and translates; to train again, --overwrite or set another run_dir"
-    return "no other weights here are whole: copy the run again, or train again with --overwrite"
+def _recovery_hint(folder: Path, damaged: str) -> str:
+    others = (name for name in (LAST, PREVIOUS, BEST) if name != damaged)
+    intact = [name for name in others if _is_intact(folder / name)]
+    resume = "`seq2seq train CONFIG --resume`"
+    if damaged == BEST and LAST in intact:
+        return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
+    if damaged == LAST and PREVIOUS in intact:
+        return f"{PREVIOUS} is intact: delete {LAST}, and {resume} continues from it"
+    if BEST in intact:
+        return f"{BEST} is intact and translates; to train again, --overwrite or another run_dir"
+    return "No other checkpoint here is intact: copy the run again, or train with --overwrite"
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failure to write into a RunError that says what is left."""
+    """Convert a failure to write into a RunError."""
     try:
         yield
     except OSError as error:
         there = path.parent.is_dir()
-        state = "what was there before is whole" if there else f"{path.parent} is no longer there"
-        raise RunError(f"{path}: cannot be written ({error}); {state}") from None
+        state = "Earlier files are intact" if there else f"{path.parent} no longer exists"
+        raise RunError(f"{path}: cannot be written ({error}). {state}") from None

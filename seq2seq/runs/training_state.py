@@ -1,6 +1,6 @@
 """Training state: all that resuming needs, in last.safetensors and previous.safetensors.
 
-Weights, their averages and the optimizer's moments are tensors; counters, length limit and
+Weights, their averages and the optimizer's moments are tensors; progress, length limit and
 provenance are in the header.
 """
 
@@ -27,7 +27,6 @@ from seq2seq.runs.checkpoint import (
 )
 from seq2seq.runs.provenance import Header, recorded_vocabularies
 from seq2seq.runs.tensor_file import (
-    Shapes,
     check_shapes,
     copy_into,
     header_errors,
@@ -40,11 +39,10 @@ from seq2seq.runs.tensor_file import (
 from seq2seq.runtime.errors import DamagedFile, UserError
 
 T = TypeVar("T")
-OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments by parameter
+OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
 
-STATE_FORMAT = 2  # raised when a field of the header or a tensor changes; format 1 had no number
+STATE_FORMAT = 2  # increased when header fields or tensors change; format 1 had no number
 _FORMAT = "state_format"
-_GROUPS = ("weights.", "averages.", "optimizer.")
 
 
 @dataclass(eq=False)
@@ -83,32 +81,32 @@ class Progress:
 
     def move_to(self, device: torch.device, log_every: int) -> None:
         """Move the statistics to the device; leave room for the flags of `log_every` more steps."""
-        steps, unreported = self.skipped_steps(), self.step - self.reported_step
         self.loss = self.loss.to(device)
-        self.skipped = torch.zeros(unreported + log_every, dtype=torch.bool, device=device)
+        self._set_skipped(self.skipped_steps(), log_every, device)
+
+    def _set_skipped(self, steps: list[int], spare: int, device: torch.device | None) -> None:
+        length = self.step - self.reported_step + spare
+        self.skipped = torch.zeros(length, dtype=torch.bool, device=device)
         for step in steps:
-            self.skipped[step % len(self.skipped)] = True
+            self.skipped[step % length] = True
 
     def to_header(self) -> Header:
         """Return the fields as JSON values; what the seed determines is under `progress`."""
         values = {**vars(self), "loss": self.loss.tolist(), "skipped": self.skipped_steps()}
         return {"seconds": values.pop("seconds"), "progress": values}
 
-
-def _progress_of(header: Header, path: Path) -> Progress:
-    """Return the progress that a header records; raises DamagedFile where it is malformed."""
-    with header_errors(path):
-        counters = dict(header["progress"])
-        loss, tokens = map(float, counters.pop("loss"))
-        steps = list(counters.pop("skipped"))
-        progress = read_dataclass(Progress, {"progress": counters}, "progress", path)
-        progress.seconds = float(header["seconds"])
-        progress.loss = torch.tensor([loss, tokens], dtype=torch.float64)
-        unreported = max(1, progress.step - progress.reported_step)
-        progress.skipped = torch.zeros(unreported, dtype=torch.bool)
-        for step in steps:
-            progress.skipped[step % unreported] = True
-        return progress
+    @classmethod
+    def of_header(cls, header: Header, path: Path) -> "Progress":
+        """Return the progress that a header records; raises DamagedFile where it is malformed."""
+        with header_errors(path):
+            counters = dict(header["progress"])
+            loss, tokens = map(float, counters.pop("loss"))
+            steps = list(counters.pop("skipped"))
+            progress = read_dataclass(cls, {"progress": counters}, "progress", path)
+            progress.seconds = float(header["seconds"])
+            progress.loss = torch.tensor([loss, tokens], dtype=torch.float64)
+            progress._set_skipped(steps, 1, None)
+            return progress
 
 
 class TrainingState(NamedTuple):
@@ -156,18 +154,18 @@ def read_state(folder: Path) -> TrainingState | None:
         return None
     with with_recovery_hint(path):
         header, tensors = read_file(path)
-        with header_errors(path):
-            found = header.get(_FORMAT, 1 if "progress" in header else None)
-            if found is None:
-                raise KeyError("progress")
+        if "progress" not in header:
+            raise DamagedFile(f"{path}: not a training state")
+        found = header.get(_FORMAT, 1)
         if found != STATE_FORMAT:
             raise UserError(
                 f"{path}: a training state of format {found}; this version of seq2seq resumes "
                 f"format {STATE_FORMAT} only. Train again with --overwrite, or start another run "
                 f"from its best weights with --init-from {folder}"
             )
+        progress = Progress.of_header(header, path)
         limit = read_dataclass(LengthLimit, header, "limit", path)
-        return TrainingState(path, header, tensors, _progress_of(header, path), limit)
+        return TrainingState(path, header, tensors, progress, limit)
 
 
 def restore_tensors(
@@ -180,34 +178,27 @@ def restore_tensors(
 
     Raises UserError where names, shapes or types are not the model's.
     """
-    path, shapes = state.path, shapes_of(state.tensors)
-    check_shapes(path, _group(shapes, "weights."), shapes_of(weights))
-    check_shapes(path, _group(shapes, "averages."), shapes_of(averages))
-    check_shapes(path, {k: v for k, v in shapes.items() if not k.startswith(_GROUPS)}, {})
-    moments = _moments(path, _group(shapes, "optimizer."), shapes_of(weights))
-    copy_into(_group(state.tensors, "weights."), weights, path)
-    copy_into(_group(state.tensors, "averages."), averages, path)
-    for name, parameter in zip(weights, list(optimizer), strict=True):
-        optimizer[parameter] = {
-            key: state.tensors[f"optimizer.{key}.{name}"].to(parameter.device, copy=True)
-            for key in moments[name]
-        }
-    state.tensors.clear()
+    path, tensors, expected = state.path, state.tensors, shapes_of(weights)
+    check_shapes(path, shapes_of(_group(tensors, "weights.")), expected)
+    check_shapes(path, shapes_of(_group(tensors, "averages.")), shapes_of(averages))
+    moments: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
+    for key, tensor in tensors.items():
+        group, _, rest = key.partition(".")
+        moment, _, name = rest.partition(".")
+        if group == "optimizer" and name in weights and tensor.shape in ((), expected[name]):
+            moments[name][moment] = tensor
+        elif group not in ("weights", "averages"):
+            raise shape_mismatch(path, key)
+    copy_into(_group(tensors, "weights."), weights, path)
+    copy_into(_group(tensors, "averages."), averages, path)
+    for parameter, own in zip(list(optimizer), moments.values(), strict=True):
+        device = parameter.device
+        optimizer[parameter] = {key: own[key].to(device, copy=True) for key in own}
+    tensors.clear()
 
 
 def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
-
-
-def _moments(path: Path, shapes: Shapes, weights: Shapes) -> dict[str, list[str]]:
-    """Return the names of each weight's optimizer tensors, which have its shape or are scalars."""
-    found: dict[str, list[str]] = {name: [] for name in weights}
-    for key, shape in shapes.items():
-        moment, _, name = key.partition(".")
-        if name not in weights or shape not in ((), weights[name]):
-            raise shape_mismatch(path, f"optimizer.{key}")
-        found[name].append(moment)
-    return found
 
 
 def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
@@ -224,10 +215,10 @@ def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> N
 def resumed_vocabularies(
     state: TrainingState, config: Config, data: TrainingData, init_from: Path | None
 ) -> tuple[Vocabularies, list[str]]:
-    """Return the run's vocabulary, and a note where its damaged files had to be rebuilt.
+    """Return the run's vocabulary, and a note where its damaged files had to be replaced.
 
     A damaged vocabulary is copied from the run of the warm start or trained again on the same text;
-    its checksum proves it identical.
+    checksums prove it identical.
     """
     folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
     try:

@@ -28,26 +28,25 @@ Sliced = TypeVar("Sliced", bound=_Sliceable)
 
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
 _POLL = 0.1  # seconds between checks of whether the main process is ready
-_MAIN, _STARTED, _REPORTER, _TRAININGS = (
-    f"seq2seq/{key}" for key in ("main", "started", "reporter", "trainings")
-)  # keys of the store
-_READY, _REFUSED, _FAILED = "ready", "refused", "failed"  # values of _MAIN
+# Keys of torchrun's store, and values of the first.
+_MAIN, _STARTED, _REPORTER = "seq2seq/main", "seq2seq/started", "seq2seq/reporter"
+_READY, _REFUSED, _FAILED = "ready", "refused", "failed"
 _LOST = (RuntimeError, ValueError, OSError)  # raised where the store is gone
 
 
 class ProcessGroup:
-    """A single process; base class of the group of several ranks."""
+    """The ranks that train one model together; by default, a single process."""
 
     def __init__(
         self, rank: int = 0, size: int = 1, store: "Store | None" = None, training: int = 0
     ) -> None:
-        """`store` is torchrun's key-value store, `training` counts the trainings of a process."""
+        """`store` is torchrun's key-value store, `training` numbers the trainings of a process."""
         self.rank, self.size = rank, size
         self._store, self._training = store, training
 
     @property
     def is_main(self) -> bool:
-        """Return whether this is the main process: the one that writes and reports."""
+        """True for the main process, which writes and reports."""
         return self.rank == 0
 
     def share(self, items: Sliced) -> Sliced:
@@ -60,85 +59,11 @@ class ProcessGroup:
         return (self.rank,) if self.rank else ()
 
     def device_for(self, name: str) -> str:
-        """Return the device of this rank."""
-        return name
-
-    def use_device(self, device: "torch.device") -> None:
-        """Exchange gradients through this device."""
-
-    def restarted(self) -> bool:
-        """Return whether torchrun restarted the ranks after this training had started."""
-        return (
-            self._store is not None
-            and _attempt() != "0"
-            and self._store.check([self._key_of_start()])
-        )
-
-    def wait_for_main(self) -> None:
-        """Wait, for any time, until the main process has set up the run.
-
-        Raises UserError or RunError where it could not.
-        """
-
-    def start(self, facts: Sequence[float]) -> None:
-        """Announce that the run is set up; compare `facts` about what each rank has read.
-
-        Raises UserError where they differ from those of the main process.
-        """
-        if self._store is not None and self.is_main:
-            with _distributed_errors():
-                self._of_training(self._store).set(_MAIN, _READY)
-                self._store.set(self._key_of_start(), "yes")
-        main, *others = self.gather(facts)
-        for rank, other in enumerate(others, start=1):
-            if other != main:
-                with suppress(RunError):
-                    self.barrier()  # no rank leaves before all have seen the difference
-                raise UserError(
-                    f"rank {rank} has another config or other data than rank 0: "
-                    "all need the same command and the same files"
-                )
-
-    def barrier(self) -> None:
-        """Wait until every rank has arrived here."""
-        self.gather([0.0])
-
-    def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """Return the values of every rank, in rank order; waits for no device."""
-        return [list(values)]
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Return the sum over the ranks of each value."""
-        return [sum(column) for column in zip(*self.gather(values), strict=True)]
-
-    def gather_shares(self, lines: Sequence[str]) -> list[str]:
-        """Return all lines in order, given those of this rank's `share`."""
-        return list(lines)
-
-    def sum_tensors(self, tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
-        """Return the sums of the tensors over the ranks, bitwise the same on all, in one call."""
-        return tensors
-
-    def _of_training(self, store: "Store") -> "Store":
-        """Return the store without the keys of other attempts and of earlier trainings."""
-        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-
-        return PrefixStore(f"{_attempt()}/{self._training}", store)
-
-    def _key_of_start(self) -> str:
-        """Return the key, shared by all attempts, that records the start of this training."""
-        return f"{_STARTED}/{self._training}"
-
-
-class TorchProcessGroup(ProcessGroup):
-    """Several ranks, connected by torch.distributed."""
-
-    def device_for(self, name: str) -> str:
         """Return the device of this rank: with CUDA, the GPU with its number on its machine.
 
         Raises UserError where there are fewer GPUs than ranks, or where `name` is one GPU.
         """
-        if name == "cpu":
+        if self.size == 1 or name == "cpu":
             return name
         import torch
 
@@ -161,16 +86,25 @@ class TorchProcessGroup(ProcessGroup):
 
     def use_device(self, device: "torch.device") -> None:
         """Exchange gradients through this device; initialises CUDA."""
-        if device.type == "cuda":
+        if self.size > 1 and device.type == "cuda":
             import torch
 
             torch.cuda.set_device(device)
 
+    def restarted(self) -> bool:
+        """Return whether torchrun restarted the ranks after this training had started."""
+        store = self._store if _attempt() != "0" else None
+        return store is not None and store.check([f"{_STARTED}/{self._training}"])
+
     def wait_for_main(self) -> None:
-        """Poll the store: no collective may wait longer than TIMEOUT."""
-        assert self._store is not None
+        """Wait, for any time, until the main process has set up the run.
+
+        Polls the store, as collectives time out. Raises UserError or RunError where the main
+        process failed.
+        """
+        assert self._store is not None, "several ranks have a store"
         with _distributed_errors():
-            store = self._of_training(self._store)
+            store = self._own_keys(self._store)
             while not store.check([_MAIN]):
                 time.sleep(_POLL)
             found = store.get(_MAIN).decode()
@@ -179,8 +113,41 @@ class TorchProcessGroup(ProcessGroup):
         if found == _FAILED:
             raise RunError("rank 0 failed")
 
+    def start(self, facts: Sequence[float]) -> None:
+        """Announce that the run is set up; compare `facts` about what each rank has read.
+
+        Raises UserError where they differ from those of the main process.
+        """
+        if self._store is not None and self.is_main:
+            with _distributed_errors():
+                self._own_keys(self._store).set(_MAIN, _READY)
+                self._store.set(f"{_STARTED}/{self._training}", "yes")
+        main, *others = self.gather(facts)
+        for rank, other in enumerate(others, start=1):
+            if other != main:
+                with suppress(RunError):
+                    self.barrier()  # no rank leaves before all have seen the difference
+                raise UserError(
+                    f"rank {rank} has another config or other data than rank 0: "
+                    "all need the same command and the same files"
+                )
+
+    def report_failure(self, error: BaseException) -> None:
+        """Let ranks that wait for the main process know that it failed; it reports the error."""
+        if self.is_main and self._store is not None:
+            reports_errors()
+            with suppress(RuntimeError):  # the store may be gone
+                kind = _REFUSED if isinstance(error, UserError) else _FAILED
+                self._own_keys(self._store).set(_MAIN, kind)
+
+    def barrier(self) -> None:
+        """Wait until every rank has arrived here."""
+        self.gather([0.0])
+
     def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """Gather in float64 on the hosts."""
+        """Return the values of every rank, in rank order; waits for no device."""
+        if self.size == 1:
+            return [list(values)]
         import torch
         import torch.distributed as dist
 
@@ -190,8 +157,14 @@ class TorchProcessGroup(ProcessGroup):
             dist.all_gather(rows, own)
         return [row.tolist() for row in rows]
 
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sum over the ranks of each value."""
+        return [sum(column) for column in zip(*self.gather(values), strict=True)]
+
     def gather_shares(self, lines: Sequence[str]) -> list[str]:
-        """Gather the lines as padded JSON, then interleave them."""
+        """Return all lines in order, given those of this rank's `share`."""
+        if self.size == 1:
+            return list(lines)
         import torch
         import torch.distributed as dist
 
@@ -202,13 +175,14 @@ class TorchProcessGroup(ProcessGroup):
         rows = [torch.empty_like(padded) for _ in sizes]
         with _distributed_errors():
             dist.all_gather(rows, padded)
-        shares = [
-            json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=True)
-        ]
+        texts = (row[:size].numpy().tobytes() for row, size in zip(rows, sizes, strict=True))
+        shares = [json.loads(text) for text in texts]
         return [shares[n % self.size][n // self.size] for n in range(sum(map(len, shares)))]
 
     def sum_tensors(self, tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
-        """All-reduce one flat buffer."""
+        """Return the sums of the tensors over the ranks, bitwise the same on all, in one call."""
+        if self.size == 1:
+            return tensors
         import torch
         import torch.distributed as dist
 
@@ -218,14 +192,11 @@ class TorchProcessGroup(ProcessGroup):
         parts = buffer.split([tensor.numel() for tensor in tensors])
         return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
-    def report_failure(self, error: BaseException) -> None:
-        """Let ranks that wait for the main process know that it failed; it reports the error."""
-        if self.is_main:
-            reports_errors()
-            with suppress(RuntimeError):  # the store may be gone
-                assert self._store is not None
-                kind = _REFUSED if isinstance(error, UserError) else _FAILED
-                self._of_training(self._store).set(_MAIN, kind)
+    def _own_keys(self, store: "Store") -> "Store":
+        """Return the store without the keys of other attempts and of earlier trainings."""
+        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+        return PrefixStore(f"{_attempt()}/{self._training}", store)
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -249,12 +220,11 @@ def process_group() -> Iterator[ProcessGroup]:
     import torch.distributed as dist
 
     with _distributed_errors():
-        training = store.add(f"{_TRAININGS}/{_attempt()}/{rank}", 1)
-        group = TorchProcessGroup(rank, size, store, training)
+        group = ProcessGroup(rank, size, store, store.add(f"trainings/{_attempt()}/{rank}", 1))
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if nccl else "gloo",
-            store=group._of_training(store),
+            store=group._own_keys(store),
             rank=rank,
             world_size=size,
             timeout=TIMEOUT,
@@ -292,11 +262,10 @@ def reports_errors() -> bool:
         store = _store()
     except _LOST:
         return rank == 0
-    try:
+    with suppress(*_LOST):  # the store ended with the main process
         key = f"{_REPORTER}/{_attempt()}"
         return store.compare_set(key, "", str(rank)).decode() == str(rank)
-    except _LOST:  # the store ended with the main process
-        return True
+    return True
 
 
 def _launched() -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""Label-smoothed cross-entropy over target tokens, the projection to the vocabulary fused in.
+"""Label-smoothed cross-entropy, fused with the output projection, and R-Drop.
 
-With a weight for consistency every pair passes twice, each time under dropout of its own, and the
-distributions of the two passes are drawn together: R-Drop (Liang et al. 2021).
+R-Drop (Liang et al. 2021) passes every pair twice, with different dropout, and adds the divergence
+of the two output distributions to the loss.
 """
 
 from typing import Any
@@ -12,29 +12,29 @@ from torch import Tensor, nn
 from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 
-CHUNK = 512  # rows whose logits exist at one time, an even number
-BLOCK = 4 * CHUNK  # rows whose gradients by the logits do
-CUDA_CHUNK = 8192  # the most rows of both on CUDA, where a call costs as much as hundreds of them
+CHUNK = 512  # rows whose logits are in memory at a time; even
+BLOCK = 4 * CHUNK  # rows whose gradients with respect to the logits are
+CUDA_CHUNK = 8192  # maximum rows of both on CUDA, where a call costs as much as hundreds of rows
 
 
 def batch_loss(
     model: Seq2Seq, batch: Batch, label_smoothing: float, consistency: float = 0.0
 ) -> Tensor:
-    """The summed loss of a batch's target tokens, nats; of two passes, their mean.
+    """Return the summed loss of a batch's target tokens, in nats.
 
-    Two passes are made where there is a weight for consistency: a token then costs, with p and q
-    its distributions in the one and the other, what it costs on average under p and q, and
-    `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021, equation 4).
+    With a weight `consistency`, each token costs the mean of its losses under the distributions p
+    and q of two passes, and `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021,
+    equation 4).
     """
     passes = 2 if consistency else 1
     src, src_lengths, tgt_in, tgt = (
         each.repeat_interleave(passes, dim=0)
         for each in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
     )
-    outputs = model(src, src_lengths, tgt_in)  # [passes * B, T, R], those of a pair side by side
+    outputs = model(src, src_lengths, tgt_in)  # [passes * B, T, R], passes adjacent
     rows, columns = batch.tgt_positions // outputs.shape[1], batch.tgt_positions % outputs.shape[1]
-    firsts = columns * len(outputs) + rows * passes  # decoders fill memory with time first
-    tokens = (firsts[:, None] + torch.arange(passes, device=firsts.device)).flatten()
+    first = columns * len(outputs) + rows * passes  # decoders lay out memory with time first
+    tokens = (first[:, None] + torch.arange(passes, device=first.device)).flatten()
     real = outputs.transpose(0, 1).flatten(0, 1).index_select(0, tokens)
     return token_loss(real, model.projection, tgt, label_smoothing, consistency) / passes
 
@@ -46,12 +46,12 @@ def token_loss(
     label_smoothing: float,
     consistency: float = 0.0,
 ) -> Tensor:
-    """The summed loss, nats, of M target tokens: outputs [M, R], the ids to predict [M] -> scalar.
+    """Return the summed loss, in nats, of M target tokens: outputs [M, R], target ids [M].
 
     A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
-    section 7). Where consistency has a weight, rows come in twos, the passes of a token, and two
-    cost `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
-    Logits [M, V] are never whole in memory: a chunk at a time, each leaves its gradients behind.
+    section 7). With a weight `consistency`, rows are pairs of passes of a token, and a pair costs
+    `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
+    Logits [M, V] are computed in chunks, whose gradients are accumulated in the forward pass.
     """
     wanted = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
@@ -71,10 +71,11 @@ def token_loss(
 
 
 class _FusedLoss(torch.autograd.Function):
-    """Logits, probabilities and products have the outputs' dtype; sums and logarithms the weight's.
+    """Cross-entropy of `outputs @ weight.T + bias`, which computes gradients in the forward pass.
 
-    Smoothing takes `e / V` from the gradient by every logit alike: what comes of that is put into
-    the gradients of outputs, weight and bias, without a pass over the logits.
+    Logits, probabilities and products have the outputs' dtype, sums and logarithms the weight's.
+    Smoothing subtracts `e / V` from the gradient of every logit: its contribution to the gradients
+    of outputs, weight and bias needs no pass over the logits.
     """
 
     @staticmethod
@@ -92,19 +93,19 @@ class _FusedLoss(torch.autograd.Function):
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
         chunk, at_once = _chunk_and_block(len(outputs), outputs.is_cuda, wanted)
-        filled, pieces, total = _filled(outputs, chunk), len(weight), weight.new_zeros(())
-        logits, probabilities = (outputs.new_empty(rows, pieces) for rows in (chunk, at_once))
-        share = label_smoothing / pieces
+        padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(())
+        logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
+        share = label_smoothing / vocabulary
         grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
-        grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(pieces, 1)
-        grad_bias = weight.new_full((pieces,), -share * len(tgt))
-        for start in range(0, len(filled), chunk):
+        grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(vocabulary, 1)
+        grad_bias = weight.new_full((vocabulary,), -share * len(tgt))
+        for start in range(0, len(padded), chunk):
             rows, end, place = slice(start, start + chunk), start + chunk, start % at_once
             real = slice(min(chunk, len(tgt) - start))
             grad_logits = probabilities[place : place + chunk]
-            torch.addmm(product_bias, filled[rows], product_weight.t(), out=logits)
+            torch.addmm(product_bias, padded[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
-            total += _smoothed(
+            total += _chunk_loss(
                 logits[real],
                 grad_logits[real],
                 means[rows],
@@ -115,8 +116,8 @@ class _FusedLoss(torch.autograd.Function):
             if wanted:
                 grad_outputs[rows] += (grad_logits @ product_weight)[real]
                 grad_bias += grad_logits[real].sum(0)
-            if wanted and (place + chunk == at_once or end == len(filled)):
-                grad_weight += probabilities[: place + chunk].t() @ filled[start - place : end]
+            if wanted and (place + chunk == at_once or end == len(padded)):
+                grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
         ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias)
         return total
 
@@ -128,21 +129,21 @@ class _FusedLoss(torch.autograd.Function):
 
 
 def _chunk_and_block(tokens: int, on_cuda: bool, wanted: bool) -> tuple[int, int]:
-    """Rows whose logits exist at one time, and rows whose gradients do where they are wanted."""
+    """Return the rows whose logits, and whose gradients, are in memory at a time."""
     if not on_cuda:
         return CHUNK, BLOCK if wanted else CHUNK
-    chunks = -(-tokens // CUDA_CHUNK)  # all of one size
+    chunks = -(-tokens // CUDA_CHUNK)  # of equal size
     rows = -(-tokens // chunks)
     return rows + rows % 2, rows + rows % 2
 
 
-def _filled(rows: Tensor, chunk: int) -> Tensor:
-    """With zero rows to a whole chunk: matrix kernels are made anew for each new size."""
+def _pad_rows(rows: Tensor, chunk: int) -> Tensor:
+    """Append zero rows to a multiple of `chunk`: matrix kernels are rebuilt for every new size."""
     missing = -len(rows) % chunk
     return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
 
 
-def _smoothed(
+def _chunk_loss(
     logits: Tensor,
     probabilities: Tensor,
     means: Tensor,
@@ -150,30 +151,28 @@ def _smoothed(
     smoothing: float,
     consistency: float,
 ) -> Tensor:
-    """The summed loss of a chunk, of whose logits [M, V] `means` [M] are the means.
+    """Return the summed loss of a chunk with logits [M, V] and their row means [M].
 
-    Its probabilities [M, V] become the gradient by the logits, in place, but for smoothing's
-    `- e / V`. With p the softmax, `logsumexp - z_y` is `-log p_y`: one pass yields both.
+    Turns its probabilities [M, V], in place, into the gradient with respect to the logits, without
+    the `- e / V` of smoothing. `-log p_y` is the logarithm of a probability that is already there.
     """
     rows = torch.arange(len(tgt), device=tgt.device)
-    aimed, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
+    logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
     least = torch.finfo(means.dtype).tiny
-    loss = (smoothing * (aimed - means) - likelihood.clamp(min=least).log()).sum()
-    apart = None
+    loss = (smoothing * (logit - means) - likelihood.clamp(min=least).log()).sum()
     if consistency:
-        apart = _apart(logits.to(means.dtype), probabilities.to(means.dtype))
-    probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
-    if apart is not None:
-        divergence, by_logits = apart
+        divergence, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
         loss = loss + consistency / 2 * divergence
+    probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
+    if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
     return loss
 
 
-def _apart(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """The summed `KL(p, q) + KL(q, p)` of rows in twos [2N, V], and its gradient by the logits.
+def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed `KL(p, q) + KL(q, p)` of adjacent rows [2N, V], and its gradient.
 
-    It is `sum over v of (p - q) (z_p - z_q)`, for the normalizers cancel out.
+    It is `sum over v of (p - q) (z_p - z_q)`, as the normalizers cancel out.
     """
     (z_p, z_q), (p, q) = _passes(logits), _passes(probabilities)
     by_logits = torch.empty_like(logits)
@@ -187,6 +186,6 @@ def _apart(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _passes(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and the second of rows in twos."""
+    """Return the even and the odd rows."""
     first, second = rows.unflatten(0, (-1, 2)).unbind(1)
     return first, second

@@ -206,10 +206,6 @@ class Clock:
         """Wall time since training began, validations included."""
         return time.monotonic() - self._began
 
-    def now(self) -> str:
-        """Return the time trained as minutes:seconds."""
-        return minutes(self.seconds)
-
     def count(self, tokens: int) -> None:
         """Count target tokens of a step."""
         self._tokens += tokens

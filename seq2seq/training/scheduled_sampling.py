@@ -1,10 +1,10 @@
-"""Scheduled sampling: some inputs of the decoder are the model's own (Bengio et al. 2015).
+"""Scheduled sampling: some decoder inputs are the model's own predictions (Bengio et al. 2015).
 
-At each target position a coin decides between the true piece before it and the one that the model
-thinks likeliest there, given the inputs so chosen so far. No gradient goes through a choice. So
-the inputs are chosen first, by stepping the model as search does, and training over them is then
-plain teacher forcing, fast unrolls included: the loss and its gradient are those of choosing on
-the way. The choice is made without dropout, as in search.
+At each target position a coin decides between the reference token before it and the model's best
+prediction for it, given the inputs chosen so far. No gradient flows through the choice, so the
+inputs are chosen first, by stepping the model without dropout as search does. Training on them is
+then plain teacher forcing, with its fused passes: loss and gradient are the same as if the inputs
+were chosen on the way.
 """
 
 import math
@@ -18,11 +18,11 @@ from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.inference.inference_model import InferenceModel
 
 
-def true_share(config: TrainingConfig, step: int) -> float:
-    """The probability that an input of update `step` (from 1) is the true one; section 2.4.
+def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
+    """Return the probability of a reference input at a step (from 1), as in section 2.4.
 
-    With k = scheduled_sampling_steps: linear `max(0, 1 - i / k)`; exponential `(e^(-1/k))^i`, the
-    base being below 1 as the paper has it; inverse_sigmoid `k / (k + exp(i / k))`.
+    With k = scheduled_sampling_steps: linear `max(0, 1 - i / k)`; exponential `(e^(-1/k))^i`, its
+    base below 1 as in the paper; inverse_sigmoid `k / (k + exp(i / k))`.
     """
     k = config.scheduled_sampling_steps
     if config.scheduled_sampling is None or k is None:
@@ -35,23 +35,23 @@ def true_share(config: TrainingConfig, step: int) -> float:
     return k / (k + math.exp(min(step / k, 700.0)))
 
 
-def with_own_inputs(model: InferenceModel, batch: Batch, share: float) -> Batch:
-    """The batch, each of its inputs after START true with probability `share`, else the model's.
+def sample_inputs(model: InferenceModel, batch: Batch, rate: float) -> Batch:
+    """Keep each input after BOS with probability `rate`; replace the others by predictions.
 
-    Coins come from torch's generator on the CPU, and none are thrown where all inputs are true.
-    PAD, START and END, which nothing follows, are never put in the place of a piece.
+    Draws from torch's CPU generator, unless every input is kept. PAD, BOS and EOS are never
+    predicted, as no token follows them.
     """
-    if share >= 1:
+    if rate >= 1:
         return batch
-    true = torch.rand(batch.tgt_in.shape, device="cpu") < share
-    if true.all():
+    kept = torch.rand(batch.tgt_in.shape, device="cpu") < rate
+    if kept.all():
         return batch
-    return batch._replace(tgt_in=_chosen(model, batch, true.to(batch.tgt_in.device)))
+    return batch._replace(tgt_in=_predict_inputs(model, batch, kept.to(batch.tgt_in.device)))
 
 
 @torch.no_grad()
-def _chosen(model: InferenceModel, batch: Batch, true: Tensor) -> Tensor:
-    """Inputs [B, T], the batch's where `true` [B, T], the model's likeliest pieces elsewhere."""
+def _predict_inputs(model: InferenceModel, batch: Batch, kept: Tensor) -> Tensor:
+    """Return inputs [B, T]: the batch's where `kept` [B, T], greedy predictions elsewhere."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     ids = batch.tgt_in[:, 0]
     chosen = [ids]
@@ -59,8 +59,8 @@ def _chosen(model: InferenceModel, batch: Batch, true: Tensor) -> Tensor:
         step = model.step(ids, state, memory)
         state = step.state
         logits = model.project(step.outputs)
-        for piece in (PAD_ID, BOS_ID, EOS_ID):  # a list would have to be sent to the device
-            logits[:, piece] = -torch.inf
-        ids = batch.tgt_in[:, t].where(true[:, t], logits.argmax(dim=-1))
+        for special in (PAD_ID, BOS_ID, EOS_ID):  # indexing by a list would copy it to the device
+            logits[:, special] = -torch.inf
+        ids = batch.tgt_in[:, t].where(kept[:, t], logits.argmax(dim=-1))
         chosen.append(ids)
     return torch.stack(chosen, dim=1)

@@ -21,7 +21,7 @@ from seq2seq.runs.checkpoint import (
     BEST,
     VOCABULARY,
     LengthLimit,
-    best_is_whole,
+    best_is_intact,
     create_run,
     new_model,
     own_weights,
@@ -56,7 +56,7 @@ class SessionData(NamedTuple):
     valid: ParallelText
     valid_pairs: EncodedPairs
     limit: LengthLimit
-    checksums: dict[str, str]  # of the texts, by split
+    checksums: Mapping[str, str]  # of the texts, by split
 
 
 class NullWriter:
@@ -65,10 +65,10 @@ class NullWriter:
     reporter: type[Reporter] = NullReporter
 
     def save_state(self, session: "TrainingSession") -> None:
-        """Write nothing."""
+        """Write the training state; the file that it replaces becomes the previous one."""
 
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
-        """Write nothing."""
+        """Write the weights, as the best ones or as a snapshot, or not at all."""
 
 
 class RunWriter(NullWriter):
@@ -77,20 +77,13 @@ class RunWriter(NullWriter):
     reporter = Reporter
 
     def save_state(self, session: "TrainingSession") -> None:
-        """Write the training state; the file that it replaces becomes the previous one."""
-        config, data = session.config, session.data
-        save_state(
-            config.run_dir,
-            own_weights(session.model),
-            session.averages,
-            session.optimizer.state,
-            session.progress,
-            data.limit,
-            {**provenance_of(config, data.vocabularies), "data": data.checksums},
-        )
+        config, data, progress = session.config, session.data, session.progress
+        weights, moments = own_weights(session.model), session.optimizer.state
+        header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
+        folder, limit = config.run_dir, data.limit
+        save_state(folder, weights, session.averages, moments, progress, limit, header)
 
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
-        """Write the weights as the best ones, and as a snapshot where the config keeps any."""
         config, data, step = session.config, session.data, session.progress.step
         folder, keep, weights = config.run_dir, config.training.keep, own_weights(session.model)
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
@@ -117,7 +110,7 @@ class TrainingSession:
 
     @cached_property
     def inference(self) -> InferenceModel:
-        """The model behind the calls of search, sharing the weights in training."""
+        """The model as search sees it, with the weights in training."""
         return InferenceModel(self.model)
 
 
@@ -138,8 +131,8 @@ def prepare(
 ) -> tuple[TrainingSession, list[str]]:
     """Set up a run in its folder: a new one, or the one to resume from `state`.
 
-    A new run starts with vocabulary and best weights of the run in `init_from`, if given. Returns
-    the session and notes for the log. Raises UserError where data, config or state do not fit.
+    A new run is initialised from the vocabulary and the best weights of the run in `init_from`, if
+    given. Returns notes for the log, too. Raises UserError where data, config or state do not fit.
     """
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
     with training_data(config.data.train, config.run_dir) as source:
@@ -155,10 +148,19 @@ def prepare(
         else:
             vocabularies = source.vocabularies(config.vocabulary)
         pairs = source.pairs(vocabularies, config.data.max_length)
-        data = session_data(config, vocabularies, pairs, valid, checksums, state and state.limit)
-        session = new_session(config, device, data, start and start.weights)
+        limit, weights = state and state.limit, start and start.weights
+        session = new_session(config, device, vocabularies, pairs, valid, checksums, limit, weights)
     session.group, session.writer = group, RunWriter()
-    repairs += _create_folder(session) if state is None else _resume_folder(session, state)
+    folder = config.run_dir
+    if state is None:
+        clear(folder)
+        create_run(folder, config, vocabularies)
+        session.writer.save_state(session)  # from here on, --resume always finds a state
+    else:
+        repairs += restore(session, state)
+        remove_snapshots(folder, after=session.progress.step)
+        remove_parts(folder)
+        update_config(folder, config)
     notes = [*_notes(session, source.blank, valid_blank), *source.notes, *repairs]
     if start is not None:
         notes.append(start.note(config))
@@ -169,25 +171,6 @@ def prepare(
     )
     trim_memory()
     return session, [*notes, *filter(None, suspicious)]
-
-
-def _create_folder(session: TrainingSession) -> list[str]:
-    """Replace what a run left in the folder by the first files of this one."""
-    folder = session.config.run_dir
-    clear(folder)
-    create_run(folder, session.config, session.data.vocabularies)
-    session.writer.save_state(session)  # from here on, --resume always finds a state
-    return []
-
-
-def _resume_folder(session: TrainingSession, state: TrainingState) -> list[str]:
-    """Restore session and folder to the saved state; return notes about repairs."""
-    folder = session.config.run_dir
-    repairs = restore(session, state)
-    remove_snapshots(folder, after=session.progress.step)
-    remove_parts(folder)
-    update_config(folder, session.config)
-    return repairs
 
 
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:
@@ -210,8 +193,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
         valid, _ = usable(other_texts(config.data, source.text)[0])
         pairs = source.pairs(vocabularies, config.data.max_length)
     checksums = {"train": source.checksum, "valid": checksum_of_text(valid)}
-    data = session_data(config, vocabularies, pairs, valid, checksums, state.limit)
-    session = new_session(config, device, data)
+    session = new_session(config, device, vocabularies, pairs, valid, checksums, state.limit)
     session.group = group
     restore(session, state)
     return session
@@ -235,17 +217,19 @@ def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, Pa
     return valid, test
 
 
-def session_data(
+def new_session(
     config: Config,
+    device: torch.device,
     vocabularies: Vocabularies,
     train: EncodedPairs,
     valid: ParallelText,
-    checksums: dict[str, str],
+    checksums: Mapping[str, str] | None = None,
     limit: LengthLimit | None = None,
-) -> SessionData:
-    """Encode the validation text; estimate the length limit on the training pairs if not given.
+    weights: Mapping[str, Tensor] | None = None,
+) -> TrainingSession:
+    """Return a session in memory before its first step, with random or the given weights.
 
-    Raises UserError where no training pair is short enough.
+    Without a length limit, estimate it. Raises UserError where no training pair is short enough.
     """
     if not len(train):
         raise UserError(
@@ -255,18 +239,8 @@ def session_data(
     if limit is None:  # ten tokens more than 99 % of the training pairs need
         limit = LengthLimit(length_ratio(train, 0.99), 10)
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
-    return SessionData(vocabularies, train, valid, valid_pairs, limit, checksums)
-
-
-def new_session(
-    config: Config,
-    device: torch.device,
-    data: SessionData,
-    weights: Mapping[str, Tensor] | None = None,
-) -> TrainingSession:
-    """Return a session in memory, before its first step, with random or the given weights."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))
-    model = new_model(config, data.vocabularies).to(device)
+    model = new_model(config, vocabularies).to(device)
     own = own_weights(model)
     with torch.no_grad():
         for name, weight in (weights or {}).items():
@@ -275,13 +249,13 @@ def new_session(
     progress = Progress()
     progress.move_to(device, config.training.log_every)
     return TrainingSession(
-        config=config,
-        device=device,
-        data=data,
-        model=model,
-        averages=averages if config.training.average else {},
-        optimizer=Optimizer(config.training, model.parameters()),
-        progress=progress,
+        config,
+        device,
+        SessionData(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
+        model,
+        averages if config.training.average else {},
+        Optimizer(config.training, model.parameters()),
+        progress,
     )
 
 
@@ -295,7 +269,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
     vocabularies = session.data.vocabularies
-    if progress.best_bleu < 0 or best_is_whole(config.run_dir, config, vocabularies):
+    if progress.best_bleu < 0 or best_is_intact(config.run_dir, config, vocabularies):
         return []
     progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
     return [f"{config.run_dir / BEST} is damaged or missing; the next validation writes it again"]

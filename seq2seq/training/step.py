@@ -15,7 +15,7 @@ from seq2seq.runtime.device import is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.optimizer import update_average
-from seq2seq.training.scheduled_sampling import true_share, with_own_inputs
+from seq2seq.training.scheduled_sampling import sample_inputs, teacher_forcing_rate
 from seq2seq.training.session import TrainingSession
 
 _TRIM_EVERY = 64  # steps; trimming after every step would take a tenth of the time
@@ -106,14 +106,14 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
     """Add up the gradients of micro-batches; return their summed loss, None if out of memory."""
     config, step, model = session.config, session.progress.step, session.model.train()
     settings, rank = config.training, session.group.seed_part()
-    share = true_share(settings, step)
+    teacher_forcing = teacher_forcing_rate(settings, step)
     total = torch.zeros((), device=session.device)
     session.optimizer.zero_grad()
     try:
         for number, part in enumerate(parts):
             torch.manual_seed(derive_seed(config.seed, step, number, *rank))
             with _autocast(session):  # left in between: its cached casts have no gradient
-                inputs = with_own_inputs(session.inference, part, share)
+                inputs = sample_inputs(session.inference, part, teacher_forcing)
             with _autocast(session):
                 loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
             (loss / divisor).backward()

@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder, make_batch
+from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
 from seq2seq.inference.inference_model import InferenceModel
@@ -17,7 +18,7 @@ from seq2seq.runs.checkpoint import LengthLimit, own_weights
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.reporting import Clock, Reporter
+from seq2seq.training.reporting import Clock, Reporter, minutes
 from seq2seq.training.session import TrainingSession
 
 
@@ -40,13 +41,11 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> None
         else:
             progress.validations_since_best += 1
         session.writer.save_weights(session, bleu, best)
-    perplexity = math.exp(min(loss, 700.0))
-    reporter.metrics(
-        progress.step, {"valid_loss": loss, "valid_perplexity": perplexity, "valid_bleu": bleu}
-    )
-    reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
+    step, perplexity = progress.step, math.exp(min(loss, 700.0))
+    reporter.metrics(step, {"valid_loss": loss, "valid_perplexity": perplexity, "valid_bleu": bleu})
+    reporter.timing(step, {"validation_seconds": time.monotonic() - began})
     reporter.log(
-        f"step {progress.step}, epoch {progress.epoch + 1}, {clock.now()}: "
+        f"step {step}, epoch {progress.epoch + 1}, {minutes(clock.seconds)}: "
         f"validation loss {loss:.3f}, perplexity {perplexity:.2f}, "
         f"BLEU {bleu:.1f}{' (best so far)' if best else ''}"
     )
@@ -70,16 +69,10 @@ def valid_loss(session: TrainingSession) -> float:
 
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
-    data, device = session.data, session.device
+    data, config, device = session.data, session.config, session.device
+    model, group = session.inference, session.group
     bleu, session.hypotheses = greedy_bleu(
-        session.inference,
-        data.vocabularies,
-        data.limit,
-        session.config,
-        data.valid.src,
-        data.valid.tgt,
-        device,
-        session.group,
+        model, data.vocabularies, data.limit, config, data.valid, device, group
     )
     return bleu
 
@@ -89,18 +82,16 @@ def greedy_bleu(
     vocabularies: Vocabularies,
     limit: LengthLimit,
     config: Config,
-    sources: Sequence[str],
-    references: Sequence[str],
+    text: ParallelText,
     device: torch.device,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[float, list[str]]:
     """Translate by greedy search, each rank its share; return cased BLEU and hypotheses."""
     longest = config.data.max_length
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
-    own = group.share(sources)
-    translations = translator.translate(own, beam_size=1, text_only=True)
+    translations = translator.translate(group.share(text.src), beam_size=1, text_only=True)
     hypotheses = group.gather_shares([translation.text for translation in translations])
-    return bleu_score(hypotheses, references, tokenizer_of(config.data.tgt_lang)), hypotheses
+    return bleu_score(hypotheses, text.tgt, tokenizer_of(config.data.tgt_lang)), hypotheses
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loop import batch_of
-from seq2seq.training.session import TrainingSession, new_session, read_texts, session_data
+from seq2seq.training.session import TrainingSession, new_session, read_texts
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +28,7 @@ def run_of(corpus: Path, *overrides: str) -> TrainingSession:
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
     pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length)
-    data = session_data(config, vocabularies, pairs, valid, {})
-    return new_session(config, torch.device("cpu"), data)
+    return new_session(config, torch.device("cpu"), vocabularies, pairs, valid)
 
 
 def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:

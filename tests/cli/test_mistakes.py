@@ -194,7 +194,7 @@ CALLS = {
     },
     "no run to begin with": Row(
         f"{T} --init-from nowhere",
-        "--init-from nowhere: no such run folder; `seq2seq train CONFIG` makes one",
+        "--init-from nowhere: no such run folder; `seq2seq train CONFIG` creates one",
     ),
     "both ways to begin": Row(
         f"{T} --resume --overwrite",
@@ -590,7 +590,7 @@ DATA = {
 
 MODELS = {
     "no such run": Row(
-        "translate -m nowhere", "nowhere: no such run folder; `seq2seq train CONFIG` makes one"
+        "translate -m nowhere", "nowhere: no such run folder; `seq2seq train CONFIG` creates one"
     ),
     "no run folder": Row("translate -m folder", "folder: not a run folder, it has no config.yaml"),
     "a file as run folder": Row(
@@ -621,7 +621,7 @@ MODELS = {
     "a config of another version": Row(
         "translate -m own",
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
-        "(`seq2seq train CONFIG --resume` writes it anew)",
+        "(`seq2seq train CONFIG --resume` writes it again)",
         own(change("own/config.yaml", "name: ", "title: ")),
     ),
     "weights of another config": Row(
@@ -835,7 +835,7 @@ AVERAGES = {
     ),
     "an average of no run": Row(
         "average nowhere -o new",
-        "nowhere: no such run folder; `seq2seq train CONFIG` makes one",
+        "nowhere: no such run folder; `seq2seq train CONFIG` creates one",
     ),
     "an average of one twice": Row(
         "average luong luong/best.safetensors -o new",

@@ -106,7 +106,7 @@ def test_damaged_best_weights_are_named_and_written_anew(
     damage(run / BEST)
     message = refusal(lambda: translate(run))
     assert message.startswith(f"{run / BEST}: damaged")
-    assert f"{LAST} is whole: `seq2seq train CONFIG --resume` goes on from it" in message
+    assert f"{LAST} is intact: `seq2seq train CONFIG --resume` continues from it" in message
     train(configured(corpus, run), "cpu", resume=True)
     assert f"{BEST} is damaged or missing; the next validation" in (run / LOG).read_text()
     assert read_header(run / BEST)[0]["step"] == 6
@@ -141,7 +141,7 @@ def test_from_a_damaged_last_state_there_is_a_way_back_to_the_same_end(
     config = configured(corpus, run)
     message = refusal(lambda: train(config, "cpu", resume=True))
     assert message.startswith(f"{run / LAST}: damaged")
-    assert f"{PREVIOUS} is whole: once {LAST} is deleted, `seq2seq train CONFIG --res" in message
+    assert f"{PREVIOUS} is intact: delete {LAST}, and `seq2seq train CONFIG --res" in message
     assert len(translate(run)) == 2  # that needs the best alone
     (run / LAST).unlink()
     assert read_header(run / PREVIOUS)[0]["progress"]["step"] == 4
@@ -156,12 +156,14 @@ def test_where_both_states_are_damaged_the_best_weights_are_offered(
         flip(run / name)
     config = configured(corpus, run)
     message = refusal(lambda: train(config, "cpu", resume=True))
-    assert f"{BEST} is whole and translates; to train again, --overwrite or" in message
+    assert f"{BEST} is intact and translates; to train again, --overwrite or" in message
     (run / LAST).unlink()
     message = refusal(lambda: train(config, "cpu", resume=True))
     assert message.startswith(f"{run / PREVIOUS}: damaged")
     flip(run / BEST)
-    assert "no other weights here are whole: copy the run again" in refusal(lambda: translate(run))
+    assert "No other checkpoint here is intact: copy the run again" in refusal(
+        lambda: translate(run)
+    )
 
 
 def test_the_weights_of_another_run_are_known(run: Path, another: Path, corpus: Path) -> None:

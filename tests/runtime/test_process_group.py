@@ -24,7 +24,7 @@ from seq2seq.runs.run_folder import LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime import process_group as ranks
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.process_group import ProcessGroup, TorchProcessGroup, process_group
+from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -320,7 +320,6 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         assert group.sum([2.5]) == [2.5]
         assert group.sum_tensors(tensors) is tensors
         assert group.device_for("cuda:1") == "cuda:1"
-        group.wait_for_main()
         group.start([1.0])
         group.barrier()
 
@@ -369,7 +368,7 @@ def test_each_rank_has_a_gpu_of_its_own(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(UserError, match=found) if " " in found else nullcontext():
-        assert TorchProcessGroup(5, 6).device_for(name) == found
+        assert ProcessGroup(5, 6).device_for(name) == found
 
 
 # ------------------------------------------------------------------------------ several are as one

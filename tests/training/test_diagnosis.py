@@ -10,7 +10,7 @@ from conftest import toy_pairs
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import UNK_ID, Vocabularies
 from seq2seq.runs.run_folder import LOG, METRICS
-from seq2seq.training.diagnosis import FEW_UPDATES, UNKNOWN, Metrics, ValidationResult, diagnose
+from seq2seq.training.diagnosis import FEW_STEPS, UNKNOWN, Metrics, ValidationResult, diagnose
 from seq2seq.training.loop import train
 from seq2seq.training.reporting import read_metrics
 
@@ -98,13 +98,13 @@ def test_what_the_references_do_as_well_is_no_fault() -> None:
 
 def test_empty_translations_are_named() -> None:
     text = only([""] * 10 + REFERENCES[10:])
-    assert "25 % of the last validation's translations are empty" in text
+    assert "25% of the last validation's translations are empty" in text
     assert "training.learning_rate" in text
 
 
 def test_one_output_for_every_input_is_named() -> None:
     text = only(["ba da."] * 30 + REFERENCES[30:], POOR)
-    assert "75 % of the last validation's translations are one and the same" in text
+    assert "75% of the last validation's translations are one and the same" in text
     assert "seq2seq check" in text
 
 
@@ -113,7 +113,7 @@ def test_one_output_for_every_input_is_named() -> None:
 )
 def test_endless_repetition_is_named(loop: str) -> None:
     text = only([line + loop for line in REFERENCES])
-    assert "100 % of the last validation's translations repeat themselves" in text
+    assert "100% of the last validation's translations repeat themselves" in text
     assert "training.max_epochs" in text
 
 
@@ -121,7 +121,7 @@ def test_unknown_words_are_named(tiny_vocabularies: Vocabularies) -> None:
     assert tiny_vocabularies.tgt.decode([UNK_ID]).strip() == UNKNOWN
     text = only([" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES], POOR)
     assert (
-        f"100 % of the words of the last validation's translations are unknown ({UNKNOWN})" in text
+        f"100% of the words of the last validation's translations are unknown ({UNKNOWN})" in text
     )
     assert "vocabulary.size" in text
 
@@ -165,10 +165,10 @@ def test_a_script_without_spaces_explains_a_bleu_of_nothing() -> None:
 
 
 def test_a_short_training_is_the_first_cause_to_be_named() -> None:
-    every = FEW_UPDATES // 10
+    every = FEW_STEPS // 10
     early = figures(bleu=(0.0, 0.1, 0.4), every=every)
-    assert f"{4 * every} updates are few" in only(list(reversed(REFERENCES)), early)
-    assert f"{4 * every} updates are few" in only(["ba."] * 40, early)
+    assert f"{4 * every} steps are few" in only(list(reversed(REFERENCES)), early)
+    assert f"{4 * every} steps are few" in only(["ba."] * 40, early)
 
 
 # --------------------------------------------------------------------------------------- the losses
@@ -214,7 +214,7 @@ def test_a_training_that_ends_too_early_says_so_in_its_log(
     said = lines[place + 1 :]
     assert said
     assert all(" warning: " in line for line in said)
-    assert "updates are few" in said[0]
+    assert "steps are few" in said[0]
 
 
 def test_the_metrics_are_read_as_they_were_written(tmp_path: Path) -> None:

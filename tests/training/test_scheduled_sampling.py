@@ -13,7 +13,7 @@ from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.scheduled_sampling import true_share, with_own_inputs
+from seq2seq.training.scheduled_sampling import sample_inputs, teacher_forcing_rate
 
 V = 19
 SRC = [[7, 9, 4], [5, 8, 8, 12, 6], [11], [4, 5]]
@@ -46,7 +46,7 @@ def settings(**keys: object) -> TrainingConfig:
 @pytest.mark.parametrize("schedule", ["linear", "exponential", "inverse_sigmoid"])
 def test_schedules_are_their_formulas(schedule: str, k: int) -> None:
     config = settings(scheduled_sampling=schedule, scheduled_sampling_steps=k)
-    shares = [true_share(config, step) for step in range(1, 5 * k)]
+    shares = [teacher_forcing_rate(config, step) for step in range(1, 5 * k)]
     for i, share in enumerate(shares, start=1):
         expected = {
             "linear": max(0.0, 1 - i / k),
@@ -56,11 +56,11 @@ def test_schedules_are_their_formulas(schedule: str, k: int) -> None:
         assert share == pytest.approx(expected, rel=1e-12)
     assert shares == sorted(shares, reverse=True)
     assert all(0 <= share < 1 for share in shares)
-    assert 0 <= true_share(config, 10**9) < 1e-9  # and no overflow
+    assert 0 <= teacher_forcing_rate(config, 10**9) < 1e-9  # and no overflow
 
 
 def test_without_a_schedule_all_inputs_are_true() -> None:
-    assert true_share(settings(), 10**6) == 1
+    assert teacher_forcing_rate(settings(), 10**6) == 1
 
 
 # ------------------------------------------------------------------------------------ the choices
@@ -69,9 +69,9 @@ def test_without_a_schedule_all_inputs_are_true() -> None:
 def test_where_all_are_true_nothing_is_thrown_nor_changed() -> None:
     model, given = make_model("luong"), batch()
     before = torch.get_rng_state()
-    assert with_own_inputs(InferenceModel(model), given, 1.0) is given
+    assert sample_inputs(InferenceModel(model), given, 1.0) is given
     assert torch.equal(torch.get_rng_state(), before)
-    with_own_inputs(InferenceModel(model), given, 0.5)
+    sample_inputs(InferenceModel(model), given, 0.5)
     assert not torch.equal(torch.get_rng_state(), before)
 
 
@@ -81,7 +81,7 @@ def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share:
     """Step by step, the choice in the loop and the graph through all steps."""
     model, given = make_model(decoder).train(), batch()
     torch.manual_seed(5)
-    mixed = with_own_inputs(InferenceModel(model), given, share)
+    mixed = sample_inputs(InferenceModel(model), given, share)
     assert model.training
     total = batch_loss(model, mixed, 0.1)
     parameters = list(model.parameters())
@@ -113,8 +113,8 @@ def test_inputs_are_as_often_true_as_asked() -> None:
     model = make_model("none")
     given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
-    mixed = with_own_inputs(InferenceModel(model), given, 0.7).tgt_in
-    own = with_own_inputs(InferenceModel(model), given, 0.0).tgt_in
+    mixed = sample_inputs(InferenceModel(model), given, 0.7).tgt_in
+    own = sample_inputs(InferenceModel(model), given, 0.0).tgt_in
     assert torch.equal(mixed[:, 0], given.tgt_in[:, 0])
     assert (own[:, 1:41] != 7).all()
     assert (mixed[:, 1:41] == 7).double().mean().item() == pytest.approx(0.7, abs=0.03)
@@ -125,7 +125,7 @@ def test_each_token_has_a_coin_of_its_own_and_the_seed_decides() -> None:
     results = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        results.append(with_own_inputs(InferenceModel(model), batch(), 0.5).tgt_in)
+        results.append(sample_inputs(InferenceModel(model), batch(), 0.5).tgt_in)
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
     changed = results[0] != batch().tgt_in
@@ -136,6 +136,6 @@ def test_marks_are_never_put_in() -> None:
     model = make_model("bahdanau")
     with torch.no_grad():
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
-    chosen = with_own_inputs(InferenceModel(model), batch(), 0.0).tgt_in[:, 1:]
+    chosen = sample_inputs(InferenceModel(model), batch(), 0.0).tgt_in[:, 1:]
     assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
     assert len(chosen.unique()) > 3

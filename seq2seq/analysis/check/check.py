@@ -29,7 +29,7 @@ from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runs.run_folder import check_folder, run_lives
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
-from seq2seq.training.session import new_session, read_texts, session_data
+from seq2seq.training.session import new_session, read_texts
 
 
 class SplitComparison(NamedTuple):
@@ -89,8 +89,8 @@ def _examine(config: Config, device: torch.device, init_from: Path | None) -> Re
     )
     max_length = config.data.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, max_length)
-    data = session_data(config, vocabularies, pairs, valid, {})
-    session = new_session(config, device, data, start and start.weights)
+    weights = start and start.weights
+    session = new_session(config, device, vocabularies, pairs, valid, weights=weights)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
     splits = {
         name: Split(
