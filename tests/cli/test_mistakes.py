@@ -148,7 +148,7 @@ SWAPPED = (
     "on the target side of train.src and train.tgt and 3% on the source side. Swap the two files."
 )
 HAND = "they seem to match until train.tgt ends: is it truncated?"
-NO_OTHER = "no other weights here are whole: copy the run again, or train again with --overwrite"
+NO_OTHER = "No other checkpoint here is intact: copy the run again, or train with --overwrite"
 RESTORES = "`seq2seq train CONFIG --resume` restores it"
 LINES = "but line n of one must translate line n of the other"
 
@@ -609,13 +609,13 @@ MODELS = {
     ),
     "weights of another program": Row(
         "translate -m own",
-        f"own/best.safetensors: not a seq2seq checkpoint; {NO_OTHER}",
+        f"own/best.safetensors: not a seq2seq checkpoint. {NO_OTHER}",
         own(lambda: save_file({"w": torch.ones(2)}, "own/best.safetensors")),
     ),
     "weights of another version": Row(
         "translate -m own",
         "own/best.safetensors: the header is damaged or from another version of seq2seq "
-        f"(KeyError('limit')); {NO_OTHER}",
+        f"(KeyError('limit')). {NO_OTHER}",
         own(without_limit),
     ),
     "a config of another version": Row(
