@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from seq2seq.config.document import Tree
-from seq2seq.config.errors import RENAMED, KeyPath, section_class, show
+from seq2seq.config.errors import KeyPath, section_class, show
 from seq2seq.config.schema import Config
 
 _LENGTH = ("training.max_epochs", "training.max_steps")
@@ -18,7 +18,6 @@ _FREE = (
     "training.memory_gb.",
     "training.deterministic.",
 )
-_RENAMED = {".".join(old): ".".join(new) for old, new in RENAMED.items()}
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:
@@ -42,9 +41,8 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     A key that the recording version lacked counts as having had its default.
     """
     now = recorded_keys(new)
-    recorded = {_RENAMED.get(key, key): value for key, value in recorded.items()}
     added = now.keys() - recorded.keys()
-    recorded |= {key: value for key, value in _defaults() if key in added}
+    recorded = {**recorded, **{key: value for key, value in _defaults() if key in added}}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
         f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"

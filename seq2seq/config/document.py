@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.errors import RENAMED, ConfigError, ConfigIssue, KeyPath, did_you_mean
+from seq2seq.config.errors import ConfigError, ConfigIssue, KeyPath, did_you_mean
 from seq2seq.runtime.files import read_bounded
 
 Tree = dict[str, object]
@@ -112,15 +112,6 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         return None if node.style is None and node.value in _NULLS else str(node.value)
     # Lists hold single values; the schema refuses any other entry.
     return [each.value if isinstance(each, yaml.ScalarNode) else [] for each in node.value]
-
-
-def rename_keys(document: Document) -> None:
-    """Replace the key names of an earlier version by the current ones."""
-    for old, new in RENAMED.items():
-        source, target = document.tree.get(old[0]), document.tree.get(new[0])
-        if isinstance(source, dict) and isinstance(target, dict) and old[1] in source:
-            target.setdefault(new[1], source.pop(old[1]))
-            document.lines.setdefault(new, document.lines[old])
 
 
 def apply_override(tree: Tree, override: str) -> KeyPath:

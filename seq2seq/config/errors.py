@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from seq2seq.runtime.errors import UserError
 
 KeyPath = tuple[str, ...]
-RENAMED = {("training", "max_length"): ("data", "max_length")}  # keys of earlier versions
+_RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
 
 
 class ConfigIssue(NamedTuple):
@@ -90,9 +90,9 @@ def _plain(limit: object) -> object:
 
 
 def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
-    """Name the new name of a renamed key, or a similar key of the same or another section."""
-    if path in RENAMED:
-        return f" is now {'.'.join(RENAMED[path])}"
+    """Give the new name of a renamed key, or a similar key of the same or another section."""
+    if renamed := _RENAMED.get(".".join(path)):
+        return f" is now {renamed}"
     *above, key = path
     section = schema
     for name in above:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config.document import apply_override, read_document, rename_keys
+from seq2seq.config.document import apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe, section_class, summary
 from seq2seq.config.fields import (
     Bool,
@@ -209,21 +209,16 @@ class Config(Section):
         return decoding.model_copy(update=off)
 
 
-def load_config(
-    path: Path, overrides: Sequence[str] = (), accept_renamed: bool = False
-) -> tuple[Config, list[str]]:
+def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
     """Read a YAML file, apply overrides such as `model.dropout=0.2`, and validate the result.
 
-    The last override of a key wins; its value is taken literally, `null` means None. Keys renamed
-    since an earlier version are refused unless `accept_renamed` (for the config of a run folder).
+    The last override of a key wins; its value is taken literally, `null` means None.
     Return the config and notes on keys of the file that are ignored because they do not apply to
     the decoder. Raise ConfigError with every issue of the file and of the overrides at once.
     """
     document = read_document(path)
     if VARIANTS in document.tree:
         raise ConfigError(f"{path}: has the key {VARIANTS}; use it with `seq2seq compare`")
-    if accept_renamed:
-        rename_keys(document)
     issues = document.issues
     context = LoadContext()
     for override in overrides:

@@ -87,7 +87,7 @@ def read_config(folder: Path) -> Config:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:
-        return load_config(folder / CONFIG, accept_renamed=True)[0]
+        return load_config(folder / CONFIG)[0]
     except ConfigError as error:
         raise UserError(
             f"{'; '.join(line.strip() for line in str(error).splitlines())} "

@@ -437,22 +437,6 @@ def test_a_renamed_key_is_refused_by_its_new_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_renamed_key_is_read_where_a_run_wrote_it(tmp_path: Path) -> None:
-    text = MINIMAL.replace("max_epochs: 3", "max_epochs: 3, max_length: 9")
-    config, notes = load_config(write(tmp_path, text), accept_renamed=True)
-    assert (config.data.max_length, notes) == (9, [])
-    wrong = write(tmp_path, text.replace("max_length: 9", "max_length: 0"))
-    with pytest.raises(ConfigError) as caught:
-        load_config(wrong, accept_renamed=True)
-    assert str(caught.value).endswith("run.yaml:8: data.max_length: must be at least 1; got 0")
-
-
-@pytest.mark.parametrize("more", ["data: 3", "training: 3", "data: {}", "training: {max_length: }"])
-def test_a_damaged_config_of_an_earlier_version_is_refused(tmp_path: Path, more: str) -> None:
-    with pytest.raises(ConfigError):
-        load_config(write(tmp_path, more), accept_renamed=True)
-
-
 def test_a_key_set_twice_is_refused(tmp_path: Path) -> None:
     (line,) = mistakes(tmp_path, "model:\n  dropout: 0.1\n  num_layers: 2\n  dropout: 0.3\n")
     assert line == "line 12: model.dropout: set twice, first on line 10; remove one of the two"
@@ -659,12 +643,3 @@ def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
     assert changed_since(recorded, config) == []
     del recorded["training.average"]
     assert changed_since(recorded, config) == ["training.average: 0.0 -> 0.9"]
-
-
-def test_a_recorded_key_of_an_earlier_version_is_compared_by_its_new_name(tmp_path: Path) -> None:
-    config = load(tmp_path)
-    recorded = recorded_keys(config)
-    recorded["training.max_length"] = recorded.pop("data.max_length")
-    assert changed_since(recorded, config) == []
-    recorded["training.max_length"] = 7
-    assert changed_since(recorded, config) == ["data.max_length: 7 -> 100"]

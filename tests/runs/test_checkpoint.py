@@ -401,16 +401,16 @@ def test_a_missing_file_is_named(run: Path, tmp_path: Path) -> None:
         read_config(tmp_path / "nowhere")
 
 
-def test_a_run_folder_of_an_earlier_version_is_read(run: Path) -> None:
-    """As `max_length` was a key of `training`."""
+def test_a_run_folder_with_a_renamed_key_is_refused_by_the_new_name(run: Path) -> None:
+    """As an earlier version wrote it."""
     path = run / CONFIG
-    config = read_config(run)
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     tree["training"]["max_length"] = tree["data"].pop("max_length")
     path.write_text(yaml.dump(tree), encoding="utf-8")
-    assert read_config(run) == config
-    assert config.data.max_length == 40
-    load_best(run, CPU)
+    with pytest.raises(UserError) as caught:
+        load_best(run, CPU)
+    assert len(str(caught.value).splitlines()) == 1
+    assert ": training.max_length is now data.max_length" in str(caught.value)
 
 
 EDITS: dict[str, dict[str, object]] = {
