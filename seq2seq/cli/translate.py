@@ -119,7 +119,7 @@ def translation_as_json(translation: "Translation", with_nbest: bool = False) ->
         "attention_weights": weights and [[round(w, 6) for w in row] for row in weights],
     }
     if with_nbest:
-        fields["nbest"] = [
+        fields["n_best"] = [
             {"text": text, "score": round(score, 6)} for text, score in translation.nbest
         ]
     return json.dumps(fields, ensure_ascii=False)

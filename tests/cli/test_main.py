@@ -258,8 +258,8 @@ def test_json_tells_all_of_a_translation(call: Call, tiny_run: Path) -> None:
 def test_json_has_the_n_best_where_asked(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "--json", "--n-best", 2, stdin=b"buda\n\n")
     for each in map(json.loads, result.lines):
-        assert len(each["nbest"]) == 2
-        assert each["nbest"][0] == {"text": each["text"], "score": each["score"]}
+        assert len(each["n_best"]) == 2
+        assert each["n_best"][0] == {"text": each["text"], "score": each["score"]}
 
 
 @pytest.mark.parametrize("beam", [1, 3])
