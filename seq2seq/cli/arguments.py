@@ -1,4 +1,4 @@
-"""Arguments that several subcommands share."""
+"""Arguments that several subcommands share, and the types of arguments."""
 
 import argparse
 from pathlib import Path
@@ -7,7 +7,6 @@ MAX_COUNT = 1_000_000  # upper limit of every count on the command line
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the config and the overrides of its keys."""
     parser.add_argument("config", type=Path, metavar="CONFIG", help="YAML config, see configs/")
     parser.add_argument(
         "overrides", nargs="*", metavar="section.key=value", help="override a key of the config"
@@ -15,89 +14,49 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_init_from(parser: argparse.ArgumentParser) -> None:
-    """Add the run folder of a warm start."""
-    parser.add_argument(
-        "--init-from",
-        type=Path,
-        metavar="RUN",
-        help="initialise from another run's vocabulary and best weights",
-    )
+    text = "initialise from another run's vocabulary and best weights"
+    parser.add_argument("--init-from", type=Path, metavar="RUN", help=text)
 
 
 def add_model(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """Add the run folders of a model or an ensemble."""
+    text = "run folder; repeat for an ensemble (the first run's config sets decoding)"
     parser.add_argument(
-        "-m",
-        "--model",
-        action="append",
-        default=[],
-        required=required,
-        metavar="RUN",
-        help="run folder; repeat for an ensemble (the first run's config sets decoding)",
+        "-m", "--model", action="append", default=[], required=required, metavar="RUN", help=text
     )
 
 
 def add_input(parser: argparse.ArgumentParser, default: str = "stdin") -> None:
-    """Add the file of source lines."""
-    parser.add_argument(
-        "-i",
-        "--input",
-        type=Path,
-        metavar="FILE",
-        help=f"source text, one sentence per line, plain or .gz (default: {default})",
-    )
+    text = f"source text, one sentence per line, plain or .gz (default: {default})"
+    parser.add_argument("-i", "--input", type=Path, metavar="FILE", help=text)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the file to write instead of stdout."""
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="output file (default: stdout)"
-    )
+    text = "output file (default: stdout)"
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:
-    """Add the beam size."""
-    parser.add_argument(
-        "-b",
-        "--beam",
-        type=count,
-        metavar="N",
-        help="beam size; 1 is greedy search (default: decoding.beam_size of the config)",
-    )
+    text = "beam size; 1 is greedy search (default: decoding.beam_size of the config)"
+    parser.add_argument("-b", "--beam", type=count, metavar="N", help=text)
+
+
+def add_int8(parser: argparse.ArgumentParser) -> None:
+    text = "int8 weights: faster on CPU, nearly identical output"
+    parser.add_argument("--int8", action="store_true", help=text)
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:
-    """Add case-insensitive scoring."""
     parser.add_argument("--lowercase", action="store_true", help="ignore case when scoring")
 
 
 def add_json_report(parser: argparse.ArgumentParser) -> None:
-    """Add the file that receives the report as JSON."""
-    parser.add_argument(
-        "--json",
-        type=Path,
-        metavar="FILE",
-        help="write the report as JSON as well; - prints JSON instead of the table",
-    )
-
-
-def add_int8(parser: argparse.ArgumentParser) -> None:
-    """Add int8 weights."""
-    parser.add_argument(
-        "--int8",
-        action="store_true",
-        help="int8 weights: faster on CPU, nearly identical output",
-    )
+    text = "also write the report as JSON; - prints JSON instead of the tables"
+    parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add the device."""
-    parser.add_argument(
-        "--device",
-        default="auto",
-        metavar="DEVICE",
-        help="auto, cpu, cuda or cuda:N (default: auto)",
-    )
+    text = "auto, cpu, cuda or cuda:N (default: auto)"
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 
 def count(text: str) -> int:
@@ -110,7 +69,7 @@ def count(text: str) -> int:
 
 
 def folder(text: str) -> Path:
-    """Parse the name of a folder that will be written, which has to be valid UTF-8."""
+    """Parse the name of a folder to write, which has to be valid UTF-8."""
     if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
         raise argparse.ArgumentTypeError("is not UTF-8; choose another name")
     return Path(text)

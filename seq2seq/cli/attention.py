@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from seq2seq.cli.arguments import add_beam, add_device, add_input, add_model
+from seq2seq.cli import arguments
 from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
@@ -13,12 +13,11 @@ from seq2seq.runtime.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `attention`."""
     parser.description = "Translate text and plot which source tokens each target token attends to."
     parser.epilog = """example:
   seq2seq attention -m runs/demo -i test.en -o attention.html"""
-    add_model(parser)
-    add_input(parser)
+    arguments.add_model(parser)
+    arguments.add_input(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -27,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="FILE.html (any script), .png or .svg (need matplotlib), or .json",
     )
-    add_beam(parser)
-    add_device(parser)
+    arguments.add_beam(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         report = LineReport(options.input)
         texts = report.decode(1, list(lines))
     translations = translator.translate(texts, options.beam)
-    report.note_split(1, translations)
+    report.note_translations(1, translations)
     report.log()
     if as_json:
         with open_output(options.output) as output:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli.arguments import add_device, count
-from seq2seq.cli.arguments import folder as folder_name
+from seq2seq.cli import arguments
 from seq2seq.cli.output import open_output
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `average`."""
     parser.description = "Write a run folder with the mean of the weights of several checkpoints."
     parser.add_argument(
         "runs",
@@ -32,19 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=folder_name,
+        type=arguments.folder,
         required=True,
         metavar="FOLDER",
         help="run folder to write",
     )
     parser.add_argument(
         "--last",
-        type=count,
+        type=arguments.count,
         metavar="N",
         help="average the newest N snapshots of a single run (default: all)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the run in FOLDER")
-    add_device(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seq2seq.cli.arguments import add_config, add_device, add_init_from, add_json_report
+from seq2seq.cli import arguments
 from seq2seq.cli.loading import read_config
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import aligned_table
@@ -18,17 +18,16 @@ Row = Sequence[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `check`."""
     parser.description = (
         "Inspect the data, the vocabulary and the training cost of a config. Writes no files\n"
         "except for --json."
     )
     parser.epilog = """example:
   seq2seq check configs/demo.yaml vocabulary.size=4000"""
-    add_config(parser)
-    add_init_from(parser)
-    add_json_report(parser)
-    add_device(parser)
+    arguments.add_config(parser)
+    arguments.add_init_from(parser)
+    arguments.add_json_report(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,16 +88,10 @@ def _shared(splits: "Sequence[Split]", other: str, all_: "Sequence[SplitComparis
     found = {each.split: each.shared for each in all_ if each.other == other}
     if not found:
         return []
-    names = [split.name for split in splits]
+    shared = [found.get(split.name) for split in splits]
     return [
-        (
-            f"{what} also in {other}",
-            *(_count(shared[name]) if name in found else "" for name in names),
-        )
-        for what, shared in (
-            ("source", {name: each.sources for name, each in found.items()}),
-            ("pair", {name: each.pairs for name, each in found.items()}),
-        )
+        (f"source also in {other}", *(_count(each.sources) if each else "" for each in shared)),
+        (f"pair also in {other}", *(_count(each.pairs) if each else "" for each in shared)),
     ]
 
 

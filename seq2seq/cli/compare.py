@@ -6,13 +6,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli.arguments import (
-    add_beam,
-    add_device,
-    add_json_report,
-    add_lowercase,
-    folder,
-)
+from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -29,7 +23,6 @@ _SPLIT_NOTES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `compare`."""
     parser.description = (
         "Train several variants of a config, each with several seeds, and score them on the same\n"
         "data. Runs that are already trained are reused."
@@ -50,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=folder,
+        type=arguments.folder,
         metavar="FOLDER",
         help="folder of runs, translations and figures (default: that of the YAML file, or "
         "runs/compare)",
@@ -61,10 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="valid",
         help="text to score: valid to choose a variant (default), test for the final score",
     )
-    add_json_report(parser)
-    add_beam(parser)
-    add_lowercase(parser)
-    add_device(parser)
+    arguments.add_json_report(parser)
+    arguments.add_beam(parser)
+    arguments.add_lowercase(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:

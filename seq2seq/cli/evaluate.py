@@ -5,15 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.cli.arguments import (
-    add_beam,
-    add_device,
-    add_input,
-    add_int8,
-    add_json_report,
-    add_lowercase,
-    add_model,
-)
+from seq2seq.cli import arguments
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output, write_report
 from seq2seq.runtime.console import aligned_table, logger
@@ -25,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `evaluate`."""
     parser.description = (
         "Translate a test set with a run and score the translations, or score existing ones."
     )
@@ -33,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
   seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
-    add_model(parser, required=False)
-    add_input(parser, default="the config's test set")
+    arguments.add_model(parser, required=False)
+    arguments.add_input(parser, default="the config's test set")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the translations to FILE"
     )
@@ -55,16 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="reference, may be repeated (default: the config's test set)",
     )
-    add_beam(parser)
-    add_lowercase(parser)
+    arguments.add_beam(parser)
+    arguments.add_lowercase(parser)
     parser.add_argument(
         "--tokenize",
         metavar="NAME",
         help="sacreBLEU tokenizer (default: that of the target language, else 13a)",
     )
-    add_json_report(parser)
-    add_int8(parser)
-    add_device(parser)
+    arguments.add_json_report(parser)
+    arguments.add_int8(parser)
+    arguments.add_device(parser)
 
 
 class _Text(NamedTuple):

@@ -128,6 +128,8 @@ class LineReport:
 
         Undecodable bytes become U+FFFD.
         """
+        from seq2seq.data.lines import strip_line
+
         texts = []
         for index, line in enumerate(lines, start=number):
             content = strip_line(line, first=index == 1)
@@ -137,27 +139,23 @@ class LineReport:
             texts.append(text)
         return texts
 
-    def note_split(self, number: int, translations: Iterable["Translation"]) -> None:
-        """Note lines that were too long to be translated in one part, or at all."""
+    def note_translations(
+        self,
+        number: int,
+        translations: Sequence["Translation"],
+        prefixes: Sequence[str] | None = None,
+    ) -> None:
+        """Note lines too long to be translated in one part, or at all, and unused prefixes."""
         for index, each in enumerate(translations, start=number):
             self._note(_SPLIT, index, each.parts > 1)
             self._note(_CUT, index, each.left_out)
+            prefix = prefixes[index - number] if prefixes else ""
+            self._note(_BLANK, index, bool(prefix.strip()) and not each.src_tokens)
 
     def note_one_sided(self, number: int, possible: Iterable[bool]) -> None:
         """Note pairs with exactly one blank side, which no model can produce."""
         for index, each in enumerate(possible, start=number):
             self._note(_ONE_SIDED, index, not each)
-
-    def note_blank(
-        self,
-        number: int,
-        translations: Sequence["Translation"],
-        prefixes: Sequence[str] | None,
-    ) -> None:
-        """Note blank lines for which a prefix was given."""
-        pairs = zip(translations, prefixes, strict=True) if prefixes else ()
-        for index, (each, prefix) in enumerate(pairs, start=number):
-            self._note(_BLANK, index, bool(prefix.strip()) and not each.src_tokens)
 
     def log(self) -> None:
         """Log the notes collected since the last call."""

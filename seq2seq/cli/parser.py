@@ -34,19 +34,15 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see {self.prog} --help")
 
     def refuse(self, arguments: Sequence[str]) -> NoReturn:
-        """Report unrecognized arguments, with the option that was probably meant."""
-        suggestions = [self._closest(each) for each in arguments if each.startswith("--")]
-        hint = next((f" (did you mean {option}?)" for option in suggestions if option), "")
-        self.error(f"unrecognized arguments: {' '.join(arguments)}{hint}")
+        """Report unrecognized arguments; suggest the option that the first one seems to mean."""
+        from seq2seq.config.errors import did_you_mean
 
-    def _closest(self, argument: str) -> str | None:
-        """Return the option that the argument abbreviates or misspells, if any."""
-        from difflib import get_close_matches
-
-        name = argument.partition("=")[0]
-        known = list(self._option_string_actions)
+        first = next((each for each in arguments if each.startswith("-")), arguments[0])
+        name, known = first.partition("=")[0], list(self._option_string_actions)
         abbreviated = [option for option in known if option.startswith(name)]
-        return next(iter(abbreviated or get_close_matches(name, known, n=1)), None)
+        hint = did_you_mean(next(iter(abbreviated), name), known)
+        message = f"unrecognized arguments: {' '.join(arguments)}"
+        raise UserError(f"{message}{hint}" if hint else f"{message}; see {self.prog} --help")
 
 
 class _PrintCompletion(argparse.Action):
@@ -88,14 +84,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         command.set_defaults(run=module.run)
     options, rest = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
-    if rest and not _take_overrides(options, rest):
+    if any(each.startswith("-") for each in rest) or (rest and "overrides" not in options):
         commands.choices[options.command].refuse(rest)
+    if rest:  # overrides after an option
+        options.overrides += rest
     return options
-
-
-def _take_overrides(options: argparse.Namespace, rest: Sequence[str]) -> bool:
-    """Add positional arguments that follow an option, which argparse leaves over, to the others."""
-    if any(each.startswith("-") for each in rest) or not hasattr(options, "overrides"):
-        return False
-    options.overrides = [*options.overrides, *rest]
-    return True

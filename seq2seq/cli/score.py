@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli.arguments import add_device, add_input, add_int8, add_model, add_output
+from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `score`."""
     parser.description = (
         "Print the score of each given translation: its log-probability under the model,\n"
         "normalised for length as in beam search."
     )
     parser.epilog = """example:
   seq2seq score -m runs/demo -i test.en -r test.fr"""
-    add_model(parser)
-    add_input(parser)
+    arguments.add_model(parser)
+    arguments.add_input(parser)
     parser.add_argument(
         "-r",
         "--ref",
@@ -34,14 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="translations to score: line n translates input line n",
     )
-    add_output(parser)
+    arguments.add_output(parser)
     parser.add_argument(
         "--json",
         action="store_true",
         help="print one object per line: score, log_prob, perplexity, tokens and their log_probs",
     )
-    add_int8(parser)
-    add_device(parser)
+    arguments.add_int8(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,25 +3,24 @@
 import argparse
 import shlex
 
-from seq2seq.cli.arguments import add_config, add_device, add_init_from
+from seq2seq.cli import arguments
 from seq2seq.cli.loading import read_config
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `train`."""
     parser.description = "Train a model from a YAML config. Everything is written to its run_dir."
     parser.epilog = """examples:
   seq2seq train configs/demo.yaml
   seq2seq train configs/demo.yaml run_dir=runs/large model.hidden_size=512
   seq2seq train configs/demo.yaml --resume"""
-    add_config(parser)
+    arguments.add_config(parser)
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="resume an interrupted run")
     existing.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
-    add_init_from(parser)
-    add_device(parser)
+    arguments.add_init_from(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:

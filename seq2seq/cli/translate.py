@@ -6,15 +6,7 @@ import json
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq.cli.arguments import (
-    add_beam,
-    add_device,
-    add_input,
-    add_int8,
-    add_model,
-    add_output,
-    count,
-)
+from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, arrivals, batches, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
@@ -25,19 +17,18 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `translate`."""
     parser.description = "Translate text: one output line per input line, blank lines included."
     parser.epilog = """examples:
   seq2seq translate -m runs/demo -i test.en -o test.fr
   tail -f log | seq2seq translate -m runs/demo --stream
   seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json"""
-    add_model(parser)
-    add_input(parser)
-    add_output(parser)
-    add_beam(parser)
+    arguments.add_model(parser)
+    arguments.add_input(parser)
+    arguments.add_output(parser)
+    arguments.add_beam(parser)
     parser.add_argument(
         "--n-best",
-        type=count,
+        type=arguments.count,
         metavar="N",
         help="print the N best hypotheses, one per line: INDEX ||| TEXT ||| SCORE, index from 0",
     )
@@ -64,12 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--batch-size",
-        type=count,
+        type=arguments.count,
         metavar="N",
         help=f"lines to translate together; does not affect the output (default: {BATCH_LINES})",
     )
-    add_int8(parser)
-    add_device(parser)
+    arguments.add_int8(parser)
+    arguments.add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,8 +80,7 @@ def run(options: argparse.Namespace) -> int:
                 texts = report.decode(number, batch)
                 begin = prefixes.of(number, len(texts))
                 translations = translator.translate(texts, options.beam, n_best, begin, text_only)
-                report.note_split(number, translations)
-                report.note_blank(number, translations, begin)
+                report.note_translations(number, translations, begin)
                 for index, each in enumerate(translations, start=number - 1):
                     output.write(_format(each, index, options.n_best is not None, options.json))
                 output.flush()
