@@ -1,8 +1,6 @@
 """Input lines of a file or stdin: read in batches, decoded, and reported on where unusual."""
 
-import gzip
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
 
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
-_GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 _READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of a pipe
 _SHOWN_LINES = 10  # maximum number of line numbers in a note
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
@@ -43,30 +40,33 @@ def open_input(path: Path | None) -> Iterator[IO[bytes]]:
     if path.is_dir():
         raise UserError(f"{path}: is a folder, not a text file")
     try:
-        file = _open_bytes(path)
+        file = path.open("rb")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except _GZIP_ERRORS as error:
-        raise UserError(_damaged(path, error)) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     with file:
-        try:
+        if path.suffix != ".gz":
             yield file
-        except _GZIP_ERRORS as error:
-            raise RunError(_damaged(path, error)) from None
+            return
+        with _decompressed(file, path) as lines:
+            yield lines
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
-    if path.suffix != ".gz":
-        return path.open("rb")
-    file = gzip.open(path, "rb")  # noqa: SIM115
-    file.peek(1)  # raises here if this is no gzip file
-    return file  # type: ignore[return-value]
+@contextmanager
+def _decompressed(file: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
+    import gzip
+    import zlib
 
-
-def _damaged(path: Path, error: Exception) -> str:
-    return f"{path}: is not a complete gzip file ({error}); compress it again"
+    error_class: type[Exception] = UserError
+    try:
+        with gzip.GzipFile(fileobj=file) as lines:
+            lines.peek(1)  # raises here if this is no gzip file
+            error_class = RunError
+            yield lines  # type: ignore[misc]
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = f"{path}: is not a complete gzip file ({error}); compress it again"
+        raise error_class(message) from None
 
 
 def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:

@@ -2,22 +2,22 @@
 
 import argparse
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from seq2seq import __version__
-from seq2seq.cli import attention, average, check, compare, evaluate, score, train, translate
 from seq2seq.runtime.errors import UserError
 
-COMMANDS = {
-    "check": (check, "inspect the data and the training cost of a config"),
-    "train": (train, "train a model from a YAML config"),
-    "compare": (compare, "train and score variants of a config on the same data and seeds"),
-    "translate": (translate, "translate text, line by line"),
-    "evaluate": (evaluate, "compute BLEU, chrF and TER of a run or of existing translations"),
-    "score": (score, "compute the log-probabilities of given translations"),
-    "average": (average, "average the weights of several checkpoints"),
-    "attention": (attention, "plot the attention weights of translations"),
+COMMANDS = {  # each a module beside this one, imported only if it is used
+    "check": "inspect the data and the training cost of a config",
+    "train": "train a model from a YAML config",
+    "compare": "train and score variants of a config on the same data and seeds",
+    "translate": "translate text, line by line",
+    "evaluate": "compute BLEU, chrF and TER of a run or of existing translations",
+    "score": "compute the log-probabilities of given translations",
+    "average": "average the weights of several checkpoints",
+    "attention": "plot the attention weights of translations",
 }
 
 
@@ -78,10 +78,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="print the completion script of a shell",
     )
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
-    for name, (module, summary) in COMMANDS.items():
+    completing = any(each.startswith("--print-completion") for each in arguments)
+    for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        if completing or name in arguments:
+            module = import_module(f"seq2seq.cli.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
     options, rest = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
     if any(each.startswith("-") for each in rest) or (rest and "overrides" not in options):

@@ -4,6 +4,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -24,7 +25,7 @@ ARGUMENTS = {
 
 def long_options(command: str) -> list[tuple[str, argparse.Action]]:
     parser = Parser(prog=f"seq2seq {command}")
-    COMMANDS[command][0].add_arguments(parser)
+    import_module(f"seq2seq.cli.{command}").add_arguments(parser)
     return [
         (option, action)
         for option, action in parser._option_string_actions.items()
