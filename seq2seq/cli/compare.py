@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
@@ -78,15 +79,12 @@ def run(options: argparse.Namespace) -> int:
         logger.info(f"note: {note}")
     from seq2seq.analysis.compare.compare import compare
     from seq2seq.analysis.compare.figure import write_figures
-    from seq2seq.training.loop import Interrupted
 
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
-    except (Interrupted, KeyboardInterrupt) as stop:
+    except KeyboardInterrupt:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
-        if isinstance(stop, KeyboardInterrupt):
-            raise
-        return stop.exit_code
+        raise
     write_report(as_text(result), as_json(result), options.json)
     for line in write_figures(result):
         logger.info(line)
@@ -109,8 +107,6 @@ def _title(result: "ComparisonResult") -> str:
 
 
 def _variants(result: "ComparisonResult") -> str:
-    from statistics import mean
-
     from seq2seq.evaluation.bootstrap import deviation
 
     head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd", "p")
@@ -198,8 +194,6 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 
 def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any]:
-    from statistics import mean
-
     from seq2seq.evaluation.bootstrap import deviation
 
     scores = each.bleu_scores()

@@ -4,6 +4,7 @@ Heavy libraries are imported inside functions, so that `seq2seq --help` stays fa
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error}", 2)
     except RunError as error:
         return _fail(f"{error}", 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+    except KeyboardInterrupt as stop:
+        signal_number = getattr(stop, "signal_number", None)
+        if signal_number is not None:  # training has saved its state and logged how to resume
+            return 128 + int(signal_number)
+        return _fail("interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of stdout has finished, as `head` does
         _discard_stdout()
         return 0

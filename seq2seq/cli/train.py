@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     except Interrupted as stop:
         if is_main_process() and not stop.done:
             logger.info("Resume with the same command and --resume.")
-        return stop.exit_code
+        raise
     if is_main_process():
         name = shlex.quote(str(run_dir))
         logger.info(f"Translate:  seq2seq translate -m {name} -i FILE")

@@ -30,12 +30,12 @@ from seq2seq.training.stopping import (
 from seq2seq.training.validation import validate
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM, after the state was saved; `done` if training had finished by itself."""
 
     def __init__(self, signal_number: int, done: bool = False) -> None:
         super().__init__()
-        self.exit_code, self.done = 128 + signal_number, done
+        self.signal_number, self.done = signal_number, done
 
 
 def train(
