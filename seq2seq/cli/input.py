@@ -128,8 +128,6 @@ class LineReport:
 
         Undecodable bytes become U+FFFD.
         """
-        from seq2seq.data.lines import strip_line
-
         texts = []
         for index, line in enumerate(lines, start=number):
             content = strip_line(line, first=index == 1)
