@@ -64,8 +64,7 @@ class Teachers(NamedTuple):
 
     def runs(self) -> list[Path]:
         """Return all run folders."""
-        variants = self.plan.trained()
-        return [self.plan.run_config(v, seed).run_dir for seed in self.plan.seeds for v in variants]
+        return [config.run_dir for config in self.plan.run_configs()]
 
 
 class Translation(NamedTuple):

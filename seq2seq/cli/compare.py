@@ -107,12 +107,13 @@ def _title(result: "ComparisonResult") -> str:
 
 
 def _variants(result: "ComparisonResult") -> str:
+    from seq2seq.analysis.compare.scoring import bleu_scores
     from seq2seq.evaluation.bootstrap import deviation
 
     head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd", "p")
     rows = [(*head, "parameters", "tokens/s", "minutes")]
     for each in result.variants:
-        scores, costs = each.bleu_scores(), [run.cost for run in each.runs]
+        scores, costs = bleu_scores(each.runs), [run.cost for run in each.runs]
         speeds = [cost.tokens_per_second for cost in costs if cost.tokens_per_second is not None]
         tested = each.difference
         rows.append(
@@ -194,9 +195,10 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 
 def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any]:
+    from seq2seq.analysis.compare.scoring import bleu_scores
     from seq2seq.evaluation.bootstrap import deviation
 
-    scores = each.bleu_scores()
+    scores = bleu_scores(each.runs)
     tested = each.difference
     return {
         "name": each.variant.name,

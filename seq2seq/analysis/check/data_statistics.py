@@ -1,13 +1,10 @@
-"""Statistics of parallel text, without judgement: lengths, duplicates, characters and tokens.
-
-Line numbers count from 1.
-"""
+"""Statistics of parallel text: lengths, duplicates, characters, tokens. Lines count from 1."""
 
 import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -106,9 +103,9 @@ def text_statistics(text: ParallelText) -> TextStatistics:
     src, tgt = ([line.strip() for line in side] for side in (text.src, text.tgt))
     rows = [i for i in range(len(src)) if src[i] and tgt[i]]
     duplicates, ambiguous = _repetitions(src, tgt, rows)
-    lengths = _lengths([src[i] for i in rows]), _lengths([tgt[i] for i in rows])
-    ratio = float(np.median(lengths[1] / lengths[0])) if rows else None
-    outliers = np.flatnonzero(_is_outlier(*lengths, ratio or 1.0))
+    first, second = (np.array([float(len(side[i])) for i in rows]) for side in (src, tgt))
+    ratio = float(np.median(second / first)) if rows else None
+    outliers = np.flatnonzero(_is_outlier(first, second, ratio or 1.0))
     return TextStatistics(
         len(src),
         [i + 1 for i in range(len(src)) if not (src[i] and tgt[i])],
@@ -117,14 +114,10 @@ def text_statistics(text: ParallelText) -> TextStatistics:
         [i + 1 for i in rows if src[i] == tgt[i]],
         [rows[k] + 1 for k in outliers],
         ratio,
-        _correlation(*lengths),
-        [rows[k] + 1 for k in _uncorrelated_blocks(*lengths)],
-        SideStatistics(
-            length_statistics([len(line) for line in src]), unusual_characters(text.src)
-        ),
-        SideStatistics(
-            length_statistics([len(line) for line in tgt]), unusual_characters(text.tgt)
-        ),
+        _correlation(first, second),
+        [rows[k] + 1 for k in _uncorrelated_blocks(first, second)],
+        SideStatistics(length_statistics(list(map(len, src))), unusual_characters(text.src)),
+        SideStatistics(length_statistics(list(map(len, tgt))), unusual_characters(text.tgt)),
     )
 
 
@@ -141,15 +134,15 @@ def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
 
     Mojibake is detected only if ftfy is installed.
     """
-    tests: dict[str, Callable[[str], object]] = {
+    tests: dict[str, Callable[[str], object] | None] = {
         **{kind: pattern.search for kind, pattern in PATTERNS.items()},
+        MOJIBAKE: mojibake_test(),
         NOT_NFC: lambda line: not unicodedata.is_normalized("NFC", line),
     }
-    if (is_mojibake := mojibake_test()) is not None:
-        tests[MOJIBAKE] = is_mojibake
     found = {
         kind: [number for number, line in enumerate(lines, start=1) if test(line)]
         for kind, test in tests.items()
+        if test is not None
     }
     return {kind: numbers for kind, numbers in found.items() if numbers}
 
@@ -165,9 +158,12 @@ def mojibake_test() -> Callable[[str], bool] | None:
 
 def overlap(text: ParallelText, other: ParallelText) -> Overlap:
     """Find the lines of `text` that occur in `other`; blank lines and outer spaces are ignored."""
-    pairs = set(_stripped(other))
-    sources = {src for src, _ in pairs}
-    both = [(number, pair) for number, pair in enumerate(_stripped(text), start=1) if all(pair)]
+    own, others = (
+        [(src.strip(), tgt.strip()) for src, tgt in zip(each.src, each.tgt, strict=True)]
+        for each in (text, other)
+    )
+    pairs, sources = set(others), {src for src, _ in others}
+    both = [(number, pair) for number, pair in enumerate(own, start=1) if all(pair)]
     return Overlap(
         [number for number, (src, _) in both if src in sources],
         [number for number, pair in both if pair in pairs],
@@ -176,13 +172,8 @@ def overlap(text: ParallelText, other: ParallelText) -> Overlap:
 
 def resemblance(text: ParallelText, other: ParallelText) -> Resemblance:
     """Compare each side of one text with each side of another."""
-    src, tgt, other_src, other_tgt = map(_profile, (text.src, text.tgt, other.src, other.tgt))
-    return Resemblance(
-        _cosine(src, other_src),
-        _cosine(src, other_tgt),
-        _cosine(tgt, other_src),
-        _cosine(tgt, other_tgt),
-    )
+    sides, others = ([_profile(side) for side in (each.src, each.tgt)] for each in (text, other))
+    return Resemblance(*(_cosine(one, another) for one in sides for another in others))
 
 
 def token_statistics(
@@ -209,11 +200,6 @@ def _side_tokens(lines: Sequence[Ids], vocabulary: Vocabulary) -> SideTokens:
     )
 
 
-def _stripped(text: ParallelText) -> Iterator[tuple[str, str]]:
-    for src, tgt in zip(text.src, text.tgt, strict=True):
-        yield src.strip(), tgt.strip()
-
-
 def _repetitions(
     src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]
 ) -> tuple[list[int], list[int]]:
@@ -228,10 +214,6 @@ def _repetitions(
             ambiguous.append(i + 1)
         targets.add(tgt[i])
     return duplicates, ambiguous
-
-
-def _lengths(lines: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([len(line) for line in lines], dtype=np.float64)
 
 
 def _is_outlier(
@@ -260,8 +242,7 @@ def _uncorrelated_blocks(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> 
         return []
     spread = 0.8 * logs.std(axis=1)
     found = []
-    starts = [*range(0, len(src) - BLOCK, BLOCK), max(0, len(src) - BLOCK)]
-    for start in starts:
+    for start in (*range(0, len(src) - BLOCK, BLOCK), max(0, len(src) - BLOCK)):
         block = slice(start, start + BLOCK)
         correlation = _correlation(src[block], tgt[block])
         varied = bool((logs[:, block].std(axis=1) >= spread).all())
@@ -280,7 +261,6 @@ def _profile(lines: Sequence[str]) -> Counter[str]:
 
 
 def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    norms = [math.sqrt(sum(n * n for n in counts.values())) for counts in (one, other)]
-    if not all(norms):
-        return 0.0
-    return sum(n * other[trigram] for trigram, n in one.items()) / math.prod(norms)
+    norms = [math.hypot(*counts.values()) for counts in (one, other)]
+    product = sum(n * other[trigram] for trigram, n in one.items())
+    return product / math.prod(norms) if all(norms) else 0.0

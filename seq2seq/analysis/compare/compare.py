@@ -1,16 +1,14 @@
 """Train the variants of a comparison on the same data and seeds, then score them."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
 from seq2seq.analysis.compare.variants import Plan
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import read_pairs, usable
 from seq2seq.data.training_data import checksum_of_text, training_data
-from seq2seq.runs.provenance import Header
 from seq2seq.runs.run_folder import check_folder, resumed_state, run_lives
-from seq2seq.runs.training_state import Progress, check_texts
+from seq2seq.runs.training_state import TrainingState, check_texts
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import RunError, UserError
@@ -33,15 +31,15 @@ def compare(
     Raises UserError before the first training if a run cannot start or resume, RunError if a run
     fails, and Interrupted as `train` does.
     """
-    task, progress = _check(plan, split, device, beam, lowercase)
-    _train_all(plan, progress, device)
-    return score_all(plan, task, progress)
+    task, states = _check(plan, split, device, beam, lowercase)
+    _train_all(plan, states, device)
+    return score_all(plan, task, states)
 
 
 def _check(
     plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
-) -> tuple[ScoringTask, dict[Path, Progress]]:
-    """Check all run folders, data and vocabularies; return the progress of existing runs."""
+) -> tuple[ScoringTask, dict[Path, TrainingState]]:
+    """Check all run folders, data and vocabularies; return the states of existing runs."""
     data = plan.variants[0].config.data
     files = data.valid if split == "valid" else data.test
     if files is None:
@@ -51,35 +49,22 @@ def _check(
     with deterministic(chosen, wanted):  # has to be set before any run starts CUDA
         pass
     states = {}
-    for variant in plan.trained():
-        for seed in plan.seeds:
-            config = plan.run_config(variant, seed)
-            if (state := _read_run(config)) is not None:
-                states[config.run_dir] = state
-    texts: dict[str, _TrainingText] = {}
-    for variant in plan.trained():
-        config = plan.run_config(variant, plan.seeds[0])
+    for config in plan.run_configs():
+        if (state := _read_run(config)) is not None:
+            states[config.run_dir] = state
+    prepared: dict[str, tuple[int, dict[str, str]]] = {}
+    for config in plan.run_configs():
         key = repr((config.data, config.vocabulary))
-        if key not in texts:
-            texts[key] = _training_text(config)
-        for seed in plan.seeds:
-            folder = plan.run_config(variant, seed).run_dir
-            if folder in states:
-                check_texts(folder, states[folder].header, texts[key].checksums)
-    longest = max(text.longest for text in texts.values())
-    task = ScoringTask(split, read_pairs(files), longest, device, beam, lowercase)
-    return task, {folder: state.progress for folder, state in states.items()}
+        if key not in prepared:
+            prepared[key] = _prepare_data(config)
+        if config.run_dir in states:
+            check_texts(config.run_dir, states[config.run_dir].header, prepared[key][1])
+    longest = max(words for words, _ in prepared.values())
+    return ScoringTask(split, read_pairs(files), longest, device, beam, lowercase), states
 
 
-class _RunState(NamedTuple):
-    """Header and progress of a training state, without its tensors."""
-
-    header: Header
-    progress: Progress
-
-
-def _read_run(config: Config) -> _RunState | None:
-    """Read the state of a run, if any.
+def _read_run(config: Config) -> TrainingState | None:
+    """Read the state of a run, if any, and release its tensors.
 
     Raises UserError if the folder holds a run of another config, or one that was trained longer.
     """
@@ -92,6 +77,7 @@ def _read_run(config: Config) -> _RunState | None:
         raise UserError(f"{error}{remedy}") from None
     if state is None:
         return None
+    state.tensors.clear()
     limits, progress = config.training, state.progress
     epochs = progress.epoch + (progress.batch > 0)  # started
     for key, limit, done in (
@@ -103,21 +89,13 @@ def _read_run(config: Config) -> _RunState | None:
                 f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}. "
                 "Set another folder (-o), or remove that run."
             )
-    return _RunState(state.header, progress)
+    return state
 
 
-class _TrainingText(NamedTuple):
-    """The text that variants are trained on."""
-
-    longest: int  # words of the longest source
-    checksums: dict[str, str]  # train and valid
-
-
-def _training_text(config: Config) -> _TrainingText:
-    """Prepare the training data as `train` does; return facts about it."""
+def _prepare_data(config: Config) -> tuple[int, dict[str, str]]:
+    """Prepare data as `train` does; return the words of the longest source, and checksums."""
     with training_data(config.data.train, config.run_dir) as data:
-        text = data.text
-        valid, _ = usable(other_texts(config.data, text)[0])
+        valid, _ = usable(other_texts(config.data, data.text)[0])
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
             raise UserError(
@@ -125,22 +103,19 @@ def _training_text(config: Config) -> _TrainingText:
                 f"{config.data.max_length} tokens. Raise it."
             )
         longest = max(len(line.split()) for line in pairs.src_texts)
-        return _TrainingText(longest, {"train": data.checksum, "valid": checksum_of_text(valid)})
+        return longest, {"train": data.checksum, "valid": checksum_of_text(valid)}
 
 
-def _train_all(plan: Plan, progress: dict[Path, Progress], device: str) -> None:
-    """Train the runs that are not finished, all variants with one seed before the next seed.
-
-    Removes the runs that it trains from `progress`.
-    """
-    configs = [plan.run_config(each, seed) for seed in plan.seeds for each in plan.trained()]
+def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> None:
+    """Train the runs that are not finished, and remove their old states."""
+    configs = plan.run_configs()
     for number, config in enumerate(configs, start=1):
-        found = progress.get(config.run_dir)
-        if found is not None and is_finished(config, found):
+        state = states.get(config.run_dir)
+        if state is not None and is_finished(config, state.progress):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
         logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
-        progress.pop(config.run_dir, None)
+        states.pop(config.run_dir, None)
         try:
             train(config, device, resume=run_lives(config.run_dir))
         except UserError as error:

@@ -7,6 +7,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from seq2seq.analysis.compare.variants import Plan, Variant
+from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap
 from seq2seq.evaluation import metrics as evaluation
@@ -16,7 +17,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import TIMING
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runs.training_state import Progress, read_state
+from seq2seq.runs.training_state import TrainingState, read_state
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.files import atomic_write
 from seq2seq.training.reporting import read_metrics
@@ -72,10 +73,6 @@ class VariantResult(NamedTuple):
     difference: Difference | None  # to the first variant; None for the first
     by_length: list[float]  # BLEU of each bucket, mean over seeds
 
-    def bleu_scores(self) -> list[float]:
-        """Return the BLEU of each seed."""
-        return [run.output.scores.bleu.score for run in self.runs]
-
 
 class Bucket(NamedTuple):
     """Sentences with `first` to `last` source words."""
@@ -101,40 +98,36 @@ class ComparisonResult(NamedTuple):
     variants: list[VariantResult]
 
 
-def score_all(plan: Plan, task: ScoringTask, progress: Mapping[Path, Progress]) -> ComparisonResult:
-    """Translate with every run and every ensemble, and score.
-
-    `progress` is that of runs whose state has been read already.
-    """
+def score_all(
+    plan: Plan, task: ScoringTask, states: Mapping[Path, TrainingState]
+) -> ComparisonResult:
+    """Translate with every run and every ensemble, and score; `states` have been read already."""
     buckets = length_buckets(task.text.src, task.longest)
     results: list[VariantResult] = []
     first_resampled = None
     for variant in plan.variants:
-        folders = [plan.run_config(variant, seed).run_dir for seed in plan.seeds]
-        runs = [
-            _score_run(plan, task, variant, seed, folder, progress.get(folder))
-            for seed, folder in zip(plan.seeds, folders, strict=True)
-        ]
+        configs = [plan.run_config(variant, seed) for seed in plan.seeds]
+        folders = [config.run_dir for config in configs]
+        runs = [_score_run(plan, task, variant, each, states.get(each.run_dir)) for each in configs]
         counts = [run.output.counts for run in runs]
         (resampled,) = bootstrap.resample([counts])
-        first_resampled = resampled if first_resampled is None else first_resampled
-        ensemble = None
+        difference = ensemble = None
+        if first_resampled is None:
+            first_resampled = resampled
+        else:
+            scores = bleu_scores(results[0].runs), bleu_scores(runs)
+            difference = bootstrap.difference(*scores, first_resampled, resampled)
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
-        result = VariantResult(
-            variant,
-            runs,
-            ensemble,
-            sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values()),
-            None,
-            [mean(bootstrap.bleu(each[bucket.rows]) for each in counts) for bucket in buckets],
-        )
-        if results:
-            scores = results[0].bleu_scores(), result.bleu_scores()
-            difference = bootstrap.difference(*scores, first_resampled, resampled)
-            result = result._replace(difference=difference)
-        results.append(result)
+        parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
+        by_length = [mean(bootstrap.bleu(n[bucket.rows]) for n in counts) for bucket in buckets]
+        results.append(VariantResult(variant, runs, ensemble, parameters, difference, by_length))
     return ComparisonResult(plan, task, buckets, results)
+
+
+def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
+    """Return the BLEU of each run."""
+    return [run.output.scores.bleu.score for run in runs]
 
 
 def length_buckets(sources: Sequence[str], longest: int) -> list[Bucket]:
@@ -171,20 +164,16 @@ def _within(lengths: dict[int, int], first: int, last: int) -> int:
 
 
 def _score_run(
-    plan: Plan,
-    task: ScoringTask,
-    variant: Variant,
-    seed: int,
-    folder: Path,
-    progress: Progress | None,
+    plan: Plan, task: ScoringTask, variant: Variant, config: Config, state: TrainingState | None
 ) -> SeedResult:
-    output = _score(plan, task, variant, [folder], f"{variant.name}-seed{seed}")
+    folder = config.run_dir
+    output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
     curve = {
         int(line["step"]): line["valid_bleu"]
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    return SeedResult(seed, folder, output, _cost(folder, progress), list(curve.items()))
+    return SeedResult(config.seed, folder, output, _cost(folder, state), list(curve.items()))
 
 
 def _score(
@@ -207,16 +196,11 @@ def _score(
     return ScoredOutput(file, scores, counts)
 
 
-def _cost(folder: Path, progress: Progress | None) -> TrainingCost:
+def _cost(folder: Path, state: TrainingState | None) -> TrainingCost:
     """Return the cost of a finished run, with the median speed of its reports."""
-    if progress is None:
-        state = read_state(folder)
-        assert state is not None, "a trained run has a state"
-        progress = state.progress
-    key = "target_tokens_per_second"
-    try:
-        speeds = [line[key] for line in read_metrics(folder, TIMING) if key in line]
-    except OSError:
-        speeds = []
-    finite = [speed for speed in speeds if math.isfinite(speed)]
-    return TrainingCost(progress.step, progress.seconds / 60, median(finite) if finite else None)
+    state = state or read_state(folder)
+    assert state is not None, "a trained run has a state"
+    progress, key = state.progress, "target_tokens_per_second"
+    lines = read_metrics(folder, TIMING) if (folder / TIMING).exists() else []
+    speeds = [line[key] for line in lines if math.isfinite(line.get(key, math.nan))]
+    return TrainingCost(progress.step, progress.seconds / 60, median(speeds) if speeds else None)

@@ -56,6 +56,10 @@ class Plan(NamedTuple):
         """Return the variants that are trained, without those that share runs."""
         return tuple(each for each in self.variants if self.trained_as(each) is each)
 
+    def run_configs(self) -> list[Config]:
+        """Return the configs of all runs to train, all variants with one seed before the next."""
+        return [self.run_config(each, seed) for seed in self.seeds for each in self.trained()]
+
 
 def parse_seeds(given: object) -> tuple[int, ...]:
     """Parse seeds from a list or from text such as `1,2,3`; raise ValueError."""
