@@ -12,7 +12,7 @@ from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
 from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows, derive_seed, make_batch
 from seq2seq.model.builder import build_model
-from seq2seq.runtime.device import choose_device
+from seq2seq.runtime.device import choose_device, synchronize
 from seq2seq.training.loop import batch_of
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.session import TrainingSession, prepare
@@ -76,14 +76,14 @@ def _measured(run: TrainingSession, seconds: float) -> TrainingSpeed:
     for n in range(WARM_UP_STEPS):
         _step(run, order[n])
     count = 0
-    _wait(run.device)
+    synchronize(run.device)
     started = time.perf_counter()
     while time.perf_counter() - started < seconds:
         _step(run, order[(WARM_UP_STEPS + count) % len(order)])
         count += 1
-        if run.device.type != "cpu" and count % 20 == 0:
-            _wait(run.device)
-    _wait(run.device)
+        if count % 20 == 0:
+            synchronize(run.device)
+    synchronize(run.device)
     elapsed = time.perf_counter() - started
     rows = [row for n in range(count) for row in order[(WARM_UP_STEPS + n) % len(order)]]
     tokens, flop = _cost(run, rows)
@@ -107,8 +107,3 @@ def _cost(run: TrainingSession, rows: Sequence[int]) -> tuple[int, float]:
         for src, tgt in lengths
     )
     return sum(tgt for _, tgt in lengths), flop
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -162,6 +163,27 @@ def total_memory(device: torch.device) -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Return the peak memory reserved on a GPU, or of this process, in bytes; None if unknown."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    status = Path("/proc/self/status")  # ru_maxrss would include that of the parent process
+    if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
+        return 1024 * int(found[1])
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for all work on a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def trim_memory() -> None:

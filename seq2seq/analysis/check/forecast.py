@@ -1,17 +1,14 @@
 """Forecast of the memory and time of a training, from a few real steps in memory."""
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-
-import torch
 
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows
 from seq2seq.runs.checkpoint import own_weights
-from seq2seq.runtime.device import total_memory
+from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.loop import own_batches
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
@@ -62,7 +59,7 @@ def forecast(session: TrainingSession) -> Forecast:
         str(session.device),
         sum(weight.numel() for weight in own_weights(session.model).values()),
         _state_bytes(session),
-        _peak_bytes(session.device),
+        peak_memory(session.device),
         total_memory(session.device),
         len(steps),
         last,
@@ -177,7 +174,7 @@ def _measure(
     """
     count = tokens = 0
     seconds = 0.0
-    _wait(session.device)
+    synchronize(session.device)
     started, cpu_started = time.perf_counter(), time.process_time()
     while count < MAX_STEPS and (
         seconds < MAX_SECONDS or (count < MIN_STEPS and seconds < MIN_STEPS_SECONDS)
@@ -185,7 +182,7 @@ def _measure(
         tokens += _step(session, steps[count % len(steps)], last)
         count += 1
         seconds = time.perf_counter() - started
-    _wait(session.device)
+    synchronize(session.device)
     seconds = time.perf_counter() - started
     return count, tokens, seconds, (time.process_time() - cpu_started) / seconds
 
@@ -210,20 +207,3 @@ def _state_bytes(session: TrainingSession) -> int:
     moments = [value for state in session.optimizer.state.values() for value in state.values()]
     tensors = [*weights, *weights, *session.averages.values(), *moments]  # weights again: gradients
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _peak_bytes(device: torch.device) -> int | None:
-    """Return the peak memory that torch reserved on CUDA, or of this process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
