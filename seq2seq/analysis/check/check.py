@@ -24,7 +24,7 @@ from seq2seq.analysis.check.findings import (
 from seq2seq.analysis.check.forecast import Forecast, cost_findings, forecast
 from seq2seq.config.schema import Config, ParallelFiles
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import ParallelText, usable
+from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runs.run_folder import check_folder, run_lives
 from seq2seq.runs.warm_start import read_warm_start
@@ -101,24 +101,22 @@ def _examine(config: Config, device: torch.device, init_from: Path | None) -> Re
         )
         for name, text in named.items()
     }
-    comparisons = list(_comparisons(named))
+    comparisons = [
+        SplitComparison(
+            name, other, overlap(named[name], named[other]), resemblance(named[name], named[other])
+        )
+        for name, other in (("valid", "train"), ("test", "train"), ("test", "valid"))
+        if name in named
+    ]
     cost = forecast(session)
     findings = [
         *data_findings(list(splits.values()), max_length),
         *_comparison_findings(splits, comparisons),
         *cost_findings(config.training, cost),
-        *_precision_findings(device, config.training.precision),
-        *_folder_findings(config),
+        *_setup_findings(config, device),
     ]
     findings.sort(key=lambda finding: not finding.warning)
     return Report(config, list(splits.values()), comparisons, cost, findings)
-
-
-def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
-    for name, other in (("valid", "train"), ("test", "train"), ("test", "valid")):
-        if name in texts:
-            pair = texts[name], texts[other]
-            yield SplitComparison(name, other, overlap(*pair), resemblance(*pair))
 
 
 def _comparison_findings(
@@ -130,19 +128,14 @@ def _comparison_findings(
             yield from language_findings(splits[each.split], each.alike)
 
 
-def _precision_findings(device: torch.device, precision: str) -> Iterator[Finding]:
-    if slow := bf16_note(device, precision):
+def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
+    if slow := bf16_note(device, config.training.precision):
         yield Finding("precision", True, slow)
-
-
-def _folder_findings(config: Config) -> Iterator[Finding]:
     if run_lives(config.run_dir):
-        yield Finding(
-            "run_dir",
-            True,
+        text = (
             f"run_dir: {config.run_dir} holds a run. Pass --resume or --overwrite to `train`, or "
-            "set another run_dir.",
         )
+        yield Finding("run_dir", True, f"{text}set another run_dir.")
 
 
 def _files(files: ParallelFiles) -> tuple[str, str]:

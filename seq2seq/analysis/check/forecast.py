@@ -72,20 +72,19 @@ def forecast(session: TrainingSession) -> Forecast:
 
 def training_seconds(settings: TrainingConfig, cost: Forecast) -> float | None:
     """Return the expected training time, validation excluded; None if only patience ends it."""
-    limits = []
-    if cost.total_steps is not None:
-        limits.append(cost.total_steps / cost.steps_per_epoch * cost.epoch_seconds)
-    if settings.max_minutes is not None:
-        limits.append(60 * settings.max_minutes)
-    return min(limits, default=None)
+    limits = [settings.max_minutes and 60 * settings.max_minutes, _seconds_of_all_steps(cost)]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def training_steps(settings: TrainingConfig, cost: Forecast) -> int | None:
     """Return the expected number of steps; None if only patience ends training."""
     seconds = training_seconds(settings, cost)
-    if seconds is None:
-        return None
-    return int(seconds / cost.epoch_seconds * cost.steps_per_epoch)
+    return None if seconds is None else int(seconds / cost.epoch_seconds * cost.steps_per_epoch)
+
+
+def _seconds_of_all_steps(cost: Forecast) -> float | None:
+    steps = cost.total_steps
+    return None if steps is None else steps / cost.steps_per_epoch * cost.epoch_seconds
 
 
 def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
@@ -93,54 +92,50 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     yield _memory_finding(cost)
     if cost.core_share is not None and cost.core_share < BUSY:
         busy, cost = cost, _on_an_idle_core(cost)
-        yield Finding(
-            "load",
-            True,
+        text = (
             f"the machine is busy: the measured steps had {100 * (busy.core_share or 0):.0f} % of "
             f"a core; with a full core an epoch would take about {duration(cost.epoch_seconds)} "
-            f"instead of {duration(busy.epoch_seconds)}. Train when it is idle.",
+            f"instead of {duration(busy.epoch_seconds)}. Train when it is idle."
         )
+        yield Finding("load", True, text)
     yield from _time_finding(settings, cost)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
-        yield Finding(
-            "steps",
-            True,
+        text = (
             f"training ends after about {steps:,} steps; attention seldom forms in fewer than "
-            f"{FEW_STEPS}. Raise training.max_epochs, or lower training.batch_tokens.",
+            f"{FEW_STEPS}. Raise training.max_epochs, or lower training.batch_tokens."
         )
+        yield Finding("steps", True, text)
 
 
 def _memory_finding(cost: Forecast) -> Finding:
     peak, machine = cost.peak_bytes, cost.machine_bytes
     if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
-        return Finding(
-            "memory",
-            True,
+        text = (
             f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
-            "and raise training.accumulate instead, or lower data.max_length.",
+            "and raise training.accumulate instead, or lower data.max_length."
         )
+        return Finding("memory", True, text)
     return Finding("memory", False, f"a step fits into the memory of {cost.device}")
 
 
 def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
     """Check that max_minutes is enough for max_epochs or max_steps."""
-    if cost.total_steps is None or settings.max_minutes is None:
+    needed = _seconds_of_all_steps(cost)
+    if needed is None or settings.max_minutes is None:
         return
-    needed = cost.total_steps / cost.steps_per_epoch * cost.epoch_seconds
     if needed <= 60 * settings.max_minutes:
         yield Finding("time", False, "training.max_minutes is enough for all steps")
         return
     share = 60 * settings.max_minutes / needed
     decays = settings.decay in ("linear", "cosine")
-    yield Finding(
-        "time",
-        True,
+    text = (
         f"training.max_minutes={settings.max_minutes:g} ends training after about "
         f"{100 * share:.0f} % of its {cost.total_steps:,} steps (all take {duration(needed)}, "
         "validation excluded). Raise it, or lower training.max_epochs or training.max_steps"
-        + (f" so that the {settings.decay} decay completes." if decays else "."),
+        + (f" so that the {settings.decay} decay completes." if decays else ".")
     )
+    yield Finding("time", True, text)
 
 
 def _on_an_idle_core(cost: Forecast) -> Forecast:
