@@ -1,4 +1,4 @@
-"""The run folder as a whole: which run may train in it, and what is removed from it."""
+"""Run folder: which run may train in it, and the removal of an old run."""
 
 import os
 import shutil

@@ -54,13 +54,13 @@ class Progress:
     batch: int = 0  # batches of this epoch already used
     tokens: int = 0  # target tokens seen
     best_bleu: float = -1.0
-    best_loss: float = 0.0  # of the validation with the best BLEU
+    best_loss: float = 0.0  # loss of the validation with the best BLEU
     best_step: int = 0
-    validated_step: int = 0  # of the last validation
+    validated_step: int = 0  # step of the last validation
     validations_since_best: int = 0
-    reported_step: int = 0  # of the last line of training metrics
+    reported_step: int = 0  # step of the last training loss in metrics.jsonl
     skipped_in_a_row: int = 0  # at reported_step
-    rate_factor: float = 1.0  # of the learning rate, halved by each roll back
+    rate_factor: float = 1.0  # factor on the learning rate, halved by each roll back
     max_micro_batch_positions: int = 0  # target positions that fit memory; 0: no limit known
     seconds: float = 0.0  # trained at the last save
     # Since reported_step, on the device: summed loss in nats and its target tokens [2], and a ring

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, EpochOrder, Rows, derive_seed, make_batch, sampled_pairs
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.run_folder import METRICS, open_folder
+from seq2seq.runs.training_state import TrainingState
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import ValidationResult, diagnose
@@ -20,13 +21,7 @@ from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.reporting import Clock, Reporter, minutes
 from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import train_step
-from seq2seq.training.stopping import (
-    StopSync,
-    already_finished,
-    stop_signals,
-    total_steps,
-    why_stop,
-)
+from seq2seq.training.stopping import StopSync, finished_note, stop_signals, total_steps, why_stop
 from seq2seq.training.validation import validate
 
 
@@ -58,46 +53,33 @@ def train(
         chosen = choose_device(group.device_for(device))
         with deterministic(chosen, config.training.deterministic):  # set before CUDA starts
             group.use_device(chosen)
-            with memory_limit(chosen, config.training.memory_gb):
-                opened = (
-                    _open_run(config, chosen, group, resume, overwrite, init_from)
-                    if group.is_main
-                    else _open_joined_run(config, chosen, group)
-                )
-                with opened as (session, notes):
-                    _train(session, notes, init_from is not None)
+            folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
+            with memory_limit(chosen, config.training.memory_gb), folder as state:
+                session, notes = _set_up(config, chosen, group, state, init_from)
+                _train(session, notes, init_from is not None)
     return config.run_dir
 
 
-@contextmanager
-def _open_run(
+def _set_up(
     config: Config,
     device: torch.device,
     group: ProcessGroup,
-    resume: bool,
-    overwrite: bool,
+    state: TrainingState | None,
     init_from: Path | None,
-) -> Iterator[tuple[TrainingSession, list[str]]]:
-    """Lock the run folder and set up the run in it; yield the session and notes for the log."""
-    with open_folder(config, resume, overwrite) as state:
-        session, notes = prepare(config, device, state, init_from, group)
-        slow = None if session.progress.step else bf16_note(device, config.training.precision)
-        notes += [f"warning: {slow}"] if slow else []
-        if group.size > 1:
-            notes.append(f"{group.size} processes, each with a share of every batch")
+) -> tuple[TrainingSession, list[str]]:
+    """Set up the run in the main process, then load it in the others; return notes for the log."""
+    if not group.is_main:
+        group.wait_for_main()
+        session = join_run(config, device, group)
         group.start(_facts(session))
-        yield session, notes
-
-
-@contextmanager
-def _open_joined_run(
-    config: Config, device: torch.device, group: ProcessGroup
-) -> Iterator[tuple[TrainingSession, list[str]]]:
-    """Load, on every other rank, the run that the main process has set up."""
-    group.wait_for_main()
-    session = join_run(config, device, group)
+        return session, []
+    session, notes = prepare(config, device, state, init_from, group)
+    slow = None if session.progress.step else bf16_note(device, config.training.precision)
+    notes += [f"warning: {slow}"] if slow else []
+    if group.size > 1:
+        notes.append(f"{group.size} processes, each with a share of every batch")
     group.start(_facts(session))
-    yield session, []
+    return session, notes
 
 
 def _facts(session: TrainingSession) -> list[float]:
@@ -114,10 +96,8 @@ def _facts(session: TrainingSession) -> list[float]:
 def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
     config, last_step, began = session.config, total_steps(session), session.progress.step
-    with (
-        session.writer.reporter(config.run_dir, began, last_step) as reporter,
-        stop_signals() as stops,
-    ):
+    reporter = session.writer.reporter(config.run_dir, began, last_step)
+    with reporter, stop_signals() as stops:
         for note in [*notes, *missing_figures(session, reporter)]:
             reporter.log(note)
         clock = Clock(session.progress.seconds)
@@ -130,7 +110,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         log_skipped(session, reporter)
         progress = session.progress
         finished = f"Training finished: {reason}."
-        reporter.log(finished if progress.step > began else already_finished(config, reason))
+        reporter.log(finished if progress.step > began else finished_note(config, reason))
         if progress.validated_step < progress.step:
             validate(session, reporter, clock)
         save(session, reporter, clock)
@@ -139,8 +119,8 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
             f"at step {progress.best_step}: {config.run_dir / BEST}"
         )
         valid, metrics = session.data.valid, reporter.read_metrics()
-        result = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics)
-        for finding in diagnose(result):
+        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics)
+        for finding in diagnose(last):
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
         if sync.stops:
@@ -245,9 +225,8 @@ def report(
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
     shown = f"loss {loss / tokens:.2f}" if tokens else "all steps skipped"
     left = _time_left(session, clock, last_step)
-    reporter.describe(
-        progress.step, f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
-    )
+    text = f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
+    reporter.describe(progress.step, text)
 
 
 def _time_left(session: TrainingSession, clock: Clock, last_step: int | None) -> str:

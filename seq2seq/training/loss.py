@@ -132,7 +132,7 @@ def _chunk_and_block(tokens: int, on_cuda: bool, wanted: bool) -> tuple[int, int
     """Return the rows whose logits, and whose gradients, are in memory at a time."""
     if not on_cuda:
         return CHUNK, BLOCK if wanted else CHUNK
-    chunks = -(-tokens // CUDA_CHUNK)  # of equal size
+    chunks = -(-tokens // CUDA_CHUNK)  # equal sizes
     rows = -(-tokens // chunks)
     return rows + rows % 2, rows + rows % 2
 
@@ -186,6 +186,6 @@ def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _passes(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the even and the odd rows."""
+    """Return every first and every second row of a pair."""
     first, second = rows.unflatten(0, (-1, 2)).unbind(1)
     return first, second

@@ -264,7 +264,7 @@ def _tensorboard(folder: Path) -> tuple[Any, str]:
 
         return SummaryWriter(str(folder / TENSORBOARD)), ""
     except OSError:
-        raise  # of the folder
+        raise  # the folder is not writable
     except Exception as error:  # for example, it does not fit the installed protobuf
         if isinstance(error, ModuleNotFoundError) and str(error.name).endswith("tensorboard"):
             return None, ""

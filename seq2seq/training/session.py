@@ -56,7 +56,7 @@ class SessionData(NamedTuple):
     valid: ParallelText
     valid_pairs: EncodedPairs
     limit: LengthLimit
-    checksums: Mapping[str, str]  # of the texts, by split
+    checksums: Mapping[str, str]  # checksum of each split's text
 
 
 class NullWriter:
@@ -106,7 +106,7 @@ class TrainingSession:
     progress: Progress
     group: ProcessGroup = SINGLE_PROCESS
     writer: NullWriter = field(default_factory=NullWriter)
-    hypotheses: list[str] = field(default_factory=list)  # of the last validation
+    hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     @cached_property
     def inference(self) -> InferenceModel:

@@ -39,7 +39,7 @@ def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> st
     return None
 
 
-def already_finished(config: Config, reason: str) -> str:
+def finished_note(config: Config, reason: str) -> str:
     """Return the message for a resumed run that already meets a stopping criterion."""
     (key,) = re.findall(r"training\.\w+", reason)
     decay = config.training.decay

@@ -32,13 +32,14 @@ from seq2seq.runs.run_folder import LOG, METRICS, TIMING, check_folder
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
 from seq2seq.training import stopping
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter
-from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import StepResult, train_step
 
 CPU = torch.device("cpu")
@@ -1019,6 +1020,32 @@ def test_resuming_reads_and_verifies_the_state_once(
     assert opened.count(LAST) == 1
     assert PREVIOUS not in opened
     assert sum(any(name.startswith("weights.") for name in names) for names in verified) == 1
+    opened.clear()
+    join_run(configured(small_corpus, "training.max_steps=4"), CPU, ProcessGroup(1, 2))
+    assert opened.count(LAST) == 1
+
+
+def test_a_rank_that_is_not_the_main_process_writes_nothing(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configured(small_corpus, "training.max_steps=2", "training.keep=1")
+    run = train(config, "cpu")
+    before = contents(run)
+    capsys.readouterr()
+    session = join_run(config, CPU, ProcessGroup(1, 2))
+    session.writer.save_state(session)
+    session.writer.save_weights(session, 99.0, best=True)
+    with session.writer.reporter(run, 2, 9) as reporter:
+        reporter.log("a line")
+        reporter.metrics(3, {"train_loss": 1.0})
+        reporter.timing(3, {"seconds": 1.0})
+        reporter.describe(3, "loss 1")
+        reporter.advance()
+        reporter.sync()
+        reporter.roll_back(1)
+        assert reporter.read_metrics() == []
+    assert contents(run) == before
+    assert capsys.readouterr().err == ""
 
 
 def test_restoring_releases_the_tensors_of_the_state(small_corpus: Path) -> None:
