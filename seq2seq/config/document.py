@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.errors import ConfigError, ConfigIssue, KeyPath, did_you_mean
+from seq2seq.config.errors import ConfigError, ConfigIssue, KeyPath, suggest_file
 from seq2seq.runtime.files import read_bounded
 
 Tree = dict[str, object]
@@ -57,9 +57,7 @@ def _read_text(path: Path) -> str:
     try:
         return read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path}: no such file{did_you_mean(path.name, _names(path.parent))}"
-        ) from None
+        raise ConfigError(f"{path}: no such file{suggest_file(path)}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
@@ -68,13 +66,6 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         reason = "is a folder, not a config file" if path.is_dir() else str(error.strerror)
         raise ConfigError(f"{path}: {reason}") from None
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return []
 
 
 def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) -> Tree:

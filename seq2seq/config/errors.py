@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -119,6 +120,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'X'?" with the closest known word, or nothing if none is close."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def suggest_file(path: Path) -> str:
+    """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
+    if not path.parent.is_dir():
+        return f"; the folder {path.parent} does not exist"
+    with suppress(OSError):
+        return did_you_mean(path.name, sorted(each.name for each in path.parent.iterdir()))
+    return ""
 
 
 def show(value: object) -> str:

@@ -71,7 +71,9 @@ def _user_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file{_suggestion(path)}") from None
+        from seq2seq.config.errors import suggest_file  # loads pydantic
+
+        raise UserError(f"{path}: no such file{suggest_file(path)}") from None
     except (gzip.BadGzipFile, zlib.error):
         raise UserError(
             f"{path}: not a gzip file, or damaged. Rename a plain text file so that its name does "
@@ -82,14 +84,6 @@ def _user_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = "is a folder. Give a text file." if path.is_dir() else error.strerror
         raise UserError(f"{path}: {reason}") from None
-
-
-def _suggestion(path: Path) -> str:
-    from seq2seq.config.errors import did_you_mean
-
-    if not path.parent.is_dir():
-        return f"; the folder {path.parent} does not exist"
-    return did_you_mean(path.name, [each.name for each in path.parent.iterdir() if each.is_file()])
 
 
 def _decode(block: bytes, path: Path, number: int) -> str:

@@ -490,7 +490,7 @@ def test_a_missing_file_is_told_with_a_close_name(tmp_path: Path) -> None:
     (line,) = refusal(tmp_path / "rum.yaml")
     assert line == f"{tmp_path / 'rum.yaml'}: no such file; did you mean 'run.yaml'?"
     (line,) = refusal(tmp_path / "no-folder" / "run.yaml")
-    assert line.endswith("no such file")
+    assert line.endswith(f"no such file; the folder {tmp_path / 'no-folder'} does not exist")
 
 
 def test_a_folder_is_not_a_config(tmp_path: Path) -> None:
