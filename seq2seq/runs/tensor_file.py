@@ -22,7 +22,7 @@ from seq2seq.runtime.device import total_memory
 from seq2seq.runtime.errors import DamagedFile, UserError
 from seq2seq.runtime.files import atomic_write
 
-FORMAT = 2  # incremented when existing weights would give another model
+FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
 _UNREADABLE = (
     SafetensorError,
