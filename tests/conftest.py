@@ -72,12 +72,12 @@ def tiny_runs(
     """
     import torch
 
+    from seq2seq.model.seq2seq import named_weights
     from seq2seq.runs.checkpoint import (
         BEST,
         LengthLimit,
         create_run,
         new_model,
-        own_weights,
         save_weights,
     )
     from seq2seq.runs.provenance import provenance_of
@@ -91,7 +91,7 @@ def tiny_runs(
             torch.manual_seed(seed)
             weights = {
                 name: 3 * weight
-                for name, weight in own_weights(new_model(config, tiny_vocabularies)).items()
+                for name, weight in named_weights(new_model(config, tiny_vocabularies)).items()
             }
         weights["projection.bias"][EOS_ID] = 3
         origin = provenance_of(config, tiny_vocabularies, model_keys_only=True)
@@ -104,13 +104,14 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     """Copy a run, as if the same weights had been trained with another vocabulary."""
     import torch
 
-    from seq2seq.runs.checkpoint import BEST, create_run, load_best, own_weights, save_weights
+    from seq2seq.model.seq2seq import named_weights
+    from seq2seq.runs.checkpoint import BEST, create_run, load_best, save_weights
     from seq2seq.runs.provenance import provenance_of
 
     model, _, limit, config = load_best(run, torch.device("cpu"))
     create_run(other, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    save_weights(other / BEST, own_weights(model), limit, 7, 1.25, origin)
+    save_weights(other / BEST, named_weights(model), limit, 7, 1.25, origin)
 
 
 def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -> int:

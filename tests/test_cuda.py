@@ -15,8 +15,8 @@ from torch import Tensor
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import BEST, LAST, own_weights
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
+from seq2seq.runs.checkpoint import BEST, LAST
 from seq2seq.runs.run_folder import METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime.device import memory_limit
@@ -118,7 +118,7 @@ def batch(run: TrainingSession, times: int = 1) -> Batch:
 
 def everything(run: TrainingSession) -> list[Tensor]:
     states = [value for state in run.optimizer.state.values() for value in state.values()]
-    tensors = [*own_weights(run.model).values(), *(each for each in states if each is not None)]
+    tensors = [*named_weights(run.model).values(), *(each for each in states if each is not None)]
     return [tensor.cpu().clone() for tensor in tensors]
 
 

@@ -57,3 +57,13 @@ class Seq2Seq(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         """Return target embeddings [..., E] of ids [...], with dropout in training."""
         return self.dropout(self.tgt_embedding(ids))
+
+
+def named_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights by name, detached; a tied weight has one name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of parameters, tied ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())

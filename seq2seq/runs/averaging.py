@@ -10,13 +10,12 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, checksums_of
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import (
     BEST,
     LengthLimit,
     create_run,
     load_best,
-    own_weights,
     read_config,
     save_weights,
 )
@@ -127,8 +126,8 @@ def _check_compatible(checkpoint: Checkpoint, first: Checkpoint) -> None:
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:
     """Return a copy of the first model with the mean of the weights of all."""
     averaged = copy.deepcopy(models[0])
-    means = average_weights([own_weights(model) for model in models])
-    for name, weight in own_weights(averaged).items():
+    means = average_weights([named_weights(model) for model in models])
+    for name, weight in named_weights(averaged).items():
         weight.copy_(means[name])
     return averaged
 
@@ -161,4 +160,4 @@ def save_average(
         clear(folder)
         create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
         step = max(each.step for each in checkpoints)
-        save_weights(folder / BEST, own_weights(model), limit, step, bleu, provenance)
+        save_weights(folder / BEST, named_weights(model), limit, step, bleu, provenance)

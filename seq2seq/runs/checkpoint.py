@@ -23,7 +23,7 @@ from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
 from seq2seq.runs.tensor_file import (
     check_shapes,
@@ -126,7 +126,7 @@ def load_best(
         check_model_keys(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
         model = new_model(config, vocabularies, "meta")
-        check_shapes(path, shapes, shapes_of(own_weights(model)))
+        check_shapes(path, shapes, shapes_of(named_weights(model)))
         weights = read_tensors(path)
     with _enough_memory():
         own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
@@ -183,11 +183,6 @@ def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             setattr(module, name, own[parameter])
-
-
-def own_weights(model: Seq2Seq) -> dict[str, Tensor]:
-    """Return the model's weights by name, a tied one once."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
-from seq2seq.runs.checkpoint import VOCABULARY, load_best, own_weights
+from seq2seq.model.seq2seq import named_weights
+from seq2seq.runs.checkpoint import VOCABULARY, load_best
 from seq2seq.runs.provenance import model_changes
 from seq2seq.runtime.errors import UserError
 
@@ -46,4 +47,4 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         )
     sampling = config.vocabulary.sampling
     own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
-    return WarmStart(folder, own, own_weights(model), trained.data.direction)
+    return WarmStart(folder, own, named_weights(model), trained.data.direction)

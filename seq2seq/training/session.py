@@ -16,7 +16,7 @@ from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.seq2seq import Seq2Seq, count_parameters, named_weights
 from seq2seq.runs.checkpoint import (
     BEST,
     VOCABULARY,
@@ -24,7 +24,6 @@ from seq2seq.runs.checkpoint import (
     best_is_intact,
     create_run,
     new_model,
-    own_weights,
     save_weights,
     update_config,
 )
@@ -78,14 +77,14 @@ class RunWriter(NullWriter):
 
     def save_state(self, session: "TrainingSession") -> None:
         config, data, progress = session.config, session.data, session.progress
-        weights, moments = own_weights(session.model), session.optimizer.state
+        weights, moments = named_weights(session.model), session.optimizer.state
         header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
         folder, limit = config.run_dir, data.limit
         save_state(folder, weights, session.averages, moments, progress, limit, header)
 
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
         config, data, step = session.config, session.data, session.progress.step
-        folder, keep, weights = config.run_dir, config.training.keep, own_weights(session.model)
+        folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
         if best:
             save_weights(folder / BEST, weights, data.limit, step, bleu, provenance)
@@ -241,7 +240,7 @@ def new_session(
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = new_model(config, vocabularies).to(device)
-    own = own_weights(model)
+    own = named_weights(model)
     with torch.no_grad():
         for name, weight in (weights or {}).items():
             own[name].copy_(weight)
@@ -265,7 +264,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     Where the best weights are damaged, let the next validation write them again and return a note.
     """
     config, progress = session.config, state.progress
-    restore_tensors(state, own_weights(session.model), session.averages, session.optimizer.state)
+    restore_tensors(state, named_weights(session.model), session.averages, session.optimizer.state)
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
     vocabularies = session.data.vocabularies
@@ -278,7 +277,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
 def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list[str]:
     """Describe data, model and device for the log."""
     config, data, progress = session.config, session.data, session.progress
-    parameters = sum(weight.numel() for weight in own_weights(session.model).values())
+    parameters = count_parameters(session.model)
     src, tgt = (len(vocabulary) for vocabulary in data.vocabularies)
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.batching import Batch, derive_seed
-from seq2seq.runs.checkpoint import own_weights
+from seq2seq.model.seq2seq import named_weights
 from seq2seq.runtime.device import is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
@@ -50,7 +50,7 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     session.optimizer.step(rate, (norm / settings.clip_norm).clamp(min=1), skip)
     if session.averages:
         averages = list(session.averages.values())
-        weights = list(own_weights(session.model).values())
+        weights = list(named_weights(session.model).values())
         update_average(averages, weights, settings.average, step, skip)
     if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
         trim_memory()

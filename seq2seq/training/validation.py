@@ -14,7 +14,8 @@ from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import LengthLimit, own_weights
+from seq2seq.model.seq2seq import named_weights
+from seq2seq.runs.checkpoint import LengthLimit
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.loss import batch_loss
@@ -100,7 +101,7 @@ def averaged_weights(session: TrainingSession) -> Iterator[None]:
     if not session.averages:
         yield
         return
-    weights = list(own_weights(session.model).values())
+    weights = list(named_weights(session.model).values())
     kept = [weight.clone() for weight in weights]
     torch._foreach_copy_(weights, list(session.averages.values()))
     try:

@@ -13,9 +13,10 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.translator import Translator
+from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import averaging
 from seq2seq.runs.averaging import select_checkpoints
-from seq2seq.runs.checkpoint import BEST, CONFIG, load_best, own_weights, read_config
+from seq2seq.runs.checkpoint import BEST, CONFIG, load_best, read_config
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
@@ -94,8 +95,8 @@ def test_the_new_run_translates_and_travels(run: Path, tmp_path: Path) -> None:
     moved = Path(shutil.move(new, tmp_path / "moved"))
     texts = Translator.load(moved, device="cpu").translate(["ba ka."], 1)
     model = load_best(run, CPU)[0]
-    mean = own_weights(load_best(moved, CPU)[0])
-    assert any(not torch.equal(mean[name], weight) for name, weight in own_weights(model).items())
+    mean = named_weights(load_best(moved, CPU)[0])
+    assert any(not torch.equal(mean[name], weight) for name, weight in named_weights(model).items())
     assert len(texts) == 1
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary, load_vocabularies
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import (
     BEST,
     CONFIG,
@@ -30,7 +30,6 @@ from seq2seq.runs.checkpoint import (
     create_run,
     load_best,
     new_model,
-    own_weights,
     read_config,
     save_weights,
 )
@@ -116,20 +115,20 @@ class State:
     optimizer: Optimizer
 
     def save(self, folder: Path) -> None:
-        weights = own_weights(self.model)
+        weights = named_weights(self.model)
         origin = provenance_of(self.config, self.vocabularies)
         save_state(folder, weights, self.averages, self.optimizer.state, PROGRESS, LIMIT, origin)
 
     def save_best(self, folder: Path) -> None:
         origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
         step, bleu = PROGRESS.step, PROGRESS.best_bleu
-        save_weights(folder / BEST, own_weights(self.model), LIMIT, step, bleu, origin)
+        save_weights(folder / BEST, named_weights(self.model), LIMIT, step, bleu, origin)
 
     def load(self, folder: Path) -> TrainingState:
         state = read_state(folder)
         if state is None:
             raise UserError(f"{folder}: no {LAST}")
-        restore_tensors(state, own_weights(self.model), self.averages, self.optimizer.state)
+        restore_tensors(state, named_weights(self.model), self.averages, self.optimizer.state)
         return state
 
     def step(self, seed: int) -> None:
@@ -142,7 +141,7 @@ class State:
 
 def new_state(config: Config, vocabularies: Vocabularies, seed: int) -> State:
     model = random_model(config, vocabularies, seed)
-    averages = {name: weight + 0.5 for name, weight in own_weights(model).items()}
+    averages = {name: weight + 0.5 for name, weight in named_weights(model).items()}
     optimizer = Optimizer(config.training, model.parameters())
     return State(config, vocabularies, model, averages, optimizer)
 
@@ -183,7 +182,7 @@ def test_best_weights_come_back_bit_for_bit(
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    save_weights(tmp_path / BEST, own_weights(model), LIMIT, 17, 1.5, origin)
+    save_weights(tmp_path / BEST, named_weights(model), LIMIT, 17, 1.5, origin)
 
     loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
 
@@ -245,7 +244,7 @@ def test_a_training_state_comes_back_bit_for_bit(
     assert loaded.progress.skipped_steps() == [16]
     assert loaded.progress.seconds == 98.7654321
     assert not loaded.tensors  # released
-    assert_same(own_weights(other.model), own_weights(state.model))
+    assert_same(named_weights(other.model), named_weights(state.model))
     assert_same(other.averages, state.averages)
     assert all(a is b for a, b in zip(kept, other.averages.values(), strict=True))  # in place
     moments = 0
@@ -255,10 +254,10 @@ def test_a_training_state_comes_back_bit_for_bit(
             dict(sorted(other.optimizer.state[theirs].items())), dict(sorted(wanted.items()))
         )
         moments += len(wanted)
-    assert moments == (0 if optimizer == "sgd" else 3 * len(own_weights(state.model)))
+    assert moments == (0 if optimizer == "sgd" else 3 * len(named_weights(state.model)))
     for each in (state, other):
         each.step(seed=11)
-    assert_same(own_weights(other.model), own_weights(state.model))
+    assert_same(named_weights(other.model), named_weights(state.model))
 
 
 def test_a_run_without_averages_saves_none(run: Path, tiny_vocabularies: Vocabularies) -> None:
@@ -268,7 +267,7 @@ def test_a_run_without_averages_saves_none(run: Path, tiny_vocabularies: Vocabul
     assert not [name for name in plain_safetensors(run / LAST)[1] if name.startswith("averages.")]
     other = replace(new_state(read_config(run), tiny_vocabularies, seed=10), averages={})
     other.load(run)
-    assert_same(own_weights(other.model), own_weights(state.model))
+    assert_same(named_weights(other.model), named_weights(state.model))
 
 
 # -------------------------------------------------------------------------------------- on the disk
@@ -303,11 +302,11 @@ def test_the_files_are_plain_numbers_that_need_no_unpickling(
     counters = json.loads(header["__metadata__"]["seq2seq"])
     assert counters["limit"] == {"ratio": LIMIT.ratio, "extra": LIMIT.extra}
     assert (counters["step"], counters["bleu"]) == (PROGRESS.step, PROGRESS.best_bleu)
-    assert best.keys() == own_weights(state.model).keys()
+    assert best.keys() == named_weights(state.model).keys()
     header, last = plain_safetensors(run / LAST)
     counters = json.loads(header["__metadata__"]["seq2seq"])
     assert counters["progress"]["tokens"] == PROGRESS.tokens
-    for name, weight in own_weights(state.model).items():
+    for name, weight in named_weights(state.model).items():
         assert np.array_equal(best[name], weight.numpy())
         assert np.array_equal(last[f"weights.{name}"], weight.numpy())
         assert np.array_equal(last[f"averages.{name}"], state.averages[name].numpy())

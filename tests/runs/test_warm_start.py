@@ -9,7 +9,8 @@ from torch import Tensor
 
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
-from seq2seq.runs.checkpoint import BEST, LAST, VOCABULARY, load_best, own_weights
+from seq2seq.model.seq2seq import named_weights
+from seq2seq.runs.checkpoint import BEST, LAST, VOCABULARY, load_best
 from seq2seq.runs.run_folder import LOG
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
@@ -43,7 +44,7 @@ def other(corpus: Path, *overrides: str) -> Config:
 
 
 def weights(run: Path) -> dict[str, Tensor]:
-    return own_weights(load_best(run, CPU)[0])
+    return named_weights(load_best(run, CPU)[0])
 
 
 def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first: Path) -> None:
@@ -53,7 +54,7 @@ def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first
     assert run.data.vocabularies.src.model == vocabularies.src.model
     assert run.data.vocabularies.src.sampling == 0.3
     learnt = weights(first)
-    for found in (own_weights(run.model), run.averages):
+    for found in (named_weights(run.model), run.averages):
         assert found.keys() == learnt.keys()
         assert all(torch.equal(found[name], learnt[name]) for name in learnt)
     assert all(weight.requires_grad for weight in run.model.parameters())

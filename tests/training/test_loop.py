@@ -25,9 +25,9 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
-from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best, own_weights
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best
 from seq2seq.runs.run_folder import LOG, METRICS, TIMING, check_folder
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.training_state import read_state
@@ -229,7 +229,7 @@ def test_the_gradient_of_two_batches_is_that_of_one_double_batch(
         parts.progress.loss, whole.progress.loss, rtol=1e-6, atol=0
     )  # sums of float32
     wanted = gradients(whole)
-    assert len(wanted) == len(own_weights(whole.model))
+    assert len(wanted) == len(named_weights(whole.model))
     for name, gradient in gradients(parts).items():
         torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-6)
 
@@ -275,10 +275,10 @@ def test_the_average_follows_the_weights(
 
     def step(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
         if not followed:
-            followed.update({n: w.double() for n, w in own_weights(run.model).items()})
+            followed.update({n: w.double() for n, w in named_weights(run.model).items()})
         result = train_step(run, batches, rate)
         decay = min(0.6, (1 + run.progress.step) / (10 + run.progress.step))
-        for name, weight in own_weights(run.model).items():
+        for name, weight in named_weights(run.model).items():
             followed[name] = decay * followed[name] + (1 - decay) * weight.double()
         return result
 

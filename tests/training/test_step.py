@@ -14,8 +14,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import own_weights
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
@@ -44,7 +43,7 @@ def taken(run: TrainingSession, rows: range) -> int:
 def everything(run: TrainingSession) -> list[Tensor]:
     """Weights, their averages and the optimizer's state."""
     states = [value for state in run.optimizer.state.values() for value in state.values()]
-    weights = [*own_weights(run.model).values(), *run.averages.values()]
+    weights = [*named_weights(run.model).values(), *run.averages.values()]
     tensors = [*weights, *(each for each in states if each is not None)]
     return copy.deepcopy(tensors)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows
-from seq2seq.runs.checkpoint import own_weights
+from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.loop import own_batches
 from seq2seq.training.optimizer import learning_rate
@@ -57,7 +57,7 @@ def forecast(session: TrainingSession) -> Forecast:
     epoch_tokens = int(session.data.train.tgt.lengths.sum()) + len(session.data.train)
     return Forecast(
         str(session.device),
-        sum(weight.numel() for weight in own_weights(session.model).values()),
+        count_parameters(session.model),
         _state_bytes(session),
         peak_memory(session.device),
         total_memory(session.device),
@@ -198,7 +198,7 @@ def _width(pairs: EncodedPairs, rows: Rows) -> int:
 
 
 def _state_bytes(session: TrainingSession) -> int:
-    weights = list(own_weights(session.model).values())
+    weights = list(named_weights(session.model).values())
     moments = [value for state in session.optimizer.state.values() for value in state.values()]
     tensors = [*weights, *weights, *session.averages.values(), *moments]  # weights again: gradients
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
