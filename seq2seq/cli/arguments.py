@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from seq2seq.runtime.files import LONE_SURROGATE
+
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
 
 
@@ -70,6 +72,6 @@ def count(text: str) -> int:
 
 def folder(text: str) -> Path:
     """Parse the name of a folder to write, which has to be valid UTF-8."""
-    if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
+    if not text.isprintable() and LONE_SURROGATE.search(text):
         raise argparse.ArgumentTypeError("is not UTF-8; choose another name")
     return Path(text)

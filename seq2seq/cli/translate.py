@@ -11,6 +11,7 @@ from seq2seq.cli.input import BATCH_LINES, LineReport, arrivals, batches, open_i
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
@@ -130,7 +131,7 @@ class _Prefixes:
             from seq2seq.data.lines import read_lines
 
             self._lines = read_lines(path)
-        if any("\ud800" <= character <= "\udfff" for character in self._lines[0]):
+        if LONE_SURROGATE.search(self._lines[0]):
             raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
     def check(self, lines: IO[bytes], name: str) -> IO[bytes]:

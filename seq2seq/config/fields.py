@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from seq2seq.config.errors import KeyPath, show
+from seq2seq.runtime.files import LONE_SURROGATE
 
 
 @dataclass
@@ -69,7 +70,7 @@ def _check_text(value: object) -> object:
     """Refuse empty text and undecodable bytes of the command line, which no YAML can hold."""
     if value == "":
         raise ValueError("must not be empty")
-    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+    if isinstance(value, str) and LONE_SURROGATE.search(value):
         raise ValueError("is not UTF-8; use another name")
     return value
 

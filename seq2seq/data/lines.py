@@ -6,7 +6,6 @@ one side of a parallel text against the other.
 
 import gzip
 import hashlib
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from typing import IO
 
 from seq2seq.runtime.errors import UserError
 
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in Python strings only; UTF-8 cannot encode it
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 22  # read and decoded at a time
 

@@ -13,10 +13,9 @@ from typing import NamedTuple
 import sentencepiece
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.lines import LONE_SURROGATE
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_write, read_bounded
+from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, read_bounded
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own

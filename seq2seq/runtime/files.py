@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from typing import IO, Any
 from seq2seq.runtime.errors import RunError
 
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
 
 
 @contextmanager

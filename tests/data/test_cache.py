@@ -361,8 +361,9 @@ def test_a_cache_that_cannot_be_written_is_told_in_a_line(
         patched.setattr(failing, full)
         with pytest.raises(RunError) as told:
             taken(files, run)
-    assert "cannot write the token cache (No space left on device)" in str(told.value)
-    assert "\n" not in str(told.value)
+    message = str(told.value)
+    assert ", in the token cache next to run_dir: cannot be written (No space left on" in message
+    assert "\n" not in message
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
     assert_alike(taken(files, run), read_into_memory(files))
 

@@ -9,13 +9,12 @@ import json
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import PART_SUFFIX, read_bounded, sync
+from seq2seq.runtime.files import PART_SUFFIX, read_bounded, sync, write_errors
 from seq2seq.runtime.locks import SharedLock
 
 MANIFEST = "manifest.json"
@@ -49,7 +48,7 @@ class EntryCache:
         self.folder = folder
         self.built: list[Path] = []
         self._made = [each for each in (folder, *folder.parents) if not each.exists()]
-        with _write_errors(folder):
+        with write_errors(f"{folder}, in the token cache next to run_dir"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the text may be confidential
             self._lock = SharedLock(folder / _LOCK)
 
@@ -59,7 +58,7 @@ class EntryCache:
         Raises RunError if the entry cannot be written.
         """
         folder = self.folder / name
-        with _write_errors(folder):
+        with write_errors(f"{folder}, in the token cache next to run_dir"):
             seen = _identity(folder)
             try:
                 return Entry(folder, read_entry(folder, key), None)
@@ -204,15 +203,3 @@ def _crc(path: Path) -> int:
 
 def _checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
-
-
-@contextmanager
-def _write_errors(folder: Path) -> Iterator[None]:
-    """Raise RunError for a failure to write the cache."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"{folder}: cannot write the token cache ({error.strerror or error}). Fix this, or set "
-            "another run_dir: the cache is kept next to it."
-        ) from None
