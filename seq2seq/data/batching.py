@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2seq.data.packed_sequences import PackedIds, pack_ids
+from seq2seq.data.packed_sequences import PackedIds, encode_chunk
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
 Ids = list[int]
@@ -63,19 +63,9 @@ def encode_pairs(
     max_length: int | None,
 ) -> EncodedPairs:
     """Encode the pairs, dropping those with more than `max_length` tokens on either side."""
-    src, tgt = vocabularies.src.encode(src_texts), vocabularies.tgt.encode(tgt_texts)
-    rows = [
-        i
-        for i in range(len(src))
-        if max_length is None or max(len(src[i]), len(tgt[i])) <= max_length
-    ]
-    return EncodedPairs(
-        [src_texts[i] for i in rows],
-        [tgt_texts[i] for i in rows],
-        pack_ids([src[i] for i in rows]),
-        pack_ids([tgt[i] for i in rows]),
-        len(src) - len(rows),
-    )
+    pairs, rows, src, tgt = encode_chunk(src_texts, tgt_texts, vocabularies, max_length)
+    src_kept, tgt_kept = ([side[i] for i in rows.tolist()] for side in (src_texts, tgt_texts))
+    return EncodedPairs(src_kept, tgt_kept, src, tgt, pairs - len(rows))
 
 
 def sampled_pairs(

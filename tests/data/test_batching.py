@@ -19,11 +19,11 @@ from seq2seq.data.batching import (
     encode_pairs,
     length_ratio,
     make_batch,
-    pack_ids,
     pad,
     pad_sources,
     sampled_pairs,
 )
+from seq2seq.data.packed_sequences import pack_ids
 from seq2seq.data.vocabulary import (
     BOS_ID,
     EOS_ID,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +22,11 @@ from seq2seq.data.corpus import (
     no_usable_pair,
     source_name,
 )
-from seq2seq.data.packed_sequences import Ends, Lengths, PackedIds, PackedLines
+from seq2seq.data.packed_sequences import Chunk, Ends, Lengths, PackedIds, PackedLines
 
 SIDES = ("src", "tgt")
 Number = TypeVar("Number", bound=np.generic)
 _BLOCK_PAIRS = 10_000  # written at a time
-
-
-class Chunk(NamedTuple):
-    """Token ids of consecutive pairs of a text, except those with a side that is too long."""
-
-    pairs: int  # pairs read, including those too long
-    rows: Ends  # line numbers of the pairs kept, from 0
-    src_lengths: Lengths
-    src_ids: NDArray[np.uint32]
-    tgt_lengths: Lengths
-    tgt_ids: NDArray[np.uint32]
 
 
 def copy_text(files: ParallelFiles, folder: Path) -> Facts:
@@ -84,12 +73,10 @@ def write_ids(folder: Path, text: Path, chunks: Iterable[Chunk], vocabulary_size
             stack.enter_context(_Writer(folder, side, "ids", "text_ends", "text_lengths"))
             for side in SIDES
         ]
-        for pairs, rows, *arrays in chunks:
-            for writer, lengths, ids, (ends, widths) in zip(
-                writers, arrays[::2], arrays[1::2], lines, strict=True
-            ):
-                values = ids if wide else ids.astype(np.uint16)
-                writer.write(values, lengths, ends[rows], widths[rows])
+        for pairs, rows, *sides in chunks:
+            for writer, side, (ends, lengths) in zip(writers, sides, lines, strict=True):
+                ids = side.ids if wide else side.ids.astype(np.uint16)
+                writer.write(ids, side.lengths, ends[rows], lengths[rows])
             kept, seen = kept + len(rows), seen + pairs
     return {"pairs": kept, "too_long": seen - kept, "wide": wide}
 

@@ -25,8 +25,9 @@ import numpy as np
 from tqdm import tqdm
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.cache.arrays import Chunk, map_text
+from seq2seq.data.cache.arrays import map_text
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.packed_sequences import Chunk, PackedIds, encode_chunk
 from seq2seq.data.vocabulary import (
     Vocabularies,
     load_vocabularies,
@@ -97,7 +98,8 @@ def _encode_in_workers(
 def _take(path: Path) -> Chunk:
     """Load a chunk that a worker saved, and delete its file."""
     with np.load(path) as arrays:
-        chunk = Chunk(int(arrays["pairs"]), *(arrays[name] for name in Chunk._fields[1:]))
+        pairs, rows, *sides = (arrays[name] for name in arrays.files)
+    chunk = Chunk(int(pairs), rows, PackedIds(*sides[:3]), PackedIds(*sides[3:]))
     path.unlink()
     return chunk
 
@@ -163,9 +165,10 @@ def _train(folder: Path, config: VocabularyConfig, models: Path) -> None:
 
 
 def _encode_range(folder: Path, shared: Path, max_length: int, start: int, end: int) -> Path:
-    chunk = _encode(*_loaded(folder, shared), max_length, start, end)
+    pairs, rows, src, tgt = _encode(*_loaded(folder, shared), max_length, start, end)
     path = shared / f"{start}.npz"
-    np.savez(path, **chunk._asdict())
+    sides = (array for side in (src, tgt) for array in (side.ids, side.ends, side.lengths))
+    np.savez(path, pairs, rows, *sides)
     return path
 
 
@@ -177,16 +180,7 @@ def _loaded(folder: Path, models: Path) -> tuple[ParallelText, Vocabularies]:
 def _encode(
     text: ParallelText, vocabularies: Vocabularies, max_length: int, start: int, end: int
 ) -> Chunk:
-    src = vocabularies.src.encode(text.src[start:end])
-    tgt = vocabularies.tgt.encode(text.tgt[start:end])
-    rows = [i for i in range(end - start) if max(len(src[i]), len(tgt[i])) <= max_length]
-    sides = [[side[i] for i in rows] for side in (src, tgt)]
-    arrays = [
-        np.array(values, np.uint32)
-        for side in sides
-        for values in ([len(ids) for ids in side], [i for ids in side for i in ids])
-    ]
-    return Chunk(end - start, start + np.array(rows, np.int64), *arrays)
+    return encode_chunk(text.src[start:end], text.tgt[start:end], vocabularies, max_length, start)
 
 
 def _available_cores() -> int:
