@@ -505,7 +505,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     for side, lines in (("src", src), ("tgt", tgt)):
         (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     report = tmp_path / "report.json"
-    options = ["--updates", "12", "--batches", "40", "--sizes", "3000,60000"]
+    options = ["--steps", "12", "--batches", "40", "--sizes", "3000,60000"]
     places = [tmp_path / "src", tmp_path / "tgt", "--folder", tmp_path, "--json", report]
     overrides = ["vocabulary.size=400", "vocabulary.type=bpe"]
     subprocess.run(
