@@ -21,7 +21,7 @@ def add_init_from(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    text = "run folder; repeat for an ensemble (the first run's config sets decoding)"
+    text = "run folder; repeat for an ensemble, which decodes as the first run's config says"
     parser.add_argument(
         "-m", "--model", action="append", default=[], required=required, metavar="RUN", help=text
     )

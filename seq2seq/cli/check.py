@@ -19,8 +19,8 @@ Row = Sequence[str]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Inspect the data, the vocabulary and the training cost of a config. Writes no files\n"
-        "except for --json."
+        "Inspect the data, the vocabulary and the training cost of a config. Writes no\n"
+        "files except for --json."
     )
     parser.epilog = """example:
   seq2seq check configs/demo.yaml vocabulary.size=4000"""

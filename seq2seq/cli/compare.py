@@ -24,7 +24,7 @@ _SPLIT_NOTES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Train several variants of a config, each with several seeds, and score them on the same\n"
+        "Train variants of a config, each with several seeds, and score them on the same\n"
         "data. Runs that are already trained are reused."
     )
     parser.epilog = """examples:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Translate a test set with a run and score the translations, or score existing ones."
-    )
+    parser.description = "Score the translations of a test set by a run, or existing translations."
     parser.epilog = """examples:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr

@@ -1,6 +1,9 @@
 """Input lines of a file or stdin: read in batches, decoded, and reported on where unusual."""
 
+import gzip
+import select
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,9 +58,6 @@ def open_input(path: Path | None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _decompressed(file: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
-    import gzip
-    import zlib
-
     error_class: type[Exception] = UserError
     try:
         with gzip.GzipFile(fileobj=file) as lines:
@@ -97,8 +97,6 @@ def arrivals(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[byt
 
 def _reads(lines: Any) -> Iterator[list[bytes]]:
     """Yield the lines that each read of a binary file completes."""
-    import select
-
     pending: list[bytes] = []  # parts of the incomplete last line
     read = lines.raw.read if hasattr(lines, "raw") else lines.read1
     while (data := read(_READ_BYTES)) != b"":

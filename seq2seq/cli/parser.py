@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,7 +27,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         """Create a parser, also for a subcommand: those inherit no settings."""
-        settings["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        settings["formatter_class"] = partial(
+            argparse.RawDescriptionHelpFormatter, max_help_position=30
+        )
         super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
@@ -69,7 +72,11 @@ class _PrintCompletion(argparse.Action):
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
-    parser = Parser(prog="seq2seq", description="Attention-based recurrent machine translation.")
+    parser = Parser(
+        prog="seq2seq",
+        description="Attention-based recurrent machine translation.",
+        epilog="`seq2seq COMMAND --help` describes a command.",
+    )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     parser.add_argument(
         "--print-completion",
@@ -77,7 +84,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         choices=("bash", "zsh", "tcsh"),
         help="print the completion script of a shell",
     )
-    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(
+        title="commands", required=True, dest="command", metavar="COMMAND"
+    )
     completing = any(each.startswith("--print-completion") for each in arguments)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)

@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prefix.add_argument(
         "--prefix",
         metavar="TEXT",
-        help="begin every translation with TEXT; its last word may be continued "
-        "(Ein Hau: Ein Haus) unless TEXT ends with a space",
+        help="begin every translation with TEXT; an incomplete last word is completed (Hau to "
+        "Haus) unless TEXT ends with a space",
     )
     prefix.add_argument(
         "--prefix-file",

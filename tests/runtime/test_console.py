@@ -1,0 +1,72 @@
+"""Messages on stderr, and tables."""
+
+import io
+import logging
+import sys
+
+import pytest
+from tqdm import tqdm
+
+from seq2seq.runtime.console import aligned_table, logger
+
+
+def test_messages_go_to_the_stderr_of_the_moment(capsys: pytest.CaptureFixture[str]) -> None:
+    logger.info("note: 100 % of it")
+    assert capsys.readouterr() == ("", "note: 100 % of it\n")
+    logger.error("once more")
+    assert capsys.readouterr() == ("", "once more\n")
+
+
+def test_messages_are_not_printed_twice_where_the_root_logger_is_configured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = seen.append  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    try:
+        logger.info("one line")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert seen == []
+    assert capsys.readouterr().err == "one line\n"
+
+
+def test_a_message_appears_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with tqdm(total=3, file=stderr, desc="reading"):
+        logger.info("note: above")
+    lines = stderr.getvalue().splitlines()
+    assert any(line.endswith("note: above") or line == "note: above" for line in lines)
+    assert not any("reading" in line and "note" in line.rpartition("\r")[2] for line in lines)
+
+
+@pytest.mark.parametrize("with_tqdm", [True, False])
+def test_work_continues_where_the_reader_of_stderr_is_gone(
+    monkeypatch: pytest.MonkeyPatch, with_tqdm: bool
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    if not with_tqdm:
+        monkeypatch.delitem(sys.modules, "tqdm")
+    logger.info("nobody reads this")
+
+
+@pytest.mark.parametrize("align", ["left", "right"])
+def test_columns_are_aligned_and_text_is_unchanged(align: str) -> None:
+    rows = [("", "score", "p"), ("chrF2", "7", "1e-3"), ("a name", "+07.10", ""), ("b", "-", "nan")]
+    lines = aligned_table(rows, align).split("\n")
+    assert [line == line.rstrip() for line in lines] == [True] * 4
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for row, line in zip(rows, lines, strict=True):
+        padded = line.ljust(sum(widths) + 4)
+        starts = [0, widths[0] + 2, widths[0] + widths[1] + 4]
+        cells = [padded[start : start + width] for start, width in zip(starts, widths, strict=True)]
+        others = [text.ljust if align == "left" else text.rjust for text in row[1:]]
+        expected = [row[0].ljust(widths[0])]
+        expected += [pad(width) for pad, width in zip(others, widths[1:], strict=True)]
+        assert cells == expected
