@@ -1,6 +1,5 @@
 """Stopping criteria and stop signals, synchronised between ranks."""
 
-import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,25 +27,23 @@ def total_steps(session: TrainingSession) -> int | None:
 
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
     """Return the stopping criterion that is met after `seconds` of training, if any."""
-    if settings.max_steps is not None and progress.step >= settings.max_steps:
-        return f"training.max_steps={settings.max_steps} reached"
-    if settings.max_epochs is not None and progress.epoch >= settings.max_epochs:
-        return f"training.max_epochs={settings.max_epochs} reached"
-    if settings.max_minutes is not None and seconds >= 60 * settings.max_minutes:
-        return f"training.max_minutes={settings.max_minutes:g} reached"
-    if settings.patience is not None and progress.validations_since_best >= settings.patience:
-        return f"no better BLEU in {progress.validations_since_best} validations, training.patience"
+    for key, done, limit in (
+        ("max_steps", progress.step, settings.max_steps),
+        ("max_epochs", progress.epoch, settings.max_epochs),
+        ("max_minutes", seconds / 60, settings.max_minutes),
+        ("patience", progress.validations_since_best, settings.patience),
+    ):
+        if limit is not None and done >= limit:
+            return f"training.{key}={limit:.12g} reached"
     return None
 
 
 def finished_note(config: Config, reason: str) -> str:
     """Return the message for a resumed run that already meets a stopping criterion."""
-    (key,) = re.findall(r"training\.\w+", reason)
-    decay = config.training.decay
+    key, decay = reason.partition("=")[0], config.training.decay
+    remedy = f"To train further, pass --resume and increase {key}"
     if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
         remedy = f"training.decay={decay} ends there: to train longer, start another run"
-    else:
-        remedy = f"To train further, pass --resume and increase {key}"
     return f"Training has already finished ({reason}). {remedy}."
 
 

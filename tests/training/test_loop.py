@@ -632,7 +632,7 @@ def test_max_epochs_ends_training(small_corpus: Path) -> None:
 def test_patience_ends_training(small_corpus: Path) -> None:
     still = ("training.learning_rate=1e-12", "training.validate_every=2")  # BLEU stays as it is
     run = trained(small_corpus, *still, "training.patience=3", "training.max_epochs=90")
-    assert done(run) == "no better BLEU in 3 validations, training.patience."
+    assert done(run) == "training.patience=3 reached."
     assert [line["step"] for line in validations(run)] == [2, 4, 6, 8]
     assert state_of(run / BEST)[0]["step"] == 2
 
