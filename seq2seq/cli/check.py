@@ -67,7 +67,7 @@ def _pairs(report: "Report") -> str:
         ("with a blank side", *(_count(each.blank) for each in statistics)),
         (
             f"over {report.config.data.max_length} tokens (data.max_length)",
-            *(_count(split.tokens.too_long) for split in splits),
+            *(_count(each.too_long) for each in statistics),
         ),
         ("duplicate pairs", *(_count(each.duplicates) for each in statistics)),
         ("duplicate sources, other targets", *(_count(each.ambiguous) for each in statistics)),
@@ -103,18 +103,18 @@ def _sides(report: "Report") -> str:
         ("", *titles, *titles, "", "", "lines"),
     ]
     for split in report.splits:
-        for language, side, tokens in (
-            (data.src_lang, split.statistics.src, split.tokens.src),
-            (data.tgt_lang, split.statistics.tgt, split.tokens.tgt),
+        for language, side in (
+            (data.src_lang, split.statistics.src),
+            (data.tgt_lang, split.statistics.tgt),
         ):
             odd = {number for numbers in side.unusual_characters.values() for number in numbers}
             rows.append(
                 (
                     f"{split.name} {language}",
                     *_lengths(side.characters),
-                    *_lengths(tokens.lengths),
-                    f"{100 * tokens.unknown:.1f} %",
-                    f"{100 * tokens.bytes:.1f} %",
+                    *_lengths(side.tokens),
+                    f"{100 * side.unknown:.1f} %",
+                    f"{100 * side.bytes:.1f} %",
                     _number(len(odd)),
                 )
             )

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ from seq2seq.analysis.check.data_statistics import (
     NOT_NFC,
     UNUSUAL_KINDS,
     Resemblance,
+    TextStatistics,
     length_statistics,
     overlap,
     resemblance,
     text_statistics,
-    token_statistics,
     unusual_characters,
 )
 from seq2seq.analysis.check.findings import (
@@ -55,9 +56,18 @@ def planted(line: int, src: str | None = None, tgt: str | None = None) -> Parall
     return text
 
 
+@cache
+def toy_vocabularies() -> Vocabularies:
+    text = toy_text()
+    return train_vocabularies(VocabularyConfig(size=340), text.src, text.tgt)
+
+
+def statistics(text: ParallelText) -> TextStatistics:
+    return text_statistics(text, toy_vocabularies(), max_length=40)
+
+
 def split_of(text: ParallelText, vocabularies: Vocabularies, name: str = "train") -> Split:
-    facts, pieces = text_statistics(text), token_statistics(text, vocabularies, 40)
-    return Split(name, f"{name}.src", f"{name}.tgt", facts, pieces)
+    return Split(name, f"{name}.src", f"{name}.tgt", text_statistics(text, vocabularies, 40))
 
 
 def warnings(findings: Sequence[Finding]) -> dict[str, str]:
@@ -75,7 +85,7 @@ def warned(text: ParallelText, vocabularies: Vocabularies, name: str = "train") 
 
 
 def test_a_sound_text_has_nothing_to_report() -> None:
-    facts = text_statistics(toy_text())
+    facts = statistics(toy_text())
     assert facts.lines == 400
     for name in (
         "blank",
@@ -94,7 +104,7 @@ def test_a_sound_text_has_nothing_to_report() -> None:
 def test_lengths_are_those_counted_by_hand() -> None:
     assert length_statistics([3] * 19 + [11]) == (3.4, 3, 11, 20)
     assert length_statistics([3] * 18 + [9, 11]).percentile_95 == 9
-    facts = text_statistics(ParallelText(["  abc ", "de"], ["x", "wxyz"]))
+    facts = statistics(ParallelText(["  abc ", "de"], ["x", "wxyz"]))
     assert facts.src.characters == (2.5, 3, 3, 1)
     assert facts.tgt.characters == (2.5, 4, 4, 2)
 
@@ -102,7 +112,7 @@ def test_lengths_are_those_counted_by_hand() -> None:
 def test_blank_repeated_ambiguous_and_identical_lines_are_told_apart() -> None:
     src = ["a b", "", "a b", "a b", "c", "d ", " \t", "a b"]
     tgt = ["x y", "z", "x y", "other", "c", "d", " ", "other"]
-    facts = text_statistics(ParallelText(src, tgt))
+    facts = statistics(ParallelText(src, tgt))
     assert facts.blank == [2, 7]
     assert facts.duplicates == [3, 8]
     assert facts.ambiguous == [4]
@@ -110,7 +120,7 @@ def test_blank_repeated_ambiguous_and_identical_lines_are_told_apart() -> None:
 
 
 def test_a_text_of_blank_lines_alone_is_no_error() -> None:
-    facts = text_statistics(ParallelText(["", " "], ["x", ""]))
+    facts = statistics(ParallelText(["", " "], ["x", ""]))
     assert facts.blank == [1, 2]
     assert facts.length_ratio is None
     assert facts.length_correlation is None
@@ -118,15 +128,15 @@ def test_a_text_of_blank_lines_alone_is_no_error() -> None:
 
 @pytest.mark.parametrize(("src", "tgt"), [("no", "no " * 90), ("no " * 90, "no")])
 def test_a_far_too_long_side_is_found_whichever_it_is(src: str, tgt: str) -> None:
-    assert text_statistics(planted(78, src, tgt)).length_outliers == [78]
+    assert statistics(planted(78, src, tgt)).length_outliers == [78]
 
 
 def test_the_usual_ratio_is_that_of_the_text() -> None:
     text = toy_text()
     wordy = ParallelText(text.src, [line * 5 for line in text.tgt])
-    assert text_statistics(wordy).length_outliers == []
+    assert statistics(wordy).length_outliers == []
     wordy.tgt[6] = text.tgt[6][:3]
-    assert text_statistics(wordy).length_outliers == [7]
+    assert statistics(wordy).length_outliers == [7]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +249,7 @@ def test_a_missing_line_is_found_near_its_place() -> None:
     text = toy_text(4 * BLOCK)
     del text.tgt[2 * BLOCK + 40]
     text.tgt.append("end.")
-    first, *_ = text_statistics(text).uncorrelated
+    first, *_ = statistics(text).uncorrelated
     assert abs(first - (2 * BLOCK + 41)) <= BLOCK
 
 
@@ -247,7 +257,7 @@ def test_a_file_sorted_by_length_is_not_taken_for_misaligned() -> None:
     src, tgt = toy_pairs(3 * BLOCK, seed=4)
     noisy = [line + "x" * (n % 7) for n, line in enumerate(tgt)]
     pairs = sorted(zip(src, noisy, strict=True), key=lambda pair: len(pair[0]))
-    facts = text_statistics(ParallelText(*(list(side) for side in zip(*pairs, strict=True))))
+    facts = statistics(ParallelText(*(list(side) for side in zip(*pairs, strict=True))))
     assert facts.uncorrelated == []
 
 
@@ -265,20 +275,20 @@ def test_pieces_are_counted_and_the_unknown_among_them() -> None:
     text = toy_text()
     words = train_vocabularies(VocabularyConfig(type="word", size=60), text.src, text.tgt)
     strange = ParallelText(["qqq www", text.src[0]], ["qqq", text.tgt[0]])
-    pieces = token_statistics(strange, words, max_length=2)
+    found = text_statistics(strange, words, max_length=2)
     ids = words.src.encode(strange.src)
     unknown = sum(i == 1 for line in ids for i in line)
     assert unknown >= 2
-    assert pieces.src.unknown == unknown / sum(map(len, ids))
-    assert pieces.src.lengths.longest == max(map(len, ids))
-    assert pieces.too_long == [2]
+    assert found.src.unknown == unknown / sum(map(len, ids))
+    assert found.src.tokens.longest == max(map(len, ids))
+    assert found.too_long == [2]
 
 
 def test_what_is_spelt_by_bytes_is_not_unknown(tiny_vocabularies: Vocabularies) -> None:
-    pieces = token_statistics(ParallelText(["बब"], ["ba"]), tiny_vocabularies, 40)
-    assert pieces.src.unknown == 0
-    assert pieces.src.bytes > 0.8
-    assert pieces.tgt.bytes == 0
+    found = text_statistics(ParallelText(["बब"], ["ba"]), tiny_vocabularies, 40)
+    assert found.src.unknown == 0
+    assert found.src.bytes > 0.8
+    assert found.tgt.bytes == 0
 
 
 # ------------------------------------------------------------------------------------------- advice

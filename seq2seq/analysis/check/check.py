@@ -12,7 +12,6 @@ from seq2seq.analysis.check.data_statistics import (
     overlap,
     resemblance,
     text_statistics,
-    token_statistics,
 )
 from seq2seq.analysis.check.findings import (
     Finding,
@@ -96,8 +95,7 @@ def _examine(config: Config, device: torch.device, init_from: Path | None) -> Re
         name: Split(
             name,
             *_files(getattr(config.data, name)),
-            text_statistics(text),
-            token_statistics(text, vocabularies, max_length),
+            text_statistics(text, vocabularies, max_length),
         )
         for name, text in named.items()
     }

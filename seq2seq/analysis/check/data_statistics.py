@@ -47,6 +47,9 @@ class SideStatistics(NamedTuple):
     """Statistics of one side of a parallel text."""
 
     characters: Lengths
+    tokens: Lengths
+    unknown: float  # share of tokens that are unknown, in 0..1
+    bytes: float  # share of tokens that are single bytes of unknown characters, in 0..1
     unusual_characters: dict[str, list[int]]  # lines of each of UNUSUAL_KINDS that occurs
 
 
@@ -54,6 +57,7 @@ class TextStatistics(NamedTuple):
     """Statistics of a parallel text; lists hold line numbers."""
 
     lines: int
+    too_long: list[int]  # pairs with more tokens on a side than training accepts
     blank: list[int]  # pairs with a side of white space only
     duplicates: list[int]  # pairs that occur earlier in the text
     ambiguous: list[int]  # sources that occur earlier, with other targets only
@@ -82,42 +86,35 @@ class Resemblance(NamedTuple):
     tgt_tgt: float
 
 
-class SideTokens(NamedTuple):
-    """Token statistics of one side of a parallel text."""
+def text_statistics(
+    text: ParallelText, vocabularies: Vocabularies, max_length: int
+) -> TextStatistics:
+    """Compute the statistics of one text; pairs with a blank side count as blank or too long only.
 
-    lengths: Lengths
-    unknown: float  # share of tokens that are unknown, in 0..1
-    bytes: float  # share of tokens that are single bytes of unknown characters, in 0..1
-
-
-class TokenStatistics(NamedTuple):
-    """Token statistics of a parallel text."""
-
-    too_long: list[int]  # pairs with more tokens on a side than training accepts
-    src: SideTokens
-    tgt: SideTokens
-
-
-def text_statistics(text: ParallelText) -> TextStatistics:
-    """Compute the statistics of one text; pairs with a blank side count as blank only."""
+    `max_length` is the most tokens of a side in training.
+    """
     src, tgt = ([line.strip() for line in side] for side in (text.src, text.tgt))
+    src_ids, tgt_ids = vocabularies.src.encode(text.src), vocabularies.tgt.encode(text.tgt)
     rows = [i for i in range(len(src)) if src[i] and tgt[i]]
     duplicates, ambiguous = _repetitions(src, tgt, rows)
     first, second = (np.array([float(len(side[i])) for i in rows]) for side in (src, tgt))
     ratio = float(np.median(second / first)) if rows else None
     outliers = np.flatnonzero(_is_outlier(first, second, ratio or 1.0))
     return TextStatistics(
-        len(src),
-        [i + 1 for i in range(len(src)) if not (src[i] and tgt[i])],
-        duplicates,
-        ambiguous,
-        [i + 1 for i in rows if src[i] == tgt[i]],
-        [rows[k] + 1 for k in outliers],
-        ratio,
-        _correlation(first, second),
-        [rows[k] + 1 for k in _uncorrelated_blocks(first, second)],
-        SideStatistics(length_statistics(list(map(len, src))), unusual_characters(text.src)),
-        SideStatistics(length_statistics(list(map(len, tgt))), unusual_characters(text.tgt)),
+        lines=len(src),
+        too_long=[
+            i + 1 for i in range(len(src)) if max(len(src_ids[i]), len(tgt_ids[i])) > max_length
+        ],
+        blank=[i + 1 for i in range(len(src)) if not (src[i] and tgt[i])],
+        duplicates=duplicates,
+        ambiguous=ambiguous,
+        identical=[i + 1 for i in rows if src[i] == tgt[i]],
+        length_outliers=[rows[k] + 1 for k in outliers],
+        length_ratio=ratio,
+        length_correlation=_correlation(first, second),
+        uncorrelated=[rows[k] + 1 for k in _uncorrelated_blocks(first, second)],
+        src=_side_statistics(text.src, src_ids, vocabularies.src),
+        tgt=_side_statistics(text.tgt, tgt_ids, vocabularies.tgt),
     )
 
 
@@ -176,27 +173,18 @@ def resemblance(text: ParallelText, other: ParallelText) -> Resemblance:
     return Resemblance(*(_cosine(one, another) for one in sides for another in others))
 
 
-def token_statistics(
-    text: ParallelText, vocabularies: Vocabularies, max_length: int
-) -> TokenStatistics:
-    """Encode a text, blank lines included, and compute its token statistics."""
-    src, tgt = vocabularies.src.encode(text.src), vocabularies.tgt.encode(text.tgt)
-    lengths = [max(map(len, pair)) for pair in zip(src, tgt, strict=True)]
-    return TokenStatistics(
-        [number for number, length in enumerate(lengths, start=1) if length > max_length],
-        _side_tokens(src, vocabularies.src),
-        _side_tokens(tgt, vocabularies.tgt),
-    )
-
-
-def _side_tokens(lines: Sequence[Ids], vocabulary: Vocabulary) -> SideTokens:
+def _side_statistics(
+    lines: Sequence[str], ids: Sequence[Ids], vocabulary: Vocabulary
+) -> SideStatistics:
     tokens = vocabulary.tokens(range(len(vocabulary)))
     bytes_ = {i for i, token in enumerate(tokens) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
-    total = max(1, sum(map(len, lines)))
-    return SideTokens(
-        length_statistics([len(ids) for ids in lines]),
-        sum(ids.count(UNK_ID) for ids in lines) / total,
-        sum(i in bytes_ for ids in lines for i in ids) / total,
+    total = max(1, sum(map(len, ids)))
+    return SideStatistics(
+        length_statistics([len(line.strip()) for line in lines]),
+        length_statistics(list(map(len, ids))),
+        sum(line.count(UNK_ID) for line in ids) / total,
+        sum(i in bytes_ for line in ids for i in line) / total,
+        unusual_characters(lines),
     )
 
 

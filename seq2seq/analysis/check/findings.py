@@ -10,8 +10,8 @@ from seq2seq.analysis.check.data_statistics import (
     UNCORRELATED,
     Overlap,
     Resemblance,
+    SideStatistics,
     TextStatistics,
-    TokenStatistics,
     mojibake_test,
 )
 
@@ -68,7 +68,6 @@ class Split(NamedTuple):
     src_file: str
     tgt_file: str
     statistics: TextStatistics
-    tokens: TokenStatistics
 
 
 def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]:
@@ -159,8 +158,7 @@ def _blank(split: Split) -> Iterator[str]:
 
 
 def _unusual_characters(split: Split) -> Iterator[str]:
-    sides = split.statistics.src, split.statistics.tgt
-    for file, side in zip((split.src_file, split.tgt_file), sides, strict=True):
+    for file, side in _sides(split):
         for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
                 description, remedy = UNUSUAL[kind]
@@ -221,7 +219,7 @@ def _alignment(split: Split) -> Iterator[str]:
 
 
 def _unknown(split: Split) -> Iterator[str]:
-    for file, side in ((split.src_file, split.tokens.src), (split.tgt_file, split.tokens.tgt)):
+    for file, side in _sides(split):
         if side.unknown > MANY_UNKNOWN:
             yield (
                 f"{file}: {_percent(side.unknown)} of the words are unknown to the vocabulary. "
@@ -235,7 +233,7 @@ def _unknown(split: Split) -> Iterator[str]:
 
 
 def _too_long(train: Split, max_length: int) -> Finding:
-    lines = train.tokens.too_long
+    lines = train.statistics.too_long
     share = len(lines) / train.statistics.lines
     limit = f"more than {max_length} tokens on a side (data.max_length)"
     if share <= MANY_TOO_LONG:
@@ -251,10 +249,16 @@ def _too_long(train: Split, max_length: int) -> Finding:
 
 
 def _size(train: Split) -> Finding:
-    usable = train.statistics.lines - len(set(train.statistics.blank) | set(train.tokens.too_long))
+    found = train.statistics
+    usable = found.lines - len({*found.blank, *found.too_long})
     few = usable < FEW_PAIRS
     remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
     return Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
+
+
+def _sides(split: Split) -> Iterator[tuple[str, SideStatistics]]:
+    yield split.src_file, split.statistics.src
+    yield split.tgt_file, split.statistics.tgt
 
 
 def _pairs(lines: Sequence[int]) -> str:
