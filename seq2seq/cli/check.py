@@ -99,7 +99,7 @@ def _sides(report: "Report") -> str:
     data = report.config.data
     titles = ("mean", "95 %", "longest", "line")
     rows: list[Row] = [
-        ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "suspicious"),
+        ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "unusual"),
         ("", *titles, *titles, "", "", "lines"),
     ]
     for split in report.splits:
@@ -107,7 +107,7 @@ def _sides(report: "Report") -> str:
             (data.src_lang, split.statistics.src),
             (data.tgt_lang, split.statistics.tgt),
         ):
-            odd = {number for numbers in side.unusual_characters.values() for number in numbers}
+            unusual = {number for numbers in side.unusual_characters.values() for number in numbers}
             rows.append(
                 (
                     f"{split.name} {language}",
@@ -115,7 +115,7 @@ def _sides(report: "Report") -> str:
                     *_lengths(side.tokens),
                     f"{100 * side.unknown:.1f} %",
                     f"{100 * side.bytes:.1f} %",
-                    _number(len(odd)),
+                    _number(len(unusual)),
                 )
             )
     return aligned_table(rows)

@@ -153,7 +153,7 @@ def _blank(split: Split) -> Iterator[str]:
         fate = "skipped" if split.name != "test" else "scored as they are"
         yield (
             f"{split.name}: {_pairs(lines)} with a blank side ({list_lines(lines)}) will be "
-            f"{fate}. Complete them, or delete the line on both sides."
+            f"{fate}. Fill in the blank side, or delete the pair."
         )
 
 

@@ -116,7 +116,7 @@ def _memory_finding(cost: Forecast) -> Finding:
             "and raise training.accumulate instead, or lower data.max_length."
         )
         return Finding("memory", True, text)
-    return Finding("memory", False, f"a step fits into the memory of {cost.device}")
+    return Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
 
 
 def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
