@@ -10,8 +10,9 @@ MAX_COUNT = 1_000_000  # upper limit of every count on the command line
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="YAML config, see configs/")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="override a key of the config"
+    text = "override a key of the config"
+    parser.add_argument(  # the default makes it optional
+        "overrides", nargs="*", default=[], metavar="section.key=value", help=text
     )
 
 
@@ -72,6 +73,6 @@ def count(text: str) -> int:
 
 def folder(text: str) -> Path:
     """Parse the name of a folder to write, which has to be valid UTF-8."""
-    if not text.isprintable() and LONE_SURROGATE.search(text):
+    if LONE_SURROGATE.search(text):
         raise argparse.ArgumentTypeError("is not UTF-8; choose another name")
     return Path(text)

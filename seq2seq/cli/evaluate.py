@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output, write_report
+from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 
@@ -127,7 +128,6 @@ def _read(
 ) -> tuple[list[_Text], list[_Text]]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import read_pairs
-    from seq2seq.data.lines import read_lines
 
     if options.ref:
         files = options.hyp or [options.input]

@@ -99,5 +99,5 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if any(each.startswith("-") for each in rest) or (rest and "overrides" not in options):
         commands.choices[options.command].refuse(rest)
     if rest:  # overrides after an option
-        options.overrides += rest
+        options.overrides = [*options.overrides, *rest]
     return options

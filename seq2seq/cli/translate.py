@@ -10,6 +10,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, arrivals, batches, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
+from seq2seq.data.lines import read_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
 
@@ -128,8 +129,6 @@ class _Prefixes:
                 "unknown); use --prefix"
             )
         if path is not None:
-            from seq2seq.data.lines import read_lines
-
             self._lines = read_lines(path)
         if LONE_SURROGATE.search(self._lines[0]):
             raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")

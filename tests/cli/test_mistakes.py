@@ -159,7 +159,7 @@ CALLS = {
         "argument COMMAND: invalid choice: 'transalte' (choose from ...); see seq2seq --help",
     ),
     "no config": Row(
-        "train", "the following arguments are required: CONFIG...; see seq2seq train --help"
+        "train", "the following arguments are required: CONFIG; see seq2seq train --help"
     ),
     "no model": Row(
         "translate",
