@@ -4,9 +4,10 @@ Weights, their averages and the optimizer's moments are tensors; progress, lengt
 provenance are in the header.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -226,23 +227,17 @@ def resumed_vocabularies(
     except DamagedFile:
         raise  # the header itself
     except UserError as error:
-        for vocabularies, how in _sources(config, data, init_from):
-            if checksums_of(vocabularies) == state.header["vocabulary"]:
-                update_vocabularies(config.run_dir, vocabularies)
-                return vocabularies, [f"{folder} was damaged: {how}, bitwise identical"]
+        sources: list[tuple[str, Callable[[], Vocabularies]]] = []
+        if init_from is not None:
+            sources.append(("copied", partial(load_vocabularies, init_from / VOCABULARY, sampling)))
+        sources.append(("trained", partial(data.vocabularies, config.vocabulary)))
+        for how, load in sources:
+            with suppress(UserError):
+                vocabularies = load()
+                if checksums_of(vocabularies) == state.header["vocabulary"]:
+                    update_vocabularies(config.run_dir, vocabularies)
+                    return vocabularies, [f"{folder} was damaged: {how} again, bitwise identical"]
         raise UserError(
             f"{error}, but the training text does not give it either. Restore that text or the "
             "vocabulary, or name the run of the warm start with --init-from"
         ) from None
-
-
-def _sources(
-    config: Config, data: TrainingData, init_from: Path | None
-) -> Iterator[tuple[Vocabularies, str]]:
-    """Yield the vocabularies that the run may have started with, as far as they can be read."""
-    if init_from is not None:
-        with suppress(UserError):
-            sampling = config.vocabulary.sampling
-            yield load_vocabularies(init_from / VOCABULARY, sampling), "copied again"
-    with suppress(UserError):
-        yield data.vocabularies(config.vocabulary), "trained again"

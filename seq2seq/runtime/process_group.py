@@ -132,14 +132,6 @@ class ProcessGroup:
                     "all need the same command and the same files"
                 )
 
-    def report_failure(self, error: BaseException) -> None:
-        """Let ranks that wait for the main process know that it failed; it reports the error."""
-        if self.is_main and self._store is not None:
-            reports_errors()
-            with suppress(RuntimeError):  # the store may be gone
-                kind = _REFUSED if isinstance(error, UserError) else _FAILED
-                self._own_keys(self._store).set(_MAIN, kind)
-
     def barrier(self) -> None:
         """Wait until every rank has arrived here."""
         self.gather([0.0])
@@ -206,8 +198,14 @@ SINGLE_PROCESS = ProcessGroup()
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, if it did, and yield their group.
 
-    Raises RunError where the others cannot be reached.
+    Raises UserError for a malformed environment, RunError where the others cannot be reached.
     """
+    for name in ("RANK", "WORLD_SIZE"):
+        if not os.environ.get(name, "0").isdecimal():
+            raise UserError(
+                f"{name}: not a number in the environment ({os.environ[name]!r}); "
+                "unset it, or start with torchrun"
+            )
     rank, size = _launched()
     store = None
     if size > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
@@ -232,30 +230,28 @@ def process_group() -> Iterator[ProcessGroup]:
     try:
         yield group
     except (Exception, KeyboardInterrupt) as error:
-        group.report_failure(error)
+        if group.is_main:
+            reports_errors()  # claims the report before the others learn of the failure
+            kind = _REFUSED if isinstance(error, UserError) else _FAILED
+            with suppress(RuntimeError):  # the store may be gone
+                group._own_keys(store).set(_MAIN, kind)
         raise  # the group stays open: closing it would wait for a rank that may be lost
     dist.destroy_process_group()
 
 
 def world_size() -> int:
-    """Return the number of processes that torchrun started; raises UserError as `train` does."""
+    """Return the number of processes that torchrun started."""
     return _launched()[1]
 
 
 def is_main_process() -> bool:
     """Return whether this process reports, before or outside a group."""
-    try:
-        return _launched()[0] == 0
-    except UserError:
-        return True
+    return _launched()[0] == 0
 
 
 def reports_errors() -> bool:
     """Return whether this process reports its error: of ranks that fail together, the first."""
-    try:
-        rank, size = _launched()
-    except UserError:
-        return True
+    rank, size = _launched()
     if size == 1:
         return True
     try:
@@ -269,20 +265,12 @@ def reports_errors() -> bool:
 
 
 def _launched() -> tuple[int, int]:
-    """Return rank and world size as torchrun set them; 0 and 1 without torchrun.
-
-    Raises UserError where they are no numbers.
-    """
+    """Return rank and world size as torchrun set them; 0 and 1 without, or where malformed."""
     found = os.environ
-    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= found.keys():
-        return 0, 1
-    for name in ("RANK", "WORLD_SIZE"):
-        if not found[name].isdecimal():
-            raise UserError(
-                f"{name}: not a number in the environment ({found[name]!r}); "
-                "unset it, or start with torchrun"
-            )
-    return int(found["RANK"]), int(found["WORLD_SIZE"])
+    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= found.keys():
+        with suppress(ValueError):
+            return int(found["RANK"]), int(found["WORLD_SIZE"])
+    return 0, 1
 
 
 @cache

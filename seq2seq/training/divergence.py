@@ -3,9 +3,7 @@
 `step` skips a step whose loss or gradient is not finite.
 """
 
-from collections.abc import Sequence
-
-from seq2seq.data.batching import EpochOrder, Rows
+from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.reporting import Reporter
@@ -32,28 +30,18 @@ def log_skipped(session: TrainingSession, reporter: Reporter) -> None:
 
 def _batch(session: TrainingSession, step: int) -> str:
     """Describe the batches of a step by their size and the start of the first source."""
-    progress, accumulate = session.progress, session.config.training.accumulate
-    epoch, number = progress.epoch, _steps(progress.batch, accumulate) - (progress.step - step)
-    order = _order(session, epoch)
-    while number <= 0:
-        epoch -= 1
-        if epoch < 0:
-            return "in an earlier epoch"
-        order = _order(session, epoch)
-        number += _steps(len(order), accumulate)
-    batches = order[(number - 1) * accumulate : number * accumulate]
-    text = session.data.train.src_texts[batches[0][0]]
+    progress, config, train = session.progress, session.config, session.data.train
+    settings, accumulate = config.training, config.training.accumulate
+    order = EpochOrder(train, settings.batch_tokens, config.seed, progress.epoch)
+    per_epoch = -(-len(order) // accumulate)  # steps, the same in every epoch
+    number = -(-progress.batch // accumulate) - 1 - (progress.step - step)
+    epoch, number = progress.epoch + number // per_epoch, number % per_epoch
+    if epoch < 0:
+        return "in an earlier epoch"
+    order = EpochOrder(train, settings.batch_tokens, config.seed, epoch)
+    batches = order[number * accumulate : (number + 1) * accumulate]
     count = sum(len(rows) for rows in batches)
-    return f"{count} pairs, the first: {text[:60]!r}"
-
-
-def _order(session: TrainingSession, epoch: int) -> Sequence[Rows]:
-    config = session.config
-    return EpochOrder(session.data.train, config.training.batch_tokens, config.seed, epoch)
-
-
-def _steps(batches: int, accumulate: int) -> int:
-    return -(-batches // accumulate)
+    return f"{count} pairs, the first: {train.src_texts[batches[0][0]][:60]!r}"
 
 
 def diverged(session: TrainingSession) -> bool:
