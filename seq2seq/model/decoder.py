@@ -96,18 +96,12 @@ class BahdanauDecoder(AttentionLayer):
         score = self.fused_score()
         if score is None:
             return stack_steps(self, embedded, state, memory)
-        layer, steps = self.layers.bottom, embedded.shape[1]
-        hiddens, contexts = unroll_bahdanau(
-            layer.gates(embedded.transpose(0, 1)),
-            self.context_gates.weight,
-            layer.hidden_weight,
-            _unroll_memory(memory, state),
-            score,
-            state.hidden[:, 0],
-            state.cell[:, 0],
-            upper_layer_inputs(self.layers, state, steps, self.dropout),
-        )
-        return self.outputs(hiddens, contexts, embedded.transpose(0, 1)).transpose(0, 1)
+        time_major = embedded.transpose(0, 1)  # [T, B, E]
+        gates = self.layers.bottom.gates(time_major)
+        weight, steps = self.context_gates.weight, len(gates)
+        layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
+        hiddens, contexts = unroll_bahdanau(gates, _unroll_memory(memory, state), score, layers)
+        return self.outputs(hiddens, contexts, time_major).transpose(0, 1)
 
     def outputs(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """Return `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`, with dropout in training: [..., R]."""
@@ -174,18 +168,12 @@ class LuongDecoder(AttentionLayer):
         score = self.fused_score()
         if self.input_feed_gates is None or score is None:
             return stack_steps(self, embedded, state, memory)
-        layer, steps = self.layers.bottom, embedded.shape[1]
-        vectors = unroll_luong(
-            layer.gates(embedded.transpose(0, 1)),
-            self.input_feed_gates.weight,
-            layer.hidden_weight,
-            HIDDEN_SCALE * self.attentional.weight,
-            _unroll_memory(memory, state),
-            score,
-            state.hidden[:, 0],
-            state.cell[:, 0],
-            upper_layer_inputs(self.layers, state, steps, self.dropout),
-        )
+        gates = self.layers.bottom.gates(embedded.transpose(0, 1))  # [T, B, 4H]
+        weight, steps = self.input_feed_gates.weight, len(gates)
+        layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
+        scaled_weight = HIDDEN_SCALE * self.attentional.weight
+        memory_tensors = _unroll_memory(memory, state)
+        vectors = unroll_luong(gates, scaled_weight, memory_tensors, score, layers)
         return self.outputs(vectors).transpose(0, 1)
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
@@ -275,22 +263,25 @@ def run_layers(
     return hidden
 
 
-def upper_layer_inputs(
-    layers: LSTMStack, state: DecoderState, steps: int, dropout: Dropout
+def layer_inputs(
+    layers: LSTMStack, lowest_weight: Tensor, state: DecoderState, steps: int, dropout: Dropout
 ) -> list[LayerInputs]:
-    """Return the fused unroll's inputs of the layers above the lowest; draw their dropout."""
-    ones, drops = torch.ones_like(state.hidden), dropout.training and dropout.p > 0
-    return [
-        LayerInputs(
-            torch.cat([layer.input_weight, layer.hidden_weight], dim=1),
-            layer.bias,
-            state.hidden[:, level],
-            state.cell[:, level],
-            dropout(ones[:, level].expand(steps, -1, -1)) if drops else None,
-        )
-        for level, layer in enumerate(layers)
-        if level
-    ]
+    """Return the layers' tensors for the fused unroll; draw the dropout between layers.
+
+    `lowest_weight` [4H, *] multiplies what each step adds to the inputs of the lowest layer.
+    """
+    inputs = []
+    for level, layer in enumerate(layers):
+        hidden, cell = state.hidden[:, level], state.cell[:, level]
+        input_weight = layer.input_weight if level else lowest_weight
+        weight = torch.cat([input_weight, layer.hidden_weight], dim=1)
+        bias = mask = None
+        if level:
+            bias = layer.bias
+            if dropout.training and dropout.p > 0:
+                mask = dropout(torch.ones_like(hidden).expand(steps, -1, -1))
+        inputs.append(LayerInputs(weight, bias, hidden, cell, mask))
+    return inputs
 
 
 def _unroll_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:

@@ -29,7 +29,7 @@ from model_cases import (
 from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore
-from seq2seq.model.decoder import Decoder, DecoderState, Memory, stack_steps, upper_layer_inputs
+from seq2seq.model.decoder import Decoder, DecoderState, Memory, layer_inputs, stack_steps
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs, LSTMSteps
@@ -151,8 +151,10 @@ def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> 
     decoder = make_decoder(Case("luong", "general", True, 3)).double()
     decoder.dropout = Dropout(0.5)
     _, state = decoder.start(encoder_output(3))
-    given = (decoder.layers, state, 6, decoder.dropout)
-    first, second = (each.mask for each in upper_layer_inputs(*given))
+    weight = decoder.input_feed_gates.weight
+    given = (decoder.layers, weight, state, 6, decoder.dropout)
+    lowest, first, second = (each.mask for each in layer_inputs(*given))
+    assert lowest is None
     assert first is not None
     assert second is not None
     assert first.shape == (6, B, H)
@@ -161,7 +163,7 @@ def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> 
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[:, 0], first[:, 1])
     decoder.eval()
-    assert [each.mask for each in upper_layer_inputs(*given)] == [None, None]
+    assert [each.mask for each in layer_inputs(*given)] == [None] * 3
 
 
 @pytest.mark.parametrize("lengths", [(5, 5, 5), (1, 5, 1), (3,)], ids=str)
@@ -278,8 +280,9 @@ def test_gradients_are_the_numerical_ones(wiring: str, kind: str) -> None:
         keys, values, hidden, cell, *given = rest
         fields = [name for name, part in score._asdict().items() if part is not None]
         weights_of_score = ScoreWeights(**dict(zip(fields, given, strict=True)))
-        memory = (keys, values, mask)
-        return unroll(gates, *matrices, memory, weights_of_score, hidden, cell)
+        weight, recurrent, *others = matrices
+        layer = LayerInputs(torch.cat([weight, recurrent], dim=1), None, hidden, cell, None)
+        return unroll(gates, *others, (keys, values, mask), weights_of_score, [layer])
 
     assert torch.autograd.gradcheck(run, leaves)
 
@@ -308,8 +311,10 @@ def test_gradients_of_upper_layers_are_those_of_differences(wiring: str) -> None
         matrices, rest = rest[: len(weights)], rest[len(weights) :]
         above = [LayerInputs(*rest[4 * n : 4 * n + 4], drops[n]) for n in range(2)]
         unroll: Callable[..., Any] = unroll_bahdanau if wiring == "bahdanau" else unroll_luong
+        weight, recurrent, *others = matrices
+        lowest = LayerInputs(torch.cat([weight, recurrent], dim=1), None, hidden, cell, None)
         result: Tensor | tuple[Tensor, Tensor] = unroll(
-            gates, *matrices, (keys, values, mask), score, hidden, cell, above
+            gates, *others, (keys, values, mask), score, [lowest, *above]
         )
         return result
 
@@ -327,8 +332,9 @@ def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None
     weights = (decoder.context_gates.weight, layer.hidden_weight)
     gates = layer.gates(embedded.transpose(0, 1))
     start = (state.hidden[:, 0], state.cell[:, 0])
+    inputs = LayerInputs(torch.cat(weights, dim=1), None, *start, None)
     _, contexts = unroll_bahdanau(
-        gates, *weights, (memory.keys, memory.values, mask), score.weights(), *start
+        gates, (memory.keys, memory.values, mask), score.weights(), [inputs]
     )
     expected, (hidden, cell) = [], start
     for t in range(T):

@@ -5,7 +5,6 @@ Activations are stored for the backward pass except the [B, S, A] hidden layer o
 which is recomputed. Time-major shapes as in decoders.py.
 """
 
-from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -23,19 +22,13 @@ class ScoreWeights(NamedTuple):
     energy: Tensor | None = None  # v [A]
 
 
-def attention_steps(
-    steps: int,
-    memory: tuple[Tensor, Tensor, Tensor],
-    score: ScoreWeights,
-    product_dtype: torch.dtype,
-) -> "AttentionSteps":
-    """Return the forward pass for this number of steps; memory is keys, values, additive mask."""
-    kind = _DotProductSteps if score.energy is None else _AdditiveSteps
-    return kind(steps, memory, score, product_dtype)
+class AttentionSteps:
+    """Forward pass, with the activations that the backward pass reads.
 
-
-class AttentionSteps(ABC):
-    """Forward pass, with the activations that the backward pass reads."""
+    Additive scores are computed as `2v . s(2x)` with s the logistic function, which is faster. Since
+    `tanh x = 2 s(2x) - 1`, they differ from `v . tanh(x)` by the constant `v . 1`, to which a softmax
+    is invariant.
+    """
 
     def __init__(
         self,
@@ -44,9 +37,13 @@ class AttentionSteps(ABC):
         score: ScoreWeights,
         product_dtype: torch.dtype,
     ) -> None:
+        """Take keys, values and additive mask as the memory."""
         self.keys, self.values, self.mask = memory
         self.query_weight = None if score.query is None else score.query.to(product_dtype)
-        self.query_bias = score.bias
+        self.query_bias, self.energy = score.bias, score.energy
+        if self.energy is not None:
+            self.keys = 2 * self.keys  # doubled once for `hidden`
+            self.twice_energy = 2 * self.energy
         batch, length, size = self.keys.shape
         self.queries = self.keys.new_empty(steps, batch, size)  # projected
         self.attention_weights = self.keys.new_empty(steps, batch, length)
@@ -57,29 +54,31 @@ class AttentionSteps(ABC):
         projected.copy_(query if self.query_weight is None else query @ self.query_weight.t())
         if self.query_bias is not None:
             projected += self.query_bias
-        scores = self.scores(projected).add_(self.mask)
-        torch.softmax(scores, dim=-1, out=weights)
+        if self.energy is None:
+            scores = torch.bmm(self.keys, projected[:, :, None]).squeeze(2)  # [B, S]
+        else:
+            scores = self.hidden(projected) @ self.twice_energy
+        torch.softmax(scores.add_(self.mask), dim=-1, out=weights)
         return torch.bmm(weights[:, None], self.values).squeeze(1)
 
-    @abstractmethod
-    def scores(self, query: Tensor) -> Tensor:
-        """Return the scores [B, S] of projected queries [B, A]."""
-
-    @abstractmethod
-    def gradients(self) -> "AttentionGradients":
-        """Return the backward pass, after the last forward step."""
+    def hidden(self, query: Tensor) -> Tensor:
+        """Return `s(2x)` [B, S, A], where x is a projected query [B, A] plus each key."""
+        return torch.add(self.keys, query[:, None], alpha=2).sigmoid_()
 
 
-class AttentionGradients(ABC):
+class AttentionGradients:
     """Backward pass, from the last step to the first."""
 
     def __init__(self, attention: AttentionSteps) -> None:
-        self.saved = attention
+        self.saved, keys = attention, attention.keys
         steps, batch, _ = attention.attention_weights.shape
-        context_size = attention.values.shape[-1]
         self.grad_queries = torch.empty_like(attention.queries)  # projected
         self.grad_scores = torch.empty_like(attention.attention_weights)
-        self.grad_contexts = attention.keys.new_empty(steps, batch, context_size)
+        self.grad_contexts = keys.new_empty(steps, batch, attention.values.shape[-1])
+        if attention.energy is not None:
+            self.grad_keys = torch.zeros_like(keys)
+            self.grad_energy = keys.new_zeros(batch, 1, len(attention.energy))
+            self.slope_energy = 4 * attention.energy  # tanh'(x) = 4 s(2x) (1 - s(2x))
 
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
         """Return the gradient of step t's query [B, Q], given that of its context [B, C]."""
@@ -88,98 +87,39 @@ class AttentionGradients(ABC):
         torch.bmm(self.saved.values, grad_context[:, :, None], out=grad_scores[:, :, None])
         grad_scores -= (grad_scores * weights).sum(1, keepdim=True)
         grad_scores *= weights
-        self.backward_scores(t, grad_scores, self.grad_queries[t])
-        query_weight = self.saved.query_weight
-        if query_weight is None:
-            return self.grad_queries[t]
-        return self.grad_queries[t].to(query_weight.dtype) @ query_weight
+        grad_query, query_weight = self.grad_queries[t], self.saved.query_weight
+        if self.saved.energy is None:
+            torch.bmm(grad_scores[:, None], self.saved.keys, out=grad_query[:, None])
+        else:
+            self._backward_additive(t, grad_scores, grad_query)
+        return (
+            grad_query if query_weight is None else grad_query.to(query_weight.dtype) @ query_weight
+        )
 
-    def finish(self, queries: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
-        """Return the gradients of keys, values and score, given the queries [T, B, Q]."""
-        weights, query_weight = self.saved.attention_weights, self.saved.query_weight
-        grad_values = torch.bmm(weights.permute(1, 2, 0), self.grad_contexts.transpose(0, 1))
-        grad_queries = self.grad_queries.flatten(0, 1)
-        grad_query_weight = grad_query_bias = None
-        if query_weight is not None:
-            product = grad_queries.to(query_weight.dtype).t() @ queries.flatten(0, 1)
-            grad_query_weight = product.to(grad_queries.dtype)
-        if self.saved.query_bias is not None:
-            grad_query_bias = grad_queries.sum(0)
-        grad_keys, grad_energy = self.key_gradients()
-        return grad_keys, grad_values, ScoreWeights(grad_query_weight, grad_query_bias, grad_energy)
-
-    @abstractmethod
-    def backward_scores(self, t: int, grad_scores: Tensor, grad_query: Tensor) -> None:
-        """Write the gradient [B, A] of step t's projected queries, given that of its scores."""
-
-    @abstractmethod
-    def key_gradients(self) -> tuple[Tensor, Tensor | None]:
-        """Return the gradients of the keys and of v (None without v), after the first step."""
-
-
-class _DotProductSteps(AttentionSteps):
-    def scores(self, query: Tensor) -> Tensor:
-        return torch.bmm(self.keys, query[:, :, None]).squeeze(2)
-
-    def gradients(self) -> "_DotProductGradients":
-        return _DotProductGradients(self)
-
-
-class _DotProductGradients(AttentionGradients):
-    def backward_scores(self, t: int, grad_scores: Tensor, grad_query: Tensor) -> None:  # noqa: ARG002
-        torch.bmm(grad_scores[:, None], self.saved.keys, out=grad_query[:, None])
-
-    def key_gradients(self) -> tuple[Tensor, None]:
-        queries = self.saved.queries.transpose(0, 1)
-        return torch.bmm(self.grad_scores.permute(1, 2, 0), queries), None
-
-
-class _AdditiveSteps(AttentionSteps):
-    """Additive scores, computed as `2v . s(2x)` with s the logistic function, which is faster.
-
-    Since `tanh x = 2 s(2x) - 1`, they differ from `v . tanh(x)` by the constant `v . 1`, to which a
-    softmax is invariant.
-    """
-
-    def __init__(
-        self,
-        steps: int,
-        memory: tuple[Tensor, Tensor, Tensor],
-        score: ScoreWeights,
-        product_dtype: torch.dtype,
-    ) -> None:
-        super().__init__(steps, memory, score, product_dtype)
-        assert score.energy is not None
-        self.energy, self.twice_energy = score.energy, 2 * score.energy
-        self.keys = 2 * self.keys  # doubled once for `hidden`
-
-    def scores(self, query: Tensor) -> Tensor:
-        return self.hidden(query) @ self.twice_energy
-
-    def hidden(self, query: Tensor) -> Tensor:
-        """Return `s(2x)` [B, S, A], where x is a projected query [B, A] plus each key."""
-        return torch.add(self.keys, query[:, None], alpha=2).sigmoid_()
-
-    def gradients(self) -> "_AdditiveGradients":
-        return _AdditiveGradients(self)
-
-
-class _AdditiveGradients(AttentionGradients):
-    def __init__(self, attention: _AdditiveSteps) -> None:
-        super().__init__(attention)
-        self.hidden = attention.hidden
-        self.grad_keys = torch.zeros_like(attention.keys)
-        self.grad_energy = attention.keys.new_zeros(len(attention.mask), 1, len(attention.energy))
-        self.slope_energy = 4 * attention.energy  # tanh'(x) = 4 s(2x) (1 - s(2x))
-
-    def backward_scores(self, t: int, grad_scores: Tensor, grad_query: Tensor) -> None:
-        hidden = self.hidden(self.saved.queries[t])
+    def _backward_additive(self, t: int, grad_scores: Tensor, grad_query: Tensor) -> None:
+        """Write the gradient [B, A] of step t's projected queries; add to those of keys and v."""
+        hidden = self.saved.hidden(self.saved.queries[t])
         self.grad_energy.baddbmm_(grad_scores[:, None], hidden)
         slope = hidden.addcmul_(hidden, hidden, value=-1)
         self.grad_keys.addcmul_(grad_scores[:, :, None], slope)
         torch.bmm(grad_scores[:, None], slope, out=grad_query[:, None])
         grad_query.mul_(self.slope_energy)
 
-    def key_gradients(self) -> tuple[Tensor, Tensor]:
-        # tanh = 2 s - 1, and the gradients of a softmax's inputs sum to zero.
-        return self.grad_keys.mul_(self.slope_energy), 2 * self.grad_energy.sum((0, 1))
+    def finish(self, queries: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
+        """Return the gradients of keys, values and score, given the queries [T, B, Q]."""
+        saved, grad_queries = self.saved, self.grad_queries.flatten(0, 1)
+        weights = saved.attention_weights.permute(1, 2, 0)
+        grad_values = torch.bmm(weights, self.grad_contexts.transpose(0, 1))
+        grad_query_weight = grad_query_bias = grad_energy = None
+        if saved.query_weight is not None:
+            product = grad_queries.to(saved.query_weight.dtype).t() @ queries.flatten(0, 1)
+            grad_query_weight = product.to(grad_queries.dtype)
+        if saved.query_bias is not None:
+            grad_query_bias = grad_queries.sum(0)
+        if saved.energy is None:
+            grad_keys = torch.bmm(self.grad_scores.permute(1, 2, 0), saved.queries.transpose(0, 1))
+        else:
+            grad_keys = self.grad_keys.mul_(self.slope_energy)
+            # tanh = 2 s - 1, and the gradients of a softmax's inputs sum to zero.
+            grad_energy = 2 * self.grad_energy.sum((0, 1))
+        return grad_keys, grad_values, ScoreWeights(grad_query_weight, grad_query_bias, grad_energy)

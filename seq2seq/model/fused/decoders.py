@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.model.fused.attention import ScoreWeights, attention_steps
+from seq2seq.model.fused.attention import AttentionGradients, AttentionSteps, ScoreWeights
 from seq2seq.model.fused.lstm import (
     LayerInputs,
     LSTMStackGradients,
     LSTMStackSteps,
-    LSTMSteps,
     without_autocast,
 )
 from seq2seq.model.layers import tanh_into
@@ -28,54 +27,37 @@ from seq2seq.model.layers import tanh_into
 
 def unroll_bahdanau(
     gates: Tensor,
-    context_weight: Tensor,
-    hidden_weight: Tensor,
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
-    hidden: Tensor,
-    cell: Tensor,
-    upper: Sequence[LayerInputs] = (),
+    layers: Sequence[LayerInputs],
 ) -> tuple[Tensor, Tensor]:
-    """Unroll `c_t = attend(s_{t-1}); s_t = LSTM(gates_t + C c_t + U s_{t-1})`.
+    """Unroll `c_t = attend(s_{t-1}); s_t = LSTM(gates_t + W [c_t; s_{t-1}])`.
 
-    Gates, hidden and cell belong to the lowest layer; the s that attends and is returned is the top
-    layer's. Returns the hidden states s [T, B, H] and the contexts c [T, B, C] of all steps.
+    The gates are those of the lowest layer, whose weight is W; the s that attends and is returned
+    is the top layer's. Returns the hidden states s [T, B, H] and contexts c [T, B, C] of all steps.
     """
-    weight = torch.cat([context_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
         hiddens, contexts = _BahdanauUnroll.apply(  # type: ignore[no-untyped-call]
-            gates, weight, *memory, *score, hidden, cell, *chain.from_iterable(upper)
+            gates, *memory, *score, *chain.from_iterable(layers)
         )
     return hiddens, contexts
 
 
 def unroll_luong(
     gates: Tensor,
-    input_feed_weight: Tensor,
-    hidden_weight: Tensor,
     attentional_weight: Tensor,
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
-    hidden: Tensor,
-    cell: Tensor,
-    upper: Sequence[LayerInputs] = (),
+    layers: Sequence[LayerInputs],
 ) -> Tensor:
-    """Unroll `h_t = LSTM(gates_t + F h~_{t-1} + U h_{t-1}); h~_t = tanh(W [attend(h_t); h_t])`.
+    """Unroll `h_t = LSTM(gates_t + W [h~_{t-1}; h_{t-1}]); h~_t = tanh(W_c [attend(h_t); h_t])`.
 
-    Gates, hidden and cell belong to the lowest layer; the top layer's h attends. Returns the
-    attentional vectors h~ [T, B, R] of all steps.
+    The gates are those of the lowest layer, whose weight is W; the top layer's h attends. Returns
+    the attentional vectors h~ [T, B, R] of all steps.
     """
-    weight = torch.cat([input_feed_weight, hidden_weight], dim=1)
     with torch.autocast(gates.device.type, enabled=False):
         vectors: Tensor = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
-            gates,
-            weight,
-            attentional_weight,
-            *memory,
-            *score,
-            hidden,
-            cell,
-            *chain.from_iterable(upper),
+            gates, attentional_weight, *memory, *score, *chain.from_iterable(layers)
         )
     return vectors
 
@@ -85,52 +67,39 @@ class _BahdanauUnroll(torch.autograd.Function):
     def forward(
         ctx: Any,
         gates: Tensor,
-        weight: Tensor,
         keys: Tensor,
         values: Tensor,
         mask: Tensor,
         query_weight: Tensor | None,
         query_bias: Tensor | None,
         energy: Tensor | None,
-        hidden: Tensor,
-        cell: Tensor,
-        *upper: Tensor | None,
+        *layers: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        steps, context_size = len(gates), values.shape[-1]
+        steps, (batch, _, context_size) = len(gates), values.shape
         score = ScoreWeights(query_weight, query_bias, energy)
-        attention = attention_steps(steps, (keys, values, mask), score, gates.dtype)
-        lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [c_t; s_{t-1}]
-        layers = LSTMStackSteps(lowest, upper)
-        contexts = cell.new_empty(steps, len(cell), context_size)
+        attention = AttentionSteps(steps, (keys, values, mask), score, gates.dtype)
+        stack = LSTMStackSteps(steps, layers, gates.dtype)
+        contexts = values.new_empty(steps, batch, context_size)
         for t in range(steps):
-            contexts[t] = attention.forward(t, layers.top.previous_hidden[t])
-            lowest.inputs[t, :, :context_size] = contexts[t]
-            layers.forward(t, gates[t])
-        ctx.save_for_backward(*layers.saved())
+            contexts[t] = attention.forward(t, stack.top.previous_hidden[t])
+            stack.lowest.inputs[t, :, :context_size] = contexts[t]
+            stack.forward(t, gates[t])
+        ctx.save_for_backward(*stack.saved())
         ctx.attention = attention
-        return layers.top.hiddens, contexts
+        return stack.top.hiddens, contexts
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hiddens, grad_contexts = grads
-        layers = LSTMStackGradients(ctx.saved_tensors)
-        attention = ctx.attention.gradients()
+        stack, attention = LSTMStackGradients(ctx.saved_tensors), AttentionGradients(ctx.attention)
+        top = stack.top
         for t in reversed(range(len(grad_contexts))):
-            grad_context = grad_contexts[t] + layers.backward(t, grad_hiddens[t])
-            layers.top.grad_hidden = layers.top.grad_hidden + attention.backward(t, grad_context)
-        grad_keys, grad_values, grad_score = attention.finish(layers.top.previous_hidden)
-        return (
-            layers.lowest.grad_gates,
-            layers.lowest.grad_weight(),
-            grad_keys,
-            grad_values,
-            None,
-            *grad_score,
-            layers.lowest.grad_hidden,
-            layers.lowest.grad_cell,
-            *layers.upper_gradients(),
-        )
+            grad_context = grad_contexts[t] + stack.backward(t, grad_hiddens[t])
+            top.grad_hidden = top.grad_hidden + attention.backward(t, grad_context)
+        grad_keys, grad_values, grad_score = attention.finish(top.previous_hidden)
+        grad_memory = grad_keys, grad_values, None
+        return stack.lowest.grad_gates, *grad_memory, *grad_score, *stack.finish()
 
 
 class _LuongUnroll(torch.autograd.Function):
@@ -138,7 +107,6 @@ class _LuongUnroll(torch.autograd.Function):
     def forward(
         ctx: Any,
         gates: Tensor,
-        weight: Tensor,
         attentional_weight: Tensor,
         keys: Tensor,
         values: Tensor,
@@ -146,27 +114,24 @@ class _LuongUnroll(torch.autograd.Function):
         query_weight: Tensor | None,
         query_bias: Tensor | None,
         energy: Tensor | None,
-        hidden: Tensor,
-        cell: Tensor,
-        *upper: Tensor | None,
+        *layers: Tensor | None,
     ) -> Tensor:
-        steps, context_size = len(gates), values.shape[-1]
+        steps, (batch, _, context_size) = len(gates), values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
-        input_feed_size = len(attentional_weight)
+        output_size, joined_size = attentional_weight.shape
         score = ScoreWeights(query_weight, query_bias, energy)
-        attention = attention_steps(steps, (keys, values, mask), score, gates.dtype)
-        lowest = LSTMSteps(steps, weight.to(gates.dtype), hidden, cell)  # reads [h~_{t-1}; h_{t-1}]
-        layers = LSTMStackSteps(lowest, upper)
-        input_feeds = lowest.inputs[:, :, :input_feed_size]
+        attention = AttentionSteps(steps, (keys, values, mask), score, gates.dtype)
+        stack = LSTMStackSteps(steps, layers, gates.dtype)
+        input_feeds = stack.lowest.inputs[:, :, :output_size]
         input_feeds[0] = 0
-        vectors = cell.new_empty(steps, len(cell), input_feed_size)
-        joined = gates.new_empty(steps, len(cell), attentional_weight.shape[1])  # [c_t; h_t]
+        vectors = values.new_empty(steps, batch, output_size)
+        joined = gates.new_empty(steps, batch, joined_size)  # [c_t; h_t]
         for t in range(steps):
-            joined[t, :, context_size:] = layers.forward(t, gates[t])
+            joined[t, :, context_size:] = stack.forward(t, gates[t])
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
             input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty at the end
-        ctx.save_for_backward(joined, attentional_weight, vectors, *layers.saved())
+        ctx.save_for_backward(joined, attentional_weight, vectors, *stack.saved())
         ctx.attention = attention
         return vectors
 
@@ -176,29 +141,24 @@ class _LuongUnroll(torch.autograd.Function):
         (grad_vectors,) = grads
         joined, attentional_weight, vectors, *saved = ctx.saved_tensors
         dtype = vectors.dtype
-        layers = LSTMStackGradients(saved)
-        context_size = joined.shape[-1] - layers.top.grad_hidden.shape[-1]
-        attention = ctx.attention.gradients()
+        stack, attention = LSTMStackGradients(saved), AttentionGradients(ctx.attention)
+        context_size = joined.shape[-1] - stack.top.grad_hidden.shape[-1]
         slopes = 1 - vectors * vectors  # tanh'
-        grad_sums = torch.empty_like(vectors, dtype=joined.dtype)  # gradients of W [c_t; h_t]
+        grad_sums = torch.empty_like(vectors, dtype=joined.dtype)  # gradients of W_c [c_t; h_t]
         grad_input_feed = torch.zeros_like(vectors[0])
         for t in reversed(range(len(vectors))):
             torch.mul(grad_vectors[t] + grad_input_feed, slopes[t], out=grad_sums[t])
             grad_joined = grad_sums[t] @ attentional_weight
             grad_query = attention.backward(t, grad_joined[:, :context_size].to(dtype))
             grad_top = grad_joined[:, context_size:] + grad_query
-            grad_input_feed = layers.backward(t, grad_top.to(dtype))
-        grad_attentional = grad_sums.flatten(0, 1).t() @ joined.flatten(0, 1)
+            grad_input_feed = stack.backward(t, grad_top.to(dtype))
+        grad_attentional = (grad_sums.flatten(0, 1).t() @ joined.flatten(0, 1)).to(dtype)
         grad_keys, grad_values, grad_score = attention.finish(joined[:, :, context_size:])
+        grad_memory = grad_keys, grad_values, None
         return (
-            layers.lowest.grad_gates,
-            layers.lowest.grad_weight(),
-            grad_attentional.to(dtype),
-            grad_keys,
-            grad_values,
-            None,
+            stack.lowest.grad_gates,
+            grad_attentional,
+            *grad_memory,
             *grad_score,
-            layers.lowest.grad_hidden,
-            layers.lowest.grad_cell,
-            *layers.upper_gradients(),
+            *stack.finish(),
         )

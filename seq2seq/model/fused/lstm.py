@@ -5,7 +5,7 @@ product over all steps, after the loop. Time-major shapes as in decoders.py.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,32 +15,47 @@ from torch import Tensor
 from seq2seq.model.layers import sigmoid_, tanh, tanh_into
 
 
+class LayerInputs(NamedTuple):
+    """Tensors of one layer, in the order in which autograd receives them."""
+
+    weight: Tensor  # [4H, I + H], for the layer's inputs and its previous hidden state
+    bias: Tensor | None  # [4H]; None in the lowest layer, whose gates include it
+    hidden: Tensor  # [B, H], initial
+    cell: Tensor  # [B, H], initial
+    mask: Tensor | None  # [T, B, I], dropout of the inputs; None: no dropout
+
+
 class SavedForBackward(NamedTuple):
-    """Activations of a layer saved by autograd for the backward pass, which frees them."""
+    """Tensors of one layer saved by autograd for the backward pass, which frees them."""
 
     weight: Tensor  # [4H, I + H]
+    bias: Tensor | None  # [4H]
     cell: Tensor  # [B, H], initial
+    mask: Tensor | None  # [T, B, I]
     inputs: Tensor  # [T, B, I + H]: inputs and previous hidden states
     activations: Tensor  # [T, B, 4H]: gates after their nonlinearities
     cells: Tensor  # [T, B, H]
 
 
 class LSTMSteps:
-    """Forward pass of one layer; its caller writes the I inputs of step t to `inputs[t]`."""
+    """Forward pass of one layer, with the activations that the backward pass reads."""
 
-    def __init__(self, steps: int, weight: Tensor, hidden: Tensor, cell: Tensor) -> None:
-        """Start from a weight [4H, I + H] for `[inputs; hidden]` and an initial state [B, H]."""
-        batch, size = cell.shape
-        self.weight, self.cell = weight, cell
-        self.cells = cell.new_empty(steps, batch, size)
+    def __init__(self, steps: int, layer: LayerInputs, product_dtype: torch.dtype) -> None:
+        batch, size = layer.cell.shape
+        self.weight, self.cell, self.mask = layer.weight.to(product_dtype), layer.cell, layer.mask
+        self.bias = None if layer.bias is None else layer.bias.to(product_dtype)
+        self.cells = layer.cell.new_empty(steps, batch, size)
         self.hiddens = torch.empty_like(self.cells)
-        self.activations = cell.new_empty(steps, batch, 4 * size)
-        self.inputs = weight.new_empty(steps, batch, weight.shape[1])
-        self.previous_hidden = self.inputs[:, :, weight.shape[1] - size :]
-        self.previous_hidden[0] = hidden
+        self.activations = layer.cell.new_empty(steps, batch, 4 * size)
+        self.inputs = self.weight.new_empty(steps, batch, self.weight.shape[1])
+        self.previous_hidden = self.inputs[:, :, self.weight.shape[1] - size :]
+        self.previous_hidden[0] = layer.hidden
 
     def forward(self, t: int, gates: Tensor) -> Tensor:
-        """Run step t on gates [B, 4H] or a bias [4H], plus `W inputs[t]`; return hidden [B, H]."""
+        """Run step t on gates [B, 4H] or a bias [4H], plus `W inputs[t]`; return hidden [B, H].
+
+        The caller has written the layer's inputs to the first I columns of `inputs[t]`.
+        """
         activations, terms = self.activations[t], (gates, self.inputs[t], self.weight.t())
         if gates.dtype == activations.dtype:
             torch.addmm(*terms, out=activations)
@@ -51,9 +66,17 @@ class LSTMSteps:
         self.previous_hidden[t + 1 : t + 2] = self.hiddens[t]  # empty at the end
         return self.hiddens[t]
 
+    def forward_above(self, t: int, below: Tensor) -> Tensor:
+        """Run step t on the hidden state of the layer below [B, H], under dropout."""
+        assert self.bias is not None, "only the lowest layer has none"
+        self.inputs[t, :, : below.shape[1]] = below if self.mask is None else below * self.mask[t]
+        return self.forward(t, self.bias)
+
     def saved(self) -> SavedForBackward:
         """Return the tensors for autograd to save."""
-        return SavedForBackward(self.weight, self.cell, self.inputs, self.activations, self.cells)
+        return SavedForBackward(
+            self.weight, self.bias, self.cell, self.mask, self.inputs, self.activations, self.cells
+        )
 
 
 class LSTMGradients:
@@ -73,19 +96,23 @@ class LSTMGradients:
 
     def backward(self, t: int, grad_hidden: Tensor) -> Tensor:
         """Return the gradient of step t's inputs [B, I], given that of its hidden state [B, H]."""
-        weight, dtype = self.saved.weight, self.grad_cell.dtype
+        weight, mask, dtype = self.saved.weight, self.saved.mask, self.grad_cell.dtype
         self.grad_cell = self.derivatives.backward(
             t, grad_hidden + self.grad_hidden, self.grad_cell, self.grad_gates[t]
         )
         grad_inputs = (self.grad_gates[t] @ weight).to(dtype)
         input_size = weight.shape[1] - self.grad_cell.shape[1]
         self.grad_hidden = grad_inputs[:, input_size:]
-        return grad_inputs[:, :input_size]
+        grad_inputs = grad_inputs[:, :input_size]
+        return grad_inputs if mask is None else grad_inputs * mask[t]
 
-    def grad_weight(self) -> Tensor:
-        """Return the gradient of the weight [4H, I + H], after the first step."""
+    def finish(self) -> LayerInputs:
+        """Return the gradients of the layer's tensors, after the first step."""
         product = self.grad_gates.flatten(0, 1).t() @ self.saved.inputs.flatten(0, 1)
-        return product.to(self.grad_cell.dtype)
+        grad_weight, grad_bias = product.to(self.grad_cell.dtype), None
+        if self.saved.bias is not None:
+            grad_bias = self.grad_gates.sum((0, 1), dtype=self.grad_cell.dtype)
+        return LayerInputs(grad_weight, grad_bias, self.grad_hidden, self.grad_cell, None)
 
 
 def activate(gates: Tensor, previous_cell: Tensor, hidden: Tensor, cell: Tensor) -> None:
@@ -154,7 +181,8 @@ class LSTMUnroll(torch.autograd.Function):
     def forward(
         ctx: Any, gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
-        layer = LSTMSteps(len(gates), weight.to(gates.dtype), hidden, cell)
+        inputs = LayerInputs(weight, None, hidden, cell, None)
+        layer = LSTMSteps(len(gates), inputs, gates.dtype)
         for t in range(len(gates)):
             layer.forward(t, gates[t])
         ctx.save_for_backward(*layer.saved())
@@ -168,87 +196,51 @@ class LSTMUnroll(torch.autograd.Function):
         for t in reversed(range(len(grad_cells))):
             layer.grad_cell = layer.grad_cell + grad_cells[t]
             layer.backward(t, grad_hiddens[t])
-        return layer.grad_gates, layer.grad_weight(), layer.grad_hidden, layer.grad_cell
-
-
-class LayerInputs(NamedTuple):
-    """Tensors of a layer above the lowest, in the order in which autograd receives them."""
-
-    weight: Tensor  # [4H, 2H], for the hidden state below and the layer's own previous one
-    bias: Tensor  # [4H]
-    hidden: Tensor  # [B, H], initial
-    cell: Tensor  # [B, H], initial
-    mask: Tensor | None  # [T, B, H], dropout of the hidden state below; None: no dropout
+        return layer.grad_gates, layer.finish().weight, layer.grad_hidden, layer.grad_cell
 
 
 class LSTMStackSteps:
-    """Forward pass of a stack; each layer above the lowest reads the one below, under dropout."""
+    """Forward pass of a stack of layers, given their `LayerInputs` as one flat sequence."""
 
-    def __init__(self, lowest: LSTMSteps, upper: Sequence[Tensor | None]) -> None:
-        """Stack layers on the lowest, given their `LayerInputs` as one flat sequence."""
+    def __init__(
+        self, steps: int, layers: Sequence[Tensor | None], product_dtype: torch.dtype
+    ) -> None:
         width = len(LayerInputs._fields)
-        parts = (upper[start : start + width] for start in range(0, len(upper), width))
-        self.lowest = lowest
-        self.upper = [_UpperSteps(LayerInputs(*each), lowest) for each in parts]  # type: ignore[arg-type]
-        self.top = self.upper[-1] if self.upper else lowest
+        self.layers = [
+            LSTMSteps(steps, LayerInputs(*layers[start : start + width]), product_dtype)  # type: ignore[arg-type]
+            for start in range(0, len(layers), width)
+        ]
+        self.lowest, self.top = self.layers[0], self.layers[-1]
 
     def forward(self, t: int, gates: Tensor) -> Tensor:
         """Run step t through all layers, the lowest on gates [B, 4H]; return the top's hidden."""
         hidden = self.lowest.forward(t, gates)
-        for layer in self.upper:
-            hidden = layer.read(t, hidden)
+        for layer in self.layers[1:]:
+            hidden = layer.forward_above(t, hidden)
         return hidden
 
     def saved(self) -> list[Tensor | None]:
         """Return the tensors for autograd to save as one flat sequence."""
-        upper = ((*layer.saved(), layer.mask) for layer in self.upper)
-        return [*self.lowest.saved(), *chain.from_iterable(upper)]
+        return [*chain.from_iterable(layer.saved() for layer in self.layers)]
 
 
 class LSTMStackGradients:
-    """Backward pass of a stack, given what `LSTMStackSteps.saved` returned."""
+    """Backward pass of a stack of layers, given what `LSTMStackSteps.saved` returned."""
 
     def __init__(self, saved: Sequence[Any]) -> None:
         width = len(SavedForBackward._fields)
-        lowest, upper = saved[:width], saved[width:]
-        self.lowest = LSTMGradients(SavedForBackward(*lowest))
-        parts = (upper[start : start + width + 1] for start in range(0, len(upper), width + 1))
-        self.upper = [_UpperGradients(SavedForBackward(*each), mask) for *each, mask in parts]
-        self.top = self.upper[-1] if self.upper else self.lowest
+        self.layers = [
+            LSTMGradients(SavedForBackward(*saved[start : start + width]))
+            for start in range(0, len(saved), width)
+        ]
+        self.lowest, self.top = self.layers[0], self.layers[-1]
 
     def backward(self, t: int, grad_hidden: Tensor) -> Tensor:
         """Return the gradient of the lowest layer's inputs at step t, given the top hidden's."""
-        for layer in reversed(self.upper):
-            grad_hidden = layer.backward_read(t, grad_hidden)
-        return self.lowest.backward(t, grad_hidden)
+        for layer in reversed(self.layers):
+            grad_hidden = layer.backward(t, grad_hidden)
+        return grad_hidden
 
-    def upper_gradients(self) -> Iterator[Tensor | None]:
-        """Yield the gradients of the `LayerInputs` above the lowest layer, flat."""
-        for layer in self.upper:
-            yield from layer.input_gradients()
-
-
-class _UpperSteps(LSTMSteps):
-    def __init__(self, given: LayerInputs, lowest: LSTMSteps) -> None:
-        steps, dtype = len(lowest.cells), lowest.weight.dtype
-        super().__init__(steps, given.weight.to(dtype), given.hidden, given.cell)
-        self.bias, self.mask = given.bias.to(dtype), given.mask
-
-    def read(self, t: int, below: Tensor) -> Tensor:
-        dropped = below if self.mask is None else below * self.mask[t]
-        self.inputs[t, :, : below.shape[1]] = dropped
-        return self.forward(t, self.bias)
-
-
-class _UpperGradients(LSTMGradients):
-    def __init__(self, saved: SavedForBackward, mask: Tensor | None) -> None:
-        super().__init__(saved)
-        self.mask = mask
-
-    def backward_read(self, t: int, grad_hidden: Tensor) -> Tensor:
-        below = self.backward(t, grad_hidden)
-        return below if self.mask is None else below * self.mask[t]
-
-    def input_gradients(self) -> LayerInputs:
-        grad_bias = self.grad_gates.sum((0, 1), dtype=self.grad_cell.dtype)
-        return LayerInputs(self.grad_weight(), grad_bias, self.grad_hidden, self.grad_cell, None)
+    def finish(self) -> list[Tensor | None]:
+        """Return the gradients of all `LayerInputs` as one flat sequence, after the first step."""
+        return [*chain.from_iterable(layer.finish() for layer in self.layers)]
