@@ -51,35 +51,17 @@ def build_model(
 
 
 def _decoder(config: ModelConfig, output_size: int, direction_size: int, longest: int) -> Decoder:
-    embedding_size, hidden_size = config.embedding_size, config.hidden_size
-    num_layers, dropout = config.num_layers, config.dropout
+    sizes = config.embedding_size, config.hidden_size
+    num_layers, dropout, feeding = config.num_layers, config.dropout, bool(config.input_feeding)
     if config.decoder == "none":
-        return PlainDecoder(embedding_size, hidden_size, output_size, num_layers, dropout)
+        return PlainDecoder(*sizes, output_size, num_layers, dropout)
     score, window = _score(config, longest), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
     if config.decoder == "bahdanau":
         return BahdanauDecoder(
-            score,
-            embedding_size,
-            hidden_size,
-            direction_size,
-            output_size,
-            num_layers,
-            dropout,
-            window,
-            coverage,
+            score, *sizes, direction_size, output_size, num_layers, dropout, window, coverage
         )
-    return LuongDecoder(
-        score,
-        embedding_size,
-        hidden_size,
-        output_size,
-        num_layers,
-        dropout,
-        bool(config.input_feeding),
-        window,
-        coverage,
-    )
+    return LuongDecoder(score, *sizes, output_size, num_layers, dropout, feeding, window, coverage)
 
 
 def _score(config: ModelConfig, longest: int) -> ScoreFunction:

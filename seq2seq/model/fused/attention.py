@@ -25,9 +25,9 @@ class ScoreWeights(NamedTuple):
 class AttentionSteps:
     """Forward pass, with the activations that the backward pass reads.
 
-    Additive scores are computed as `2v . s(2x)` with s the logistic function, which is faster. Since
-    `tanh x = 2 s(2x) - 1`, they differ from `v . tanh(x)` by the constant `v . 1`, to which a softmax
-    is invariant.
+    Additive scores are computed as `2v . s(2x)`, s being the logistic function, which is faster.
+    Since `tanh x = 2 s(2x) - 1`, they differ from `v . tanh(x)` by the constant `v . 1`, to which a
+    softmax is invariant.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class AttentionGradients:
             torch.bmm(grad_scores[:, None], self.saved.keys, out=grad_query[:, None])
         else:
             self._backward_additive(t, grad_scores, grad_query)
-        return (
-            grad_query if query_weight is None else grad_query.to(query_weight.dtype) @ query_weight
-        )
+        if query_weight is None:
+            return grad_query
+        return grad_query.to(query_weight.dtype) @ query_weight
 
     def _backward_additive(self, t: int, grad_scores: Tensor, grad_query: Tensor) -> None:
         """Write the gradient [B, A] of step t's projected queries; add to those of keys and v."""
