@@ -48,7 +48,7 @@ class Teachers(NamedTuple):
 
     path: Path
     plan: Plan
-    back: bool  # translates into the student's source language
+    back: bool  # into the student's source language, from its target language or a third one
     text: ParallelText  # training text; swapped if `back`: the student's source language first
     third: bool  # translates from a language that the student does not use
 
@@ -67,7 +67,7 @@ class Teachers(NamedTuple):
         return [config.run_dir for config in self.plan.run_configs()]
 
 
-class Translation(NamedTuple):
+class TranslationTask(NamedTuple):
     """A file to translate by some runs."""
 
     runs: Sequence[Path]
@@ -119,13 +119,13 @@ def main(arguments: Sequence[str]) -> int:
             read = teachers.text.tgt if teachers.back else teachers.text.src
             _write(teachers.source, read[: len(corpus)])
         translations = _translations(lists)
-        for step in translations:
-            if step.is_done():
+        for task in translations:
+            if task.is_done():
                 continue
-            code = _translate(step, device)
+            code = _translate(task, device)
             if code != 0:
                 return code
-            _write(step.record, step.inputs())
+            _write(task.record, task.inputs())
         text = _all_pairs(corpus, translations)
         for path, lines in ((src, text.src), (tgt, text.tgt)):
             if path.exists() and read_lines(path) != list(lines):
@@ -218,33 +218,33 @@ def _files_to_write(
     return files.src, files.tgt
 
 
-def _translations(lists: Sequence[Teachers]) -> list[Translation]:
+def _translations(lists: Sequence[Teachers]) -> list[TranslationTask]:
     """Return the translations to generate, each after those that it reads."""
     steps = []
     for teachers in lists:
         source, runs, back = teachers.source, teachers.runs(), teachers.back
-        steps.append(Translation(runs, source, teachers.output, back))
+        steps.append(TranslationTask(runs, source, teachers.output, back))
         if len(runs) > 1 and sum(each.back == back for each in lists) == 1:
             alone = [source.with_name(f"train.{run.name}.hyp") for run in runs]
             steps += [
-                Translation([run], source, file, back)
+                TranslationTask([run], source, file, back)
                 for run, file in zip(runs, alone, strict=True)
             ]
     for made, teachers in product(lists, lists):
         if made.back and not teachers.back:
             output = teachers.output.with_name(f"of-{made.plan.folder.name}.hyp")
-            steps.append(Translation(teachers.runs(), made.output, output, back=False))
+            steps.append(TranslationTask(teachers.runs(), made.output, output, back=False))
     return steps
 
 
-def _translate(translation: Translation, device: Sequence[str]) -> int:
+def _translate(translation: TranslationTask, device: Sequence[str]) -> int:
     """Run `seq2seq translate`; return its exit code."""
     models = [word for run in translation.runs for word in ("-m", run)]
     files = ["-i", translation.source, "-o", translation.output]
     return _run("translate", *models, *files, "--beam", BEAM, *device)
 
 
-def _all_pairs(corpus: ParallelText, translations: Sequence[Translation]) -> ParallelText:
+def _all_pairs(corpus: ParallelText, translations: Sequence[TranslationTask]) -> ParallelText:
     """Return the student's training text."""
     texts = [corpus, *(each.pairs(corpus) for each in translations)]
     return ParallelText(
