@@ -122,9 +122,8 @@ def train(
 
     from seq2seq.config.schema import load_config
     from seq2seq.data.batching import EpochOrder, derive_seed
-    from seq2seq.training.loop import batch_of
     from seq2seq.training.session import prepare
-    from seq2seq.training.step import train_step
+    from seq2seq.training.step import batch_of, train_step
     from seq2seq.training.stopping import total_steps
 
     settings, _ = load_config(config, overrides)

@@ -13,10 +13,9 @@ from benchmarking.standard import Case, standard, work
 from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows, derive_seed, make_batch
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device, synchronize
-from seq2seq.training.loop import batch_of
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.session import TrainingSession, prepare
-from seq2seq.training.step import train_step
+from seq2seq.training.step import batch_of, train_step
 
 WARM_UP_STEPS = 4
 LENGTHS = (10, 25, 50, 100, 200, 400)

@@ -7,7 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.config.schema import Config, dump_config, load_config
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY, writing
+from seq2seq.runs.checkpoint import (
+    BEST,
+    CONFIG,
+    LAST,
+    LOG,
+    METRICS,
+    PREVIOUS,
+    TENSORBOARD,
+    TIMING,
+    VOCABULARY,
+    writing,
+)
 from seq2seq.runs.provenance import config_changes
 from seq2seq.runs.snapshots import remove_partial_snapshots, remove_snapshots, snapshots
 from seq2seq.runs.training_state import TrainingState, read_state, resumable
@@ -15,7 +26,6 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.runtime.locks import exclusive_lock
 
-METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
 
 

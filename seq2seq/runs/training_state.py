@@ -4,29 +4,22 @@ Weights, their averages and the optimizer's moments are tensors; progress, lengt
 provenance are in the header.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from seq2seq.config.schema import Config
-from seq2seq.data.training_data import TrainingData
-from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
 from seq2seq.runs.checkpoint import (
     LAST,
     PREVIOUS,
-    VOCABULARY,
     LengthLimit,
-    update_vocabularies,
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.provenance import Header, recorded_vocabularies
+from seq2seq.runs.provenance import Header
 from seq2seq.runs.tensor_file import (
     check_shapes,
     copy_into,
@@ -211,33 +204,3 @@ def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> N
                 f"data.{split}: has changed since {folder} was trained on it. Restore the text, "
                 "or train again (--overwrite, or another run_dir)"
             )
-
-
-def resumed_vocabularies(
-    state: TrainingState, config: Config, data: TrainingData, init_from: Path | None
-) -> tuple[Vocabularies, list[str]]:
-    """Return the run's vocabulary, and a note where its damaged files had to be replaced.
-
-    A damaged vocabulary is copied from the run of the warm start or trained again on the same text;
-    checksums prove it identical.
-    """
-    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
-    try:
-        return recorded_vocabularies(state.path, state.header, folder, sampling), []
-    except DamagedFile:
-        raise  # the header itself
-    except UserError as error:
-        sources: list[tuple[str, Callable[[], Vocabularies]]] = []
-        if init_from is not None:
-            sources.append(("copied", partial(load_vocabularies, init_from / VOCABULARY, sampling)))
-        sources.append(("trained", partial(data.vocabularies, config.vocabulary)))
-        for how, load in sources:
-            with suppress(UserError):
-                vocabularies = load()
-                if checksums_of(vocabularies) == state.header["vocabulary"]:
-                    update_vocabularies(config.run_dir, vocabularies)
-                    return vocabularies, [f"{folder} was damaged: {how} again, bitwise identical"]
-        raise UserError(
-            f"{error}, but the training text does not give it either. Restore that text or the "
-            "vocabulary, or name the run of the warm start with --init-from"
-        ) from None

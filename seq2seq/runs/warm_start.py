@@ -1,5 +1,8 @@
-"""Warm start: a new run that is initialised from another run's vocabulary and best weights."""
+"""Warm start from another run, and recovery of the vocabulary that a resumed run started with."""
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,11 +10,13 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
+from seq2seq.data.training_data import TrainingData
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import VOCABULARY, load_best
-from seq2seq.runs.provenance import model_changes
-from seq2seq.runtime.errors import UserError
+from seq2seq.runs.checkpoint import VOCABULARY, load_best, update_vocabularies
+from seq2seq.runs.provenance import model_changes, recorded_vocabularies
+from seq2seq.runs.training_state import TrainingState
+from seq2seq.runtime.errors import DamagedFile, UserError
 
 
 class WarmStart(NamedTuple):
@@ -48,3 +53,33 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     sampling = config.vocabulary.sampling
     own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
     return WarmStart(folder, own, named_weights(model), trained.data.direction)
+
+
+def resumed_vocabularies(
+    state: TrainingState, config: Config, data: TrainingData, init_from: Path | None
+) -> tuple[Vocabularies, list[str]]:
+    """Return the run's vocabulary, and a note where its damaged files had to be replaced.
+
+    A damaged vocabulary is copied from the run of the warm start or trained again on the same text;
+    checksums prove it identical.
+    """
+    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
+    try:
+        return recorded_vocabularies(state.path, state.header, folder, sampling), []
+    except DamagedFile:
+        raise  # the header itself
+    except UserError as error:
+        sources: list[tuple[str, Callable[[], Vocabularies]]] = []
+        if init_from is not None:
+            sources.append(("copied", partial(load_vocabularies, init_from / VOCABULARY, sampling)))
+        sources.append(("trained", partial(data.vocabularies, config.vocabulary)))
+        for how, load in sources:
+            with suppress(UserError):
+                vocabularies = load()
+                if checksums_of(vocabularies) == state.header["vocabulary"]:
+                    update_vocabularies(config.run_dir, vocabularies)
+                    return vocabularies, [f"{folder} was damaged: {how} again, bitwise identical"]
+        raise UserError(
+            f"{error}, but the training text does not give it either. Restore that text or the "
+            "vocabulary, or name the run of the warm start with --init-from"
+        ) from None

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import Batch, EpochOrder, Rows, derive_seed, make_batch, sampled_pairs
-from seq2seq.runs.checkpoint import BEST
-from seq2seq.runs.run_folder import METRICS, open_folder
+from seq2seq.data.batching import EpochOrder
+from seq2seq.runs.checkpoint import BEST, METRICS
+from seq2seq.runs.run_folder import open_folder
 from seq2seq.runs.training_state import TrainingState
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.runtime.process_group import ProcessGroup, process_group
@@ -20,7 +20,7 @@ from seq2seq.training.divergence import diverged, log_skipped, roll_back
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.reporting import Clock, Reporter, minutes
 from seq2seq.training.session import TrainingSession, join_run, prepare
-from seq2seq.training.step import train_step
+from seq2seq.training.step import own_batches, train_step
 from seq2seq.training.stopping import StopSync, finished_note, stop_signals, total_steps, why_stop
 from seq2seq.training.validation import validate
 
@@ -182,27 +182,6 @@ def train_epoch(
         if why_stop(settings, progress, sync.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
-
-
-def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch]:
-    """Return this rank's share of a step's batches, without batches that have fewer pairs."""
-    seed, step, group = session.config.seed, session.progress.step, session.group
-    return [
-        batch_of(session, rows, derive_seed(seed, step, number, *group.seed_part()))
-        for number, rows in enumerate(map(group.share, batches))
-        if len(rows)
-    ]
-
-
-def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
-    """Return the pairs `rows` on the device, with sampled segmentations if the config asks."""
-    config, data = session.config, session.data
-    if config.vocabulary.sampling > 0:
-        longest = config.data.max_length
-        src, tgt = sampled_pairs(data.train, rows, data.vocabularies, longest, seed)
-    else:
-        src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
-    return make_batch(src, tgt).to(session.device)
 
 
 def validation_due(session: TrainingSession, batches: int) -> bool:

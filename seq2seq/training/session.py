@@ -36,10 +36,9 @@ from seq2seq.runs.training_state import (
     check_texts,
     read_state,
     restore_tensors,
-    resumed_vocabularies,
     save_state,
 )
-from seq2seq.runs.warm_start import read_warm_start
+from seq2seq.runs.warm_start import read_warm_start, resumed_vocabularies
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import Batch, derive_seed
+from seq2seq.data.batching import Batch, Rows, derive_seed, make_batch, sampled_pairs
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runtime.device import is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
@@ -28,6 +28,27 @@ class StepResult(NamedTuple):
     loss: Tensor  # [2]: summed loss in nats and target tokens of all ranks; zeros if skipped
     skipped: Tensor  # [], bool
     max_micro_batch_positions: int  # as in `Progress`
+
+
+def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch]:
+    """Return this rank's share of a step's batches, without batches that have fewer pairs."""
+    seed, step, group = session.config.seed, session.progress.step, session.group
+    return [
+        batch_of(session, rows, derive_seed(seed, step, number, *group.seed_part()))
+        for number, rows in enumerate(map(group.share, batches))
+        if len(rows)
+    ]
+
+
+def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
+    """Return the pairs `rows` on the device, with sampled segmentations if the config asks."""
+    config, data = session.config, session.data
+    if config.vocabulary.sampling > 0:
+        longest = config.data.max_length
+        src, tgt = sampled_pairs(data.train, rows, data.vocabularies, longest, seed)
+    else:
+        src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
+    return make_batch(src, tgt).to(session.device)
 
 
 def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:

@@ -12,8 +12,8 @@ from seq2seq.data.batching import Batch, EpochOrder, Rows, encode_pairs
 from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runtime.errors import RunError
-from seq2seq.training.loop import batch_of
 from seq2seq.training.session import TrainingSession, new_session, read_texts
+from seq2seq.training.step import batch_of
 
 
 @pytest.fixture(autouse=True)

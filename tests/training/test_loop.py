@@ -27,8 +27,8 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, PREVIOUS, load_best
-from seq2seq.runs.run_folder import LOG, METRICS, TIMING, check_folder
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, load_best
+from seq2seq.runs.run_folder import check_folder
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError
@@ -500,7 +500,7 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
     assert place["batch"] >= 1
     made: list[list[int]] = []
     ordered: list[int] = []
-    make, order = training.batch_of, training.EpochOrder
+    make, order = update.batch_of, training.EpochOrder
 
     def noted_make(run: TrainingSession, rows: Any, seed: int) -> Batch:
         made.append([*map(int, rows)])
@@ -510,7 +510,7 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
         ordered.append(epoch)
         return order(pairs, tokens, seed, epoch)
 
-    monkeypatch.setattr(training, "batch_of", noted_make)
+    monkeypatch.setattr(update, "batch_of", noted_make)
     monkeypatch.setattr(training, "EpochOrder", noted_order)
     monkeypatch.setattr(stopping, "EpochOrder", noted_order)
     monkeypatch.setattr(training, "train_step", after_updates(2, interrupt()))

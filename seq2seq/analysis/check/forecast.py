@@ -9,10 +9,9 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
-from seq2seq.training.loop import own_batches
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
-from seq2seq.training.step import train_step
+from seq2seq.training.step import own_batches, train_step
 from seq2seq.training.stopping import total_steps
 
 WARM_UP_STEPS = 3  # not measured
