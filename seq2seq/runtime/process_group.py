@@ -26,6 +26,7 @@ class _Sliceable(Protocol):
 
 Sliced = TypeVar("Sliced", bound=_Sliceable)
 
+_TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set for every rank
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
 _POLL = 0.1  # seconds between checks of whether the main process is ready
 # Keys of torchrun's store, and values of the first.
@@ -201,7 +202,7 @@ def process_group() -> Iterator[ProcessGroup]:
     Raises UserError for a malformed environment, RunError where the others cannot be reached.
     """
     for name in ("RANK", "WORLD_SIZE"):
-        if not os.environ.get(name, "0").isdecimal():
+        if os.environ.keys() >= _TORCHRUN and not os.environ[name].isdecimal():
             raise UserError(
                 f"{name}: not a number in the environment ({os.environ[name]!r}); "
                 "unset it, or start with torchrun"
@@ -266,10 +267,9 @@ def reports_errors() -> bool:
 
 def _launched() -> tuple[int, int]:
     """Return rank and world size as torchrun set them; 0 and 1 without, or where malformed."""
-    found = os.environ
-    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= found.keys():
+    if os.environ.keys() >= _TORCHRUN:
         with suppress(ValueError):
-            return int(found["RANK"]), int(found["WORLD_SIZE"])
+            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return 0, 1
 
 

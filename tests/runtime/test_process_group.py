@@ -334,6 +334,9 @@ def test_a_malformed_environment_is_refused_once(
     assert main(["train", str(small_corpus)]) == 2
     (line,) = (line for line in capsys.readouterr().err.splitlines() if "error: " in line)
     assert "RANK: not a number in the environment ('abc')" in line
+    monkeypatch.delenv("MASTER_PORT")  # without torchrun the variable is another program's
+    with process_group() as group:
+        assert (group.rank, group.size) == (0, 1)
 
 
 def test_by_itself_a_process_decides_at_once() -> None:
