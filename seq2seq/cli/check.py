@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import read_config
@@ -34,11 +34,23 @@ def run(options: argparse.Namespace) -> int:
     """Check a config and print tables, warnings and a verdict."""
     config = read_config(options.config, options.overrides)
     check_output(options.json, options.config, *config.data.paths())
-    from seq2seq.analysis.check.check import as_json, check
+    from seq2seq.analysis.check.check import check
 
     report = check(config, options.device, options.init_from)
     write_report(as_text(report), as_json(report), options.json)
     return 0
+
+
+def as_json(report: "Report") -> dict[str, Any]:
+    """Arrange the report for JSON, with the numbers of all lines that were found."""
+    return {
+        "name": report.config.name,
+        "warnings": sum(finding.warning for finding in report.findings),
+        "findings": report.findings,
+        "texts": {split.name: split for split in report.splits},
+        "comparisons": report.comparisons,
+        "cost": report.cost,
+    }
 
 
 def as_text(report: "Report") -> str:

@@ -199,7 +199,6 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
     from seq2seq.evaluation.bootstrap import deviation
 
     scores = bleu_scores(each.runs)
-    tested = each.difference
     return {
         "name": each.variant.name,
         "trained_as": result.plan.trained_as(each.variant).name,
@@ -207,7 +206,7 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
         "chrf_mean": mean(run.output.scores.chrf.score for run in each.runs),
-        "difference": tested._asdict() if tested is not None else None,
+        "difference": each.difference,
         "parameters": each.parameters,
         "ensemble": None if each.ensemble is None else _scored(each.ensemble),
         "runs": [
@@ -224,8 +223,7 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
 
 
 def _scored(scored: "ScoredOutput") -> dict[str, Any]:
-    scores = {key: each._asdict() for key, each in scored.scores._asdict().items()}
-    return {"translations": scored.file.as_posix(), **scores}
+    return {"translations": scored.file.as_posix(), **scored.scores._asdict()}
 
 
 def _number(value: float | None, form: str) -> str:

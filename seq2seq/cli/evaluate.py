@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import check_output, open_output, write_report
+from seq2seq.cli.output import as_tree, check_output, open_output, write_report
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -158,17 +158,8 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
 
 def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[str, Any]:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
-    tree: dict[str, Any] = {key: value._asdict() for key, value in scores._asdict().items()}
-    if comparison is not None:
-        tree["paired"] = {
-            key: {
-                **pair._asdict(),
-                "baseline": pair.baseline._asdict(),
-                "system": pair.system._asdict(),
-            }
-            for key, pair in comparison._asdict().items()
-        }
-    return tree
+    paired = {} if comparison is None else {"paired": comparison}
+    return {**as_tree(scores), **as_tree(paired)}
 
 
 def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import is_stream, output_path, resolve_link, write_errors
@@ -60,10 +60,19 @@ def write_report(text: str, tree: object, json_path: Path | None) -> None:
     """Print a report; write it as JSON to `json_path` too, or in place of the text if that is -."""
     if json_path is not None:
         with open_output(json_path) as output:
-            output.write(json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
+            output.write(json.dumps(as_tree(tree), ensure_ascii=False, indent=2) + "\n")
     if json_path is None or str(json_path) != "-":
         with open_output(None) as output:
             output.write(text + "\n")
+
+
+def as_tree(value: Any) -> Any:
+    """Convert named tuples to dictionaries, at any depth, for JSON."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {key: as_tree(each) for key, each in value.items()}
+    return [as_tree(each) for each in value] if isinstance(value, list) else value
 
 
 def check_output(path: Path | None, *others: Path | None, streaming: bool = False) -> None:

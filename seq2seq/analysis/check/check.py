@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -62,18 +62,6 @@ def check(config: Config, device: str = "auto", init_from: Path | None = None) -
     chosen, training = choose_device(device), config.training
     with deterministic(chosen, training.deterministic), memory_limit(chosen, training.memory_gb):
         return _examine(config, chosen, init_from)
-
-
-def as_json(report: Report) -> dict[str, Any]:
-    """Return the report for `json.dumps`, with every line number."""
-    return {
-        "name": report.config.name,
-        "warnings": sum(finding.warning for finding in report.findings),
-        "findings": [finding._asdict() for finding in report.findings],
-        "texts": {split.name: _tree(split) for split in report.splits},
-        "comparisons": [_tree(comparison) for comparison in report.comparisons],
-        "cost": report.cost._asdict(),
-    }
 
 
 def _examine(config: Config, device: torch.device, init_from: Path | None) -> Report:
@@ -140,10 +128,3 @@ def _files(files: ParallelFiles) -> tuple[str, str]:
     if files.tsv is not None:
         return f"{files.tsv}, column 1", f"{files.tsv}, column 2"
     return str(files.src), str(files.tgt)
-
-
-def _tree(value: Any) -> Any:
-    """Convert named tuples to dictionaries, recursively."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {key: _tree(each) for key, each in value._asdict().items()}
-    return value
