@@ -13,7 +13,7 @@ from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.inference.scoring import Scored
+    from seq2seq.inference.scoring import ScoredLine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def _read(path: Path | None) -> tuple[LineReport, list[str]]:
         return report, report.decode(1, list(lines))
 
 
-def _format(scored: "Scored", as_json: bool) -> str:
+def _format(scored: "ScoredLine", as_json: bool) -> str:
     if not as_json:
         return f"{scored.score:.6f}\n"
     fields: dict[str, Any] = {  # JSON has no -inf

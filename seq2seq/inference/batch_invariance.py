@@ -1,10 +1,10 @@
-"""How many sentences are computed together: the number is fixed, or shown to change no bit.
+"""Decoding batch sizes that leave every sentence's result bitwise unchanged.
 
-Products may change in the last digit with their number of rows, and a translation would then
-depend on how many others are under way. Where a model's do not, on this machine with so many
-threads, tiles shrink as sentences run out; where they do, empty rows are computed along. Which
-arithmetic is done, in which order, is a matter of shapes alone: so a few steps tell, where a row
-has many numbers. Those of tiny models may be equal by chance, and their tiles stay as they are.
+A matrix product may round differently for another number of rows, and a translation would then
+depend on the sentences decoded with it. Tiles therefore have a fixed number of rows, unless a few
+steps of the model show, on this machine with this number of threads, that another number gives
+equal results: kernels are chosen by shape alone. Then tiles shrink as sentences finish. Models with
+too few numbers per row are not tested, since their results may be equal by chance.
 """
 
 from collections.abc import Sequence
@@ -17,91 +17,95 @@ from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID
 from seq2seq.inference.interface import Model
 
-MOST_IN_TILE = 16_384  # source positions in a tile on a CPU; of many, four times that
-MANY = 4  # tiles' worth of sentences, which greedy search takes together
-WORTH = 8  # tiles' worth of sentences, of one call or more, for which that is found out
-ON_CUDA = 4  # times as many sentences: a step of few takes a GPU as long as one of many
-LEAST = 2  # rows: a single one is another kind of product
-STEPS = 2  # of each size that is tried
-ENOUGH = 1000  # numbers of a row that must be equal to the bit
+MAX_TILE_POSITIONS = 16_384  # source positions per tile of long sentences on CPU
+GREEDY_FACTOR = 4  # greedy search of many sentences uses tiles larger by this factor
+MIN_TILES = 8  # tiles of sentences searched before larger tiles are tested
+CUDA_FACTOR = 4  # a GPU, where a step takes equally long for few rows, uses larger tiles
+MIN_ROWS = 2  # a single row is multiplied by another kernel
+TEST_STEPS = 2  # decoding steps that are compared
+MIN_NUMBERS = 1000  # numbers per row that must be bitwise equal
 
 
-class _Tried:
-    """Sizes that were tried for sentences of one form, and what those that are sound compute."""
+class _Tested:
+    """Tile sizes tested for one shape, and the result of the reference size."""
 
-    def __init__(self, whole: int, source: Ids) -> None:
-        self.sentences = 0  # of this form so far
-        self.sound = {whole: True}
-        self.source = source or [EOS_ID]  # they are tried with repetitions of it
-        self.row: list[Tensor] | None = None  # what a whole tile computes for it
+    def __init__(self, reference: int, source: Ids) -> None:
+        self.sentences = 0  # searched with this shape
+        self.is_safe = {reference: True}
+        self.source = source or [EOS_ID]  # repeated to fill the test tile
+        self.row: list[Tensor] | None = None  # the result of the reference size
 
 
-_tried: WeakKeyDictionary[Model, dict[tuple[object, ...], _Tried]] = WeakKeyDictionary()
+_tested: WeakKeyDictionary[Model, dict[tuple[object, ...], _Tested]] = WeakKeyDictionary()
 
 
 def tile_rows(width: int, device: torch.device) -> int:
-    """Sentences of this padded length in a tile: fewer of the long ones, which are rare.
+    """Return the sentences per tile for this padded length.
 
-    The fewer the longer, beyond what training knows, lest one line take all the memory.
+    Longer sentences, which are rare, get fewer rows, so that a very long one fits in memory.
     """
-    times = ON_CUDA if device.type == "cuda" else 1
+    factor = CUDA_FACTOR if device.type == "cuda" else 1
     if width <= 32:
-        return 64 * times
-    return (32 if width <= 64 else max(1, min(16, MOST_IN_TILE // width))) * times
+        return 64 * factor
+    return (32 if width <= 64 else max(1, min(16, MAX_TILE_POSITIONS // width))) * factor
 
 
 def tile_sizes(
     model: Model, sources: Sequence[Ids], width: int, beam_size: int, device: torch.device
 ) -> list[int]:
-    """Numbers of sentences that give each the same bits, ascending to `tile_rows`, or four times.
+    """Return the numbers of sentences per tile with bitwise equal results, in ascending order.
 
-    Four times as many are for greedy search of many, which they make faster by a sixth. What is
-    sound is found out with a source where a model meets a length for the second time, or
-    more often, and kept; of larger tiles only once enough sentences were met, for it takes more
-    than few would gain. A GPU takes little longer for a whole tile: there it is the only size.
+    The largest is `tile_rows`, or four times that for greedy search of many sentences, which makes
+    it a sixth faster. Sizes are tested when a model meets a length for the second time, since a
+    test takes more time than a few sentences would save, and are then remembered. A GPU always uses
+    full tiles, which take it little longer.
     """
-    whole = tile_rows(width, device)
+    reference = tile_rows(width, device)
     if device.type != "cpu":
-        return [whole]
-    key = width, whole, beam_size, torch.get_num_threads(), torch.get_float32_matmul_precision()
-    tried = _tried.setdefault(model, {}).setdefault(key, _Tried(whole, sources[0]))
-    first, tried.sentences = not tried.sentences, tried.sentences + len(sources)
-    if first:
-        return [whole]
-    most = whole
-    if beam_size == 1 and len(sources) >= MANY * whole and tried.sentences >= WORTH * whole:
-        most = MANY * whole
+        return [reference]
+    key = width, reference, beam_size, torch.get_num_threads(), torch.get_float32_matmul_precision()
+    tested = _tested.setdefault(model, {}).setdefault(key, _Tested(reference, sources[0]))
+    is_first, tested.sentences = not tested.sentences, tested.sentences + len(sources)
+    if is_first:
+        return [reference]
+    largest = reference
+    if (
+        beam_size == 1
+        and len(sources) >= GREEDY_FACTOR * reference
+        and tested.sentences >= MIN_TILES * reference
+    ):
+        largest = GREEDY_FACTOR * reference
 
     def row(count: int) -> list[Tensor]:
-        return _row(model, tried.source, count, width, beam_size)
+        return _row(model, tested.source, count, width, beam_size)
 
-    if tried.row is None:
-        tried.row = row(whole)
-        while tried.sound[size := min(tried.sound)] and size // 2 >= LEAST:
-            tried.sound[size // 2] = _alike(row(size // 2), tried.row)
-    if max(tried.sound) < most:
-        tried.sound[most] = _alike(row(most), tried.row)
-    return sorted(size for size, sound in tried.sound.items() if size <= most and sound)
+    if tested.row is None:
+        tested.row = row(reference)
+        while tested.is_safe[size := min(tested.is_safe)] and size // 2 >= MIN_ROWS:
+            tested.is_safe[size // 2] = _is_equal(row(size // 2), tested.row)
+    if max(tested.is_safe) < largest:
+        tested.is_safe[largest] = _is_equal(row(largest), tested.row)
+    return sorted(size for size, is_safe in tested.is_safe.items() if size <= largest and is_safe)
 
 
-def fitting(sizes: Sequence[int], count: int) -> int:
-    """The smallest of these sizes that holds so many sentences, or else the largest."""
+def smallest_fitting(sizes: Sequence[int], count: int) -> int:
+    """Return the smallest of ascending sizes that holds `count` sentences, or the largest."""
     return next((size for size in sizes if size >= count), sizes[-1])
 
 
 @torch.inference_mode()
 def _row(model: Model, source: Ids, count: int, width: int, beam_size: int) -> list[Tensor]:
-    """What a few steps of search compute for a source in any row of a tile: some [1, D] numbers.
+    """Return the results [1, D] of a few decoding steps of a source repeated in all rows.
 
-    Nothing where it is not the same in all of its rows, to the bit, wherever in a tile they stand.
-    The source is repeated until no position is empty: sums of zeros would tell nothing.
+    Return nothing unless all rows are bitwise equal. The source fills all positions, because sums
+    of zeros would show no rounding.
     """
     full = (list(source) * width)[: width - 1]
     memory, state = model.start(model.encode(*pad_sources([full] * count, width)))
     rows = torch.arange(count)
     state = state.select(rows.repeat_interleave(beam_size))
-    ids, seen = torch.full((len(rows) * beam_size,), BOS_ID), []
-    for _ in range(STEPS):
+    ids, results = torch.full((len(rows) * beam_size,), BOS_ID), []
+    for _ in range(TEST_STEPS):
         step = model.step(ids, state, memory)
         logits = model.project(step.outputs).float()
         computed = [torch.log_softmax(logits, dim=-1, out=logits)]
@@ -109,12 +113,12 @@ def _row(model: Model, source: Ids, count: int, width: int, beam_size: int) -> l
             computed.append(step.attention_weights)
         if not all(torch.equal(each, each[:1].expand_as(each)) for each in computed):
             return []
-        seen += [each[:1].clone() for each in computed]
-        state, ids = step.state, ids.fill_(int(seen[0].argmax()))
-    return seen
+        results += [each[:1].clone() for each in computed]
+        state, ids = step.state, ids.fill_(int(results[0].argmax()))
+    return results
 
 
-def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
-    """Whether both are known, the same to the bit, and enough to tell."""
+def _is_equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Check that two results are bitwise equal and have enough numbers to show it."""
     equal = bool(one) and len(one) == len(other) and all(map(torch.equal, one, other))
-    return equal and sum(each.shape[1] for each in one) >= ENOUGH
+    return equal and sum(each.shape[1] for each in one) >= MIN_NUMBERS

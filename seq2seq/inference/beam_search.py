@@ -1,4 +1,4 @@
-"""Beam search: keep the likeliest K beginnings of each sentence; an ended one goes to the pool."""
+"""Beam search: keep the K best partial hypotheses per sentence; finished ones move to a pool."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,41 +7,46 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.constraints import Constraint
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
-from seq2seq.inference.topk import topk_continuations
+from seq2seq.inference.topk import Continuations, topk_continuations
 
-LEAST_COVERED = 1e-4
+MIN_COVERAGE = 1e-4
 
 
 class BeamSearch(ContinuousBatch):
-    """K hypotheses a slot.
+    """Beam search with K hypotheses per slot.
 
-    A sentence is done once its pool is full and no beginning, were it to end now with all of the
-    source covered, would beat the worst in the pool.
+    A sentence is finished once its pool holds K hypotheses and no partial hypothesis would score
+    higher than the worst of them if it ended now, with the source fully covered.
     """
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: SearchOptions, ruled: bool
+        self,
+        model: Model,
+        memory: Any,
+        state: Any,
+        slots: Tensor,
+        options: SearchOptions,
+        constraints: Sequence[Constraint],
     ) -> None:
-        super().__init__(model, memory, state, rows, beam, ruled)
-        shape = (len(self.limits), beam.size)
-        self.first = torch.arange(shape[0], device=self.device)[:, None] * beam.size
-        self.scores = torch.full(shape, -torch.inf, device=self.device)  # of beginnings
-        self.pool_scores = self.scores.clone()  # the best ended hypotheses, -inf where none
+        super().__init__(model, memory, state, slots, options, constraints)
+        shape = (len(slots), options.size)
+        self.scores = torch.full(shape, -torch.inf, device=self.device)  # partial hypotheses
+        self.pool_scores = self.scores.clone()  # finished hypotheses, best first; -inf: none
         self.pool_parents = torch.zeros(shape, dtype=torch.long, device=self.device)
         self.pool_lengths = torch.zeros(shape, dtype=torch.long, device=self.device)
-        self.coverage: Tensor | None = None  # [B * K, S], all that beginnings have looked at
-        self.trail: list[_Trail] = []  # back to the first step of the oldest slot
+        self.coverage: Tensor | None = None  # [N, S], summed attention of partial hypotheses
+        self.trail: list[_TrailStep] = []  # since the first step of the oldest sentence
 
     def keep(self, slots: Sequence[int]) -> None:
         kept = torch.tensor(slots, device=self.device)
-        rows = self.rows_of(kept)
-        self.first = self.first[: len(slots)]
+        rows = self.rows.of(kept)
         self.scores, self.pool_scores = self.scores[kept], self.pool_scores[kept]
         self.pool_parents, self.pool_lengths = self.pool_parents[kept], self.pool_lengths[kept]
         self.coverage = None if self.coverage is None else self.coverage[rows]
-        self.trail = [step.of(slots, rows) for step in self.trail]
+        self.trail = [step.select(slots, rows) for step in self.trail]
 
     def begin(self, slots: Sequence[int]) -> None:
         rows = torch.tensor(slots, device=self.device)
@@ -54,105 +59,116 @@ class BeamSearch(ContinuousBatch):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         logits = self.model.project(step.outputs).float()
-        log_probs = self.restrict(
-            torch.log_softmax(logits, -1, out=logits)
-        )  # in place: it is large
-        best, parents, pieces = topk_continuations(log_probs, self.scores, 2 * self.beam.size)
-        ended = pieces == EOS_ID
-        lengths = torch.tensor(self.ages, device=self.device)[:, None] + 1
-        norms = lengths.to(best.dtype) ** self.beam.length_penalty
-        scores = best.masked_fill(~ended, -torch.inf) / norms
-        self._cover(step.attention_weights)
-        if self.coverage is not None:
-            scores = scores + self._coverage_penalties(self.coverage).gather(1, parents)
-        self._pool(scores, parents, lengths)
-        self.scores, kept = best.masked_fill(ended, -torch.inf).topk(self.beam.size, dim=-1)
-        parents, pieces = parents.gather(1, kept), pieces.gather(1, kept)
-        looks = step.attention_weights if self.beam.return_attention else None
-        self.trail.append(_Trail(pieces.tolist(), parents.tolist(), looks))
-        rows = (self.first + parents).flatten()
-        self.state, self.ids = step.state.select(rows), pieces.flatten()
-        if self.coverage is not None:
-            self.coverage = self.coverage[rows]
-        self.grow(self.trail[-1].pieces, self.trail[-1].parents)
-        closed = (self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]).tolist()
-        done = []
-        for slot in self.busy():
-            if closed[slot]:
-                done.append((slot, self._hypotheses(slot)))
-                self.empty(slot)
-        del self.trail[: len(self.trail) - max(self.ages)]
-        return done
+        log_probs = torch.log_softmax(logits, -1, out=logits)  # in place: it is large
+        candidates = topk_continuations(
+            self.constrain(log_probs), self.scores, 2 * self.options.size
+        )
+        lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
+        norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
+        self._add_coverage(step.attention_weights)
+        self._pool_finished(candidates, lengths, norms)
+        self._extend(candidates, step.state, step.attention_weights)
+        return self._pop_finished(norms)
 
-    def _cover(self, attention_weights: Tensor | None) -> None:
-        """Add what a step has looked at, [B * K, S], where a penalty asks for it."""
-        if attention_weights is None or not self.beam.coverage_penalty:
+    def _add_coverage(self, attention_weights: Tensor | None) -> None:
+        """Add the attention weights [N, S] of a step to the coverage, if it is penalized."""
+        if attention_weights is None or not self.options.coverage_penalty:
             return
         if self.coverage is None:
             self.coverage = torch.zeros_like(attention_weights)
         self.coverage = self.coverage + attention_weights
 
     def _coverage_penalties(self, coverage: Tensor) -> Tensor:
-        """`beta * sum over s of log(min(sum over t of a_ts, 1))`: [B, K]; Wu et al. (2016), eq. 14.
+        """Return `beta * sum_s log(min(sum_t a_ts, 1))`: [B, K]; Wu et al. (2016), eq. 14.
 
-        It is at most 0. A word that got less than LEAST_COVERED counts as if it had got that, lest
-        one out of reach of a local window outweigh everything.
+        Positions with less than MIN_COVERAGE count as if they had that much. Otherwise one position
+        outside a local attention window would outweigh everything else.
         """
-        covered = (
-            coverage.clamp(LEAST_COVERED, 1).log().unflatten(0, self.scores.shape)
-        )  # [B, K, S]
+        clamped = coverage.clamp(MIN_COVERAGE, 1).log()
+        covered = clamped.unflatten(0, self.scores.shape)  # [B, K, S]
         positions = torch.arange(covered.shape[-1], device=self.device)
-        padded = positions >= self.src_lengths[:, None, None]
-        total: Tensor = covered.masked_fill(padded, 0).sum(dim=-1)
-        return self.beam.coverage_penalty * total
+        padding = positions >= self.src_lengths[:, None, None]
+        total: Tensor = covered.masked_fill(padding, 0).sum(dim=-1)
+        return self.options.coverage_penalty * total
 
-    def _pool(self, scores: Tensor, parents: Tensor, lengths: Tensor) -> None:
-        """Take in what ends now: of the candidates [B, 2K] those among the likeliest K count."""
-        size = self.beam.size
+    def _pool_finished(self, candidates: Continuations, lengths: Tensor, norms: Tensor) -> None:
+        """Move those of the K best candidates that end now to the pool, with their final score."""
+        size = self.options.size
+        scores = candidates.scores.masked_fill(candidates.tokens != EOS_ID, -torch.inf) / norms
+        if self.coverage is not None:
+            penalties = self._coverage_penalties(self.coverage)
+            scores = scores + penalties.gather(1, candidates.parents)
         self.pool_scores, kept = torch.cat([self.pool_scores, scores[:, :size]], 1).topk(size)
-        self.pool_parents = torch.cat([self.pool_parents, parents[:, :size]], 1).gather(1, kept)
+        parents = torch.cat([self.pool_parents, candidates.parents[:, :size]], 1)
         lengths = torch.cat([self.pool_lengths, lengths.expand(-1, size)], 1)
-        self.pool_lengths = lengths.gather(1, kept)
+        self.pool_parents, self.pool_lengths = parents.gather(1, kept), lengths.gather(1, kept)
+
+    def _extend(
+        self, candidates: Continuations, state: Any, attention_weights: Tensor | None
+    ) -> None:
+        """Continue with the K best candidates [B, 2K] that do not end."""
+        ended = candidates.tokens == EOS_ID
+        partial = candidates.scores.masked_fill(ended, -torch.inf)
+        self.scores, kept = partial.topk(self.options.size, dim=-1)
+        parents, tokens = candidates.parents.gather(1, kept), candidates.tokens.gather(1, kept)
+        weights = attention_weights if self.options.return_attention else None
+        self.trail.append(_TrailStep(tokens.tolist(), parents.tolist(), weights))
+        rows = (self.rows.first + parents).flatten()
+        self.state, self.ids = state.select(rows), tokens.flatten()
+        if self.coverage is not None:
+            self.coverage = self.coverage[rows]
+        self.rows.advance(self.trail[-1].tokens, self.trail[-1].parents)
+
+    def _pop_finished(self, norms: Tensor) -> list[tuple[int, list[Hypothesis]]]:
+        """Empty the slots of finished sentences and return their hypotheses."""
+        is_finished = (self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]).tolist()
+        finished = []
+        for slot in self.rows.busy():
+            if is_finished[slot]:
+                finished.append((slot, self._hypotheses(slot)))
+                self.rows.clear(slot)
+        del self.trail[: len(self.trail) - max(self.rows.lengths)]
+        return finished
 
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
-        """What a slot's pool holds, best first, each followed back to its first piece."""
-        steps = self.trail[len(self.trail) - self.ages[slot] :]
+        """Trace the pool of a slot back to its first tokens; return its hypotheses, best first."""
+        steps = self.trail[len(self.trail) - self.rows.lengths[slot] :]
         pool = (self.pool_scores, self.pool_parents, self.pool_lengths)
-        found, asked = [], []  # `asked`: which hypothesis each step of each looked with
+        found, attending = [], []  # `attending`: the row of each hypothesis at each step
         for score, row, length in zip(*(part[slot].tolist() for part in pool), strict=True):
             if score == -torch.inf:
                 continue
             path, rows = [EOS_ID], [row]
             for step in reversed(steps[: length - 1]):
-                path.append(step.pieces[slot][row])
+                path.append(step.tokens[slot][row])
                 row = step.parents[slot][row]
                 rows.append(row)
             found.append(Hypothesis(path[::-1], score, None))
-            asked.append(rows[::-1] + [0] * (len(steps) - length))
-        looks = [step.attention_weights for step in steps if step.attention_weights is not None]
-        if not looks:
+            attending.append(rows[::-1] + [0] * (len(steps) - length))
+        kept = [step.attention_weights for step in steps if step.attention_weights is not None]
+        if not kept:
             return found
-        own = slice(slot * self.beam.size, (slot + 1) * self.beam.size)
-        weights = torch.stack([look[own] for look in looks]).float().cpu()  # [T, K, S]
-        weights = weights[torch.arange(len(steps)), torch.tensor(asked)]  # [M, T, S]
+        own = slice(slot * self.options.size, (slot + 1) * self.options.size)
+        weights = torch.stack([each[own] for each in kept]).float().cpu()  # [T, K, S]
+        weights = weights[torch.arange(len(steps)), torch.tensor(attending)]  # [M, T, S]
         return [
-            each._replace(attention_weights=look[: len(each.ids)])
-            for each, look in zip(found, weights, strict=True)
+            hypothesis._replace(attention_weights=each[: len(hypothesis.ids)])
+            for hypothesis, each in zip(found, weights, strict=True)
         ]
 
 
-class _Trail(NamedTuple):
-    """One step of all beams: the pieces taken, from which hypotheses, and where those looked."""
+class _TrailStep(NamedTuple):
+    """One step of all beams: tokens, parents, and the attention weights of the parents."""
 
-    pieces: list[list[int]]  # [B][K]
+    tokens: list[list[int]]  # [B][K]
     parents: list[list[int]]  # [B][K]
-    attention_weights: Tensor | None  # [B * K, S], of the hypotheses before the step, if kept
+    attention_weights: Tensor | None  # [N, S], of the hypotheses before the step, if kept
 
-    def of(self, slots: Sequence[int], rows: Tensor) -> "_Trail":
-        """These slots of it, whose hypotheses are these rows."""
-        look = self.attention_weights
-        return _Trail(
-            [self.pieces[slot] for slot in slots],
+    def select(self, slots: Sequence[int], rows: Tensor) -> "_TrailStep":
+        """Return the step for these slots, whose hypotheses are `rows`."""
+        weights = self.attention_weights
+        return _TrailStep(
+            [self.tokens[slot] for slot in slots],
             [self.parents[slot] for slot in slots],
-            None if look is None else look[rows],
+            None if weights is None else weights[rows],
         )

@@ -1,98 +1,186 @@
-"""What may follow the rows of a search by rule: no n-gram twice, and a prefix that is given."""
+"""Constraints on the next token: forbidden ids, length limits, prefixes, no repeated n-grams."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import PAD_ID
+from seq2seq.data.vocabulary import EOS_ID, PAD_ID
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 
-class Rules:
-    """The rules of N = B * K rows, row n being hypothesis n % K of slot n // K."""
+class Rows:
+    """The hypotheses in search as constraints see them: row n is hypothesis n % K of slot n // K.
 
-    def __init__(self, slots: int, beam_size: int, ngram: int, device: torch.device) -> None:
-        """No `ngram` pieces in a row may occur twice in a hypothesis; 0: any may."""
-        self.beam_size, self.ngram, self.device = beam_size, ngram, device
-        self.first = torch.arange(slots, device=device)[:, None] * beam_size
-        self.history = torch.zeros(slots * beam_size, 0, dtype=torch.long, device=device)
+    The history of a row is its latest tokens, PAD in place of those before the first; it is kept
+    only on request, for n-grams.
+    """
+
+    def __init__(
+        self, slots: int, beam_size: int, device: torch.device, keep_history: bool
+    ) -> None:
+        self.beam_size, self.device = beam_size, device
+        self.first = torch.arange(slots, device=device)[:, None] * beam_size  # [B, 1]
+        self.lengths = [0] * slots  # tokens so far
+        self.limits = [0] * slots  # tokens at most, end-of-sentence included; 0: empty slot
         self.prefixes = [NO_PREFIX] * slots
-        self.states = [[0] * beam_size for _ in range(slots)]  # of the prefix, for each row
+        self.prefix_states = [[0] * beam_size for _ in range(slots)]
+        self.history: Tensor | None = None  # [N, T]
+        if keep_history:
+            self.history = torch.zeros(slots * beam_size, 0, dtype=torch.long, device=device)
 
-    def begin(self, slots: Sequence[int], prefixes: Sequence[Prefix]) -> None:
-        """Sentences enter slots; all their hypotheses but the first are none yet."""
-        for slot, prefix in zip(slots, prefixes, strict=True):
+    def free(self) -> list[int]:
+        """Return the empty slots."""
+        return [slot for slot, limit in enumerate(self.limits) if not limit]
+
+    def busy(self) -> list[int]:
+        """Return the slots that hold a sentence."""
+        return [slot for slot, limit in enumerate(self.limits) if limit]
+
+    def of(self, slots: Tensor) -> Tensor:
+        """Return the rows [M * K] of slots [M]."""
+        rows = slots[:, None] * self.beam_size + torch.arange(self.beam_size, device=self.device)
+        return rows.flatten()
+
+    def begin(
+        self, slots: Sequence[int], limits: Sequence[int], prefixes: Sequence[Prefix]
+    ) -> None:
+        """Start sentences in slots; all rows but the first of a slot hold no hypothesis yet."""
+        for slot, limit, prefix in zip(slots, limits, prefixes, strict=True):
+            self.lengths[slot], self.limits[slot] = 0, limit
             self.prefixes[slot] = prefix
-            self.states[slot] = [0] + [len(prefix.states)] * (self.beam_size - 1)
-        first = self.first[torch.tensor(slots, device=self.device)]
-        self.history[first + torch.arange(self.beam_size, device=self.device)] = PAD_ID
+            self.prefix_states[slot] = [0] + [len(prefix.states)] * (self.beam_size - 1)
+        if self.history is not None:
+            self.history[self.of(torch.tensor(slots, device=self.device))] = PAD_ID
+
+    def clear(self, slot: int) -> None:
+        """Empty a slot."""
+        self.lengths[slot] = self.limits[slot] = 0
 
     def keep(self, slots: Sequence[int]) -> None:
-        """Forget all but these slots, which are counted anew in this order."""
-        kept = torch.tensor(slots, device=self.device)
-        rows = self.first[kept] + torch.arange(self.beam_size, device=self.device)
-        self.history, self.first = self.history[rows.flatten()], self.first[: len(slots)]
+        """Drop all other slots and renumber these in the given order."""
+        if self.history is not None:
+            self.history = self.history[self.of(torch.tensor(slots, device=self.device))]
+        self.first = self.first[: len(slots)]
+        self.lengths = [self.lengths[slot] for slot in slots]
+        self.limits = [self.limits[slot] for slot in slots]
         self.prefixes = [self.prefixes[slot] for slot in slots]
-        self.states = [self.states[slot] for slot in slots]
+        self.prefix_states = [self.prefix_states[slot] for slot in slots]
 
-    def follow(self, pieces: list[list[int]], parents: list[list[int]], longest: int) -> None:
-        """Each row [B][K] becomes this hypothesis of its slot with this piece more.
-
-        None has more than `longest` pieces then.
-        """
+    def advance(self, tokens: list[list[int]], parents: list[list[int]]) -> None:
+        """Extend each row [B][K]: hypothesis `parents` of its slot followed by `tokens`."""
+        for slot in self.busy():
+            self.lengths[slot] += 1
         for slot, prefix in enumerate(self.prefixes):
             if prefix.states:
-                before = self.states[slot]
-                self.states[slot] = [
-                    prefix.after(before[parent], piece)
-                    for piece, parent in zip(pieces[slot], parents[slot], strict=True)
+                states = self.prefix_states[slot]
+                self.prefix_states[slot] = [
+                    prefix.after(states[parent], token)
+                    for token, parent in zip(tokens[slot], parents[slot], strict=True)
                 ]
-        if self.ngram:
+        if self.history is not None:
             rows = (self.first + torch.tensor(parents, device=self.device)).flatten()
-            latest = torch.tensor(pieces, device=self.device).view(-1, 1)
+            latest = torch.tensor(tokens, device=self.device).view(-1, 1)
             history = torch.cat([self.history[rows], latest], dim=1)
-            self.history = history[:, max(0, history.shape[1] - longest) :]
+            self.history = history[:, max(0, history.shape[1] - max(self.lengths)) :]
 
-    def restrict(self, log_probs: Tensor) -> None:
-        """Make what may not follow impossible, in place: [N, V].
+    def in_prefix(self) -> dict[int, Tensor]:
+        """Return the rows whose prefix is incomplete, each with the tokens that continue it."""
+        return {
+            slot * self.beam_size + k: prefix.states[state].tokens
+            for slot, prefix in enumerate(self.prefixes)
+            for k, state in enumerate(self.prefix_states[slot])
+            if state < len(prefix.states)
+        }
 
-        Where a prefix leaves nothing but what repeats an n-gram, that may follow.
-        """
-        bound = self._keep_to_prefixes(log_probs)
-        if not self.ngram or self.history.shape[1] < self.ngram:
+
+class Constraint(Protocol):
+    """Restriction on the next token of each row."""
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        """Set the log-probabilities (or logits) [N, V] of disallowed tokens to -inf, in place."""
+        ...
+
+
+def search_constraints(
+    forbidden_ids: Sequence[int], no_repeat_ngram: int, prefixes: Sequence[Prefix]
+) -> list[Constraint]:
+    """Return the constraints of a search in order of application."""
+    constraints: list[Constraint] = [ForbiddenIds(forbidden_ids), LengthLimits()]
+    if any(prefix.states for prefix in prefixes):
+        constraints.append(KeepPrefix())
+    if no_repeat_ngram:
+        constraints.append(NoRepeatNgram(no_repeat_ngram))
+    return constraints
+
+
+class ForbiddenIds:
+    """Tokens that no hypothesis contains."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self.ids = ids
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:  # noqa: ARG002
+        for token in self.ids:  # an index list would be copied to the device
+            log_probs[:, token] = -torch.inf
+
+
+class LengthLimits:
+    """No hypothesis is empty; each ends at its sentence's limit at the latest."""
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        by_slot = log_probs.view(len(rows.lengths), -1, log_probs.shape[-1])
+        first = [slot for slot, length in enumerate(rows.lengths) if length == 0]
+        last = [slot for slot in rows.busy() if 0 < rows.lengths[slot] >= rows.limits[slot] - 1]
+        if first:
+            by_slot[first, :, EOS_ID] = -torch.inf
+        if last:
+            ends = by_slot[last, :, EOS_ID]
+            by_slot[last] = -torch.inf
+            by_slot[last, :, EOS_ID] = ends
+
+
+class KeepPrefix:
+    """Rows with an incomplete prefix take only tokens that continue it."""
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        if not (incomplete := rows.in_prefix()):
             return
+        tokens = list(incomplete.values())
+        columns = torch.cat(tokens).to(rows.device)
+        counts = torch.tensor([len(each) for each in tokens], device=rows.device)
+        numbers = torch.tensor(list(incomplete), device=rows.device)
+        allowed = numbers.repeat_interleave(counts, output_size=len(columns)), columns
+        kept = log_probs[allowed]
+        log_probs[numbers] = -torch.inf
+        log_probs[allowed] = kept
+
+
+class NoRepeatNgram:
+    """No n-gram of this size occurs twice in a hypothesis, unless its prefix leaves no choice."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        history = rows.history
+        assert history is not None, "n-grams are searched in the history"
+        if history.shape[1] < self.size:
+            return
+        bound = torch.tensor(list(rows.in_prefix()), dtype=torch.long, device=rows.device)
         before = log_probs[bound]
-        log_probs.scatter_(1, self._repeating(), -torch.inf)
+        log_probs.scatter_(1, self._repeated(history), -torch.inf)
         after = log_probs[bound]
         stuck = after.isneginf().all(dim=1, keepdim=True)
         log_probs[bound] = torch.where(stuck, before, after)
 
-    def _keep_to_prefixes(self, log_probs: Tensor) -> Tensor:
-        """Leave those rows whose prefix is yet to be completed its pieces alone; returns them."""
-        bound = [
-            (slot * self.beam_size + k, prefix.states[state].pieces)
-            for slot, prefix in enumerate(self.prefixes)
-            for k, state in enumerate(self.states[slot])
-            if state < len(prefix.states)
-        ]
-        rows = torch.tensor([row for row, _ in bound], dtype=torch.long, device=self.device)
-        if bound:
-            pieces = [each for _, each in bound]
-            columns = torch.cat(pieces).to(self.device)
-            counts = torch.tensor([len(each) for each in pieces], device=self.device)
-            places = rows.repeat_interleave(counts, output_size=len(columns)), columns
-            kept = log_probs[places]
-            log_probs[rows] = -torch.inf
-            log_probs[places] = kept
-        return rows
+    def _repeated(self, history: Tensor) -> Tensor:
+        """Return the tokens that would complete an n-gram of the same row: [N, M], else PAD.
 
-    def _repeating(self) -> Tensor:
-        """The pieces that would end an n-gram which a row has already: [N, M], PAD for none.
-
-        A row's first n-gram that is PAD in part, for want of pieces, occurs nowhere else in it.
+        An n-gram that begins with PAD, before the first token, occurs only once in a row.
         """
-        ngrams = self.history.unfold(1, self.ngram, 1)  # [N, M, n]
-        latest = self.history[:, self.history.shape[1] - self.ngram + 1 :]  # [N, n - 1]
+        ngrams = history.unfold(1, self.size, 1)  # [N, M, n]
+        latest = history[:, history.shape[1] - self.size + 1 :]  # [N, n - 1]
         same = (ngrams[..., :-1] == latest[:, None]).all(dim=-1)
         return torch.where(same, ngrams[..., -1], PAD_ID)

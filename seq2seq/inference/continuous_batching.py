@@ -1,4 +1,4 @@
-"""Sentences in search, in slots: one that is done makes room for the next."""
+"""Continuous batching: a finished sentence frees its slot for the next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,56 +8,49 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.batching import Ids
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID
-from seq2seq.inference.constraints import Rules
+from seq2seq.data.vocabulary import BOS_ID
+from seq2seq.inference.constraints import Constraint, Rows
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import Prefix
 
 
 class Sentence(NamedTuple):
-    """What enters a slot: a source, and what its translation must keep to."""
+    """A source and the limits on its translation."""
 
-    source: Ids  # END not counted
-    limit: int  # pieces at most, END counted
+    source: Ids  # without end-of-sentence
+    limit: int  # tokens at most, end-of-sentence included
     prefix: Prefix
 
 
 class ContinuousBatch(ABC):
-    """Each slot holds one sentence, at a step of its own, as K hypotheses; or it is empty.
+    """Slots that each hold a sentence, at a step of its own, as K hypotheses, or are empty.
 
-    Empty slots are computed along. Row n of the N = B * K rows is hypothesis n % K of slot n // K.
+    Empty slots take part in the computation. Row n of the N = B * K rows is hypothesis n % K of
+    slot n // K.
     """
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: SearchOptions, ruled: bool
+        self,
+        model: Model,
+        memory: Any,
+        state: Any,
+        slots: Tensor,
+        options: SearchOptions,
+        constraints: Sequence[Constraint],
     ) -> None:
-        """Empty slots, as many as `rows` (0, 1 ... on the device), each with a row of these.
+        """Create empty slots [B], numbered from 0, each with a row of memory and state.
 
-        Memory and state are the slots' own from here on. Prefixes and `no_repeat_ngram` are kept to
-        where they are `ruled`.
+        Memory and state belong to the slots from now on.
         """
-        count, self.device = len(rows), rows.device
-        self.model, self.beam, self.memory = model, beam, memory
-        one = beam.size == 1
-        self.state = state if one else state.select(rows.repeat_interleave(beam.size))
-        ngram = beam.no_repeat_ngram
-        self.rules = Rules(count, beam.size, ngram, self.device) if ruled else None
-        self.ids = torch.full((count * beam.size,), BOS_ID, device=self.device)
-        self.ages = [0] * count  # pieces so far
-        self.limits = [0] * count  # pieces at most, END counted; 0: empty
-        self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # END counted
-
-    def free(self) -> list[int]:
-        """The empty slots."""
-        return [slot for slot, limit in enumerate(self.limits) if not limit]
-
-    def busy(self) -> list[int]:
-        """The slots that hold a sentence."""
-        return [slot for slot, limit in enumerate(self.limits) if limit]
-
-    def empty(self, slot: int) -> None:
-        """Make room."""
-        self.ages[slot] = self.limits[slot] = 0
+        count, self.device = len(slots), slots.device
+        self.model, self.options, self.memory = model, options, memory
+        self.state = (
+            state if options.size == 1 else state.select(slots.repeat_interleave(options.size))
+        )
+        self.constraints = constraints
+        self.rows = Rows(count, options.size, self.device, options.no_repeat_ngram > 0)
+        self.ids = torch.full((count * options.size,), BOS_ID, device=self.device)
+        self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # with EOS
 
     def put(
         self,
@@ -67,82 +60,51 @@ class ContinuousBatch(ABC):
         state: Any,
         taken: slice,
     ) -> None:
-        """Let sentences, the rows `taken` of a memory and state, into as many empty slots."""
+        """Put sentences, the rows `taken` of a memory and state, into empty slots."""
         into = self.enter(slots, sentences)
         self.memory.put(into, memory, taken)
         own: Tensor | slice = taken
-        if self.beam.size > 1:
+        if self.options.size > 1:
             own = torch.arange(taken.start, taken.stop, device=self.device)
-            own = own.repeat_interleave(self.beam.size)
-        self.state.put(self.rows_of(into), state, own)
+            own = own.repeat_interleave(self.options.size)
+        self.state.put(self.rows.of(into), state, own)
 
     def enter(self, slots: Sequence[int], sentences: Sequence[Sentence]) -> Tensor:
-        """Let sentences into empty slots, whose memory and state are theirs; returns the slots."""
+        """Start sentences in slots that hold their memory and state; return the slots [M]."""
         into = torch.tensor(slots, device=self.device)
-        self.ids[self.rows_of(into)] = BOS_ID
+        self.ids[self.rows.of(into)] = BOS_ID
         src_lengths = [len(sentence.source) + 1 for sentence in sentences]
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
-        for slot, sentence in zip(slots, sentences, strict=True):
-            self.ages[slot], self.limits[slot] = 0, sentence.limit
-        if self.rules is not None:
-            self.rules.begin(slots, [sentence.prefix for sentence in sentences])
+        limits = [sentence.limit for sentence in sentences]
+        self.rows.begin(slots, limits, [sentence.prefix for sentence in sentences])
         self.begin(slots)
         return into
 
     def shrink(self, count: int) -> list[int]:
-        """Keep so many slots, those that hold a sentence among them; returns which, in order."""
-        kept = [*self.busy(), *self.free()][:count]
+        """Keep `count` slots, all that hold a sentence among them; return their old numbers."""
+        kept = [*self.rows.busy(), *self.rows.free()][:count]
         slots = torch.tensor(kept, device=self.device)
-        rows = self.rows_of(slots)
+        rows = self.rows.of(slots)
         self.memory, self.state = self.memory.select(slots), self.state.select(rows)
         self.ids, self.src_lengths = self.ids[rows], self.src_lengths[slots]
-        self.ages = [self.ages[slot] for slot in kept]
-        self.limits = [self.limits[slot] for slot in kept]
-        if self.rules is not None:
-            self.rules.keep(kept)
+        self.rows.keep(kept)
         self.keep(kept)
         return kept
 
-    def restrict(self, values: Tensor) -> Tensor:
-        """Make -inf of those logits or log-probabilities [N, V] whose piece may not follow.
-
-        No hypothesis may end at once; each must end with the piece of its limit. Rules come on top.
-        """
-        for piece in self.beam.forbidden_ids:  # a tuple would have to be sent to the device
-            values[:, piece] = -torch.inf
-        by_sentence = values.view(len(self.ages), -1, values.shape[-1])
-        young = [slot for slot, age in enumerate(self.ages) if age == 0]
-        old = [slot for slot in self.busy() if 0 < self.ages[slot] >= self.limits[slot] - 1]
-        if young:
-            by_sentence[young, :, EOS_ID] = -torch.inf
-        if old:
-            ends = by_sentence[old, :, EOS_ID]
-            by_sentence[old] = -torch.inf
-            by_sentence[old, :, EOS_ID] = ends
-        if self.rules is not None:
-            self.rules.restrict(values)
+    def constrain(self, values: Tensor) -> Tensor:
+        """Apply all constraints to log-probabilities or logits [N, V], in place."""
+        for constraint in self.constraints:
+            constraint.apply(values, self.rows)
         return values
-
-    def grow(self, pieces: list[list[int]], parents: list[list[int]]) -> None:
-        """Every sentence is a step older: its hypotheses [B][K] are these, with a piece more."""
-        for slot in self.busy():
-            self.ages[slot] += 1
-        if self.rules is not None:
-            self.rules.follow(pieces, parents, max(self.ages))
-
-    def rows_of(self, slots: Tensor) -> Tensor:
-        """The rows of these slots' hypotheses: [M] -> [M * K]."""
-        first = slots[:, None] * self.beam.size
-        return (first + torch.arange(self.beam.size, device=self.device)).flatten()
-
-    @abstractmethod
-    def keep(self, slots: Sequence[int]) -> None:
-        """Forget all but these slots, which are counted anew in this order."""
 
     @abstractmethod
     def begin(self, slots: Sequence[int]) -> None:
-        """Forget what these slots held before."""
+        """Reset the search state of slots that sentences enter."""
+
+    @abstractmethod
+    def keep(self, slots: Sequence[int]) -> None:
+        """Drop all other slots and renumber these in the given order."""
 
     @abstractmethod
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """One piece more in every slot; empties those that are done and returns what they found."""
+        """Advance all slots by one token; empty the finished ones and return their hypotheses."""

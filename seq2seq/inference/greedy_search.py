@@ -1,4 +1,4 @@
-"""Greedy search: from START take the likeliest piece until END."""
+"""Greedy search: take the most probable token at every step until end-of-sentence."""
 
 import math
 from collections.abc import Sequence
@@ -9,33 +9,36 @@ from torch import Tensor
 
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.constraints import Constraint
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.topk import argmax_of_approximate, argmax_token
 
-ROOM = 64  # steps
+ATTENTION_STEPS = 64  # steps for which attention weights are allocated at a time
 
 
 class GreedySearch(ContinuousBatch):
-    """One hypothesis a slot, and nothing ever taken back."""
+    """Greedy search with one hypothesis per slot."""
 
     def __init__(
-        self, model: Model, memory: Any, state: Any, rows: Tensor, beam: SearchOptions, ruled: bool
+        self,
+        model: Model,
+        memory: Any,
+        state: Any,
+        slots: Tensor,
+        options: SearchOptions,
+        constraints: Sequence[Constraint],
     ) -> None:
-        super().__init__(model, memory, state, rows, beam, ruled)
-        self.paths: list[Ids] = [[] for _ in self.limits]
-        self.totals = [0.0] * len(self.limits)
-        self.return_attention: Tensor | None = (
-            None  # [*, B, S], of the oldest slot's steps and of some before
-        )
-        self.looked = 0  # of how many steps they are, with room for more
+        super().__init__(model, memory, state, slots, options, constraints)
+        self.paths: list[Ids] = [[] for _ in range(len(slots))]
+        self.totals = [0.0] * len(slots)  # log-probabilities, nats
+        self.attention: Tensor | None = None  # [*, B, S], the first `attention_steps` are filled
+        self.attention_steps = 0
 
     def keep(self, slots: Sequence[int]) -> None:
         self.paths = [self.paths[slot] for slot in slots]
         self.totals = [self.totals[slot] for slot in slots]
-        self.return_attention = (
-            None if self.return_attention is None else self.return_attention[:, list(slots)]
-        )
+        self.attention = None if self.attention is None else self.attention[:, list(slots)]
 
     def begin(self, slots: Sequence[int]) -> None:
         for slot in slots:
@@ -44,52 +47,49 @@ class GreedySearch(ContinuousBatch):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        self.ids, log_probs = self._likeliest(step.outputs)
-        if step.attention_weights is not None and self.beam.return_attention:
-            self._look(step.attention_weights)
-        pieces = self.ids.tolist()
-        values = [math.nan] * len(pieces) if log_probs is None else log_probs.tolist()
-        self.grow([[piece] for piece in pieces], [[0] for _ in pieces])
-        done = []
-        for slot in self.busy():
-            self.paths[slot].append(pieces[slot])
+        self.ids, log_probs = self._best_tokens(step.outputs)
+        if step.attention_weights is not None and self.options.return_attention:
+            self._keep_attention(step.attention_weights)
+        tokens = self.ids.tolist()
+        values = [math.nan] * len(tokens) if log_probs is None else log_probs.tolist()
+        self.rows.advance([[token] for token in tokens], [[0] for _ in tokens])
+        finished = []
+        for slot in self.rows.busy():
+            self.paths[slot].append(tokens[slot])
             self.totals[slot] += values[slot]
-            if pieces[slot] == EOS_ID:
-                done.append((slot, [self._hypothesis(slot)]))
-                self.empty(slot)
-        return done
+            if tokens[slot] == EOS_ID:
+                finished.append((slot, [self._hypothesis(slot)]))
+                self.rows.clear(slot)
+        return finished
 
-    def _likeliest(self, outputs: Any) -> tuple[Tensor, Tensor | None]:
-        """The piece that follows each row: [N]; and its log-probability [N], if it is scored."""
+    def _best_tokens(self, outputs: Any) -> tuple[Tensor, Tensor | None]:
+        """Return the best next tokens [N] and, if scores are wanted, their log-probabilities."""
         approximate, log_probs = self.model.project_approximately(outputs), None
-        if approximate is None or self.beam.return_scores:
+        if approximate is None or self.options.return_scores:
             logits = self.model.project(outputs).float()
-            log_probs = logits.log_softmax(dim=-1) if self.beam.return_scores else None
+            log_probs = logits.log_softmax(dim=-1) if self.options.return_scores else None
         if approximate is None:
-            pieces = argmax_token(self.restrict(logits))
+            tokens = argmax_token(self.constrain(logits))
         else:
-            self.restrict(approximate.logits)
-            pieces = argmax_of_approximate(approximate)
-        return pieces, None if log_probs is None else log_probs.gather(1, pieces[:, None])[:, 0]
+            self.constrain(approximate.logits)
+            tokens = argmax_of_approximate(approximate)
+        return tokens, None if log_probs is None else log_probs.gather(1, tokens[:, None])[:, 0]
 
-    def _look(self, weights: Tensor) -> None:
-        """Keep where a step looks: [B, S]."""
-        looks = (
-            weights.new_empty(0, *weights.shape)
-            if self.return_attention is None
-            else self.return_attention
-        )
-        if self.looked == len(looks):
-            kept = looks[len(looks) - max(self.ages) :]
-            looks = torch.cat([kept, weights.new_empty(len(kept) + ROOM, *weights.shape)])
-            self.looked = len(kept)
-        looks[self.looked] = weights
-        self.return_attention, self.looked = looks, self.looked + 1
+    def _keep_attention(self, weights: Tensor) -> None:
+        """Append the attention weights [B, S] of a step; drop those before the oldest sentence."""
+        kept = weights.new_empty(0, *weights.shape) if self.attention is None else self.attention
+        if self.attention_steps == len(kept):
+            kept = kept[len(kept) - max(self.rows.lengths) :]
+            self.attention_steps = len(kept)
+            room = weights.new_empty(len(kept) + ATTENTION_STEPS, *weights.shape)
+            kept = torch.cat([kept, room])
+        kept[self.attention_steps] = weights
+        self.attention, self.attention_steps = kept, self.attention_steps + 1
 
     def _hypothesis(self, slot: int) -> Hypothesis:
-        length, weights = self.ages[slot], None
-        if self.return_attention is not None:
-            steps = self.return_attention[self.looked - length : self.looked, slot]
-            weights = steps.float().cpu().clone()  # the room is used again
-        score = self.totals[slot] / length**self.beam.length_penalty
+        length, weights = self.rows.lengths[slot], None
+        if self.attention is not None:
+            steps = self.attention[self.attention_steps - length : self.attention_steps, slot]
+            weights = steps.float().cpu().clone()  # the buffer is overwritten later
+        score = self.totals[slot] / length**self.options.length_penalty
         return Hypothesis(self.paths[slot], score, weights)

@@ -1,53 +1,56 @@
-"""How likely a model finds given translations: text in, log-probabilities out."""
+"""Scores of given translations by forced decoding: text in, log-probabilities out."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seq2seq.data.batching import Ids
-from seq2seq.data.vocabulary import EOS_ID
-from seq2seq.inference.forced_decoding import forced_log_probs
+import torch
+
+from seq2seq.data.batching import Ids, pad, pad_sources
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID
+from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
+from seq2seq.inference.interface import Model
+from seq2seq.inference.search import by_width
 from seq2seq.inference.translator import Translator, is_blank
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What a model thinks of one translation, in nats; see `score_lines` for blank ones."""
+class ScoredLine:
+    """Log-probability of one given translation, nats; see `score_lines` for blank lines."""
 
-    score: float = 0.0  # log_prob divided by length ** length_penalty, as a Translation has it
+    score: float = 0.0  # log_prob / length ** length_penalty, as in a Translation
     log_prob: float = 0.0
-    src_tokens: list[str] = field(default_factory=list)  # END included
+    src_tokens: list[str] = field(default_factory=list)  # end-of-sentence included
     tgt_tokens: list[str] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)  # of each target piece
+    log_probs: list[float] = field(default_factory=list)  # one per target token
 
     @property
     def possible(self) -> bool:
-        """Whether both sides have text, or neither."""
+        """Return True if both sides have text, or neither."""
         return self.log_prob > -math.inf
 
     @property
     def perplexity(self) -> float:
-        """`exp(-log_prob / length)`; 1 where there is nothing to be perplexed by."""
+        """Return `exp(-log_prob / length)`; 1 for blank lines."""
         return perplexity(self.log_prob, len(self.log_probs))
 
 
-_BOTH_BLANK, _ONE_BLANK = Scored(), Scored(-math.inf, -math.inf)
+_BOTH_BLANK, _ONE_BLANK = ScoredLine(), ScoredLine(-math.inf, -math.inf)
 
 
-def perplexity(log_prob: float, pieces: int) -> float:
-    """The inverse of the pieces' mean probability (the geometric mean)."""
-    return math.exp(min(-log_prob / max(1, pieces), 700.0))
+def perplexity(log_prob: float, tokens: int) -> float:
+    """Return `exp(-log_prob / tokens)`, at most e^700."""
+    return math.exp(min(-log_prob / max(1, tokens), 700.0))
 
 
 def score_lines(
     translator: Translator, lines: Sequence[str], translations: Sequence[str]
-) -> list[Scored]:
-    """How likely each line's given translation is, in order; both are taken whole, however long.
+) -> list[ScoredLine]:
+    """Score the given translation of each line; lines of any length are scored in one part.
 
-    A text is cut into the pieces that the vocabulary gives it; one that search found in other
-    pieces has another score. The coverage penalty of a beam is not part of it. Blank translates
-    blank with certainty, and nothing else does: there the score is 0, and -inf where one side
-    alone is blank.
+    Texts are segmented by the vocabulary; a translation that search found in other tokens has
+    another score. The coverage penalty is not included. A blank translation of a blank line has
+    score 0; if only one of the two is blank, the score is -inf.
     """
     src, tgt = translator.vocabularies
     found = []
@@ -61,19 +64,61 @@ def score_lines(
     sources, targets = [pairs[i][0] for i in rows], [pairs[i][1] for i in rows]
     log_probs = forced_log_probs(translator.model, sources, targets, translator.device)
     for i, values in zip(rows, log_probs, strict=True):
-        found[i] = _scored(translator, *pairs[i], values)
+        found[i] = _scored_line(translator, *pairs[i], values)
     return found
 
 
-def _scored(translator: Translator, src_ids: Ids, tgt_ids: Ids, log_probs: list[float]) -> Scored:
+def _scored_line(
+    translator: Translator, src_ids: Ids, tgt_ids: Ids, log_probs: list[float]
+) -> ScoredLine:
     total = 0.0
-    for each in log_probs:  # as greedy search adds up; `sum` rounds otherwise from Python 3.12 on
+    for each in log_probs:  # in the order of greedy search; `sum` compensates from Python 3.12 on
         total += each
     src, tgt = translator.vocabularies
-    return Scored(
+    return ScoredLine(
         total / len(log_probs) ** translator.decoding.length_penalty,
         total,
         src.tokens([*src_ids, EOS_ID]),
         tgt.tokens([*tgt_ids, EOS_ID]),
         log_probs,
     )
+
+
+def forced_log_probs(
+    model: Model, sources: Sequence[Ids], targets: Sequence[Ids], device: torch.device
+) -> list[list[float]]:
+    """Return the log-probabilities, in nats, of each target's tokens and end-of-sentence.
+
+    Decodes step by step in the tiles of `search`, so the values are batch-invariant and bitwise
+    those of greedy search. Memory grows with the longest source, not with the target.
+    """
+    found: list[list[float]] = [[] for _ in sources]
+    for width, rows in by_width(sources).items():
+        rows = sorted(rows, key=lambda i: len(targets[i]))
+        sizes = tile_sizes(model, [sources[i] for i in rows], width, 1, device)
+        for start in range(0, len(rows), sizes[-1]):
+            tile = rows[start : start + sizes[-1]]
+            pairs: list[tuple[Ids, Ids]] = [(sources[i], targets[i]) for i in tile]
+            pairs += [([], [])] * (smallest_fitting(sizes, len(tile)) - len(tile))
+            log_probs = _tile_log_probs(model, pairs, width, device)
+            for i, of_target in zip(tile, log_probs, strict=False):
+                found[i] = of_target
+    return found
+
+
+@torch.inference_mode()
+def _tile_log_probs(
+    model: Model, pairs: Sequence[tuple[Ids, Ids]], width: int, device: torch.device
+) -> list[list[float]]:
+    src, src_lengths = pad_sources([src for src, _ in pairs], width)
+    memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))
+    tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs]).to(device)
+    tgt_out = pad([[*tgt, EOS_ID] for _, tgt in pairs]).to(device)
+    columns = []
+    for ids, wanted in zip(tgt_in.unbind(1), tgt_out.unbind(1), strict=True):
+        step = model.step(ids, state, memory)
+        state = step.state
+        log_probs = model.project(step.outputs).float().log_softmax(dim=-1)  # [N, V]
+        columns.append(log_probs.gather(1, wanted[:, None]))
+    table = torch.cat(columns, dim=1).tolist()
+    return [row[: len(tgt) + 1] for (_, tgt), row in zip(pairs, table, strict=True)]

@@ -1,8 +1,8 @@
-"""Greedy and beam search: ids in, ids out.
+"""Greedy and beam search over many sentences: ids in, ids out.
 
-Sentences are searched in tiles, of a padded length that depends on the sentence alone and a number
-of rows that changes no bit: so a translation does not depend on its company. A sentence that is
-done leaves its row to the next; where none is left, the tile shrinks.
+Sentences are searched in tiles of a padded length that depends on the sentence alone and of a
+number of rows that leaves every result bitwise unchanged, so translations are batch-invariant. A
+finished sentence frees its slot for the next; when none is left, the tile shrinks.
 """
 
 from collections.abc import Sequence
@@ -11,61 +11,62 @@ from typing import Any
 import torch
 
 from seq2seq.data.batching import Ids, pad_sources
-from seq2seq.inference.batch_invariance import fitting, tile_sizes
+from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.beam_search import BeamSearch
+from seq2seq.inference.constraints import search_constraints
 from seq2seq.inference.continuous_batching import ContinuousBatch, Sentence
 from seq2seq.inference.greedy_search import GreedySearch
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
-TILE_LENGTH_STEP = 16  # source positions
-REFILL = 8  # the part of a tile's slots whose emptiness is worth the work of filling them: 1 / 8
+WIDTH_STEP = 16  # padded source lengths are multiples of it
+REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
 
 def search(
     model: Model,
     sources: Sequence[Ids],
     limits: Sequence[int],
-    beam: SearchOptions,
+    options: SearchOptions,
     device: torch.device,
     prefixes: Sequence[Prefix] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each source (END not counted), best first.
+    """Return at most `options.size` hypotheses for each source, best first.
 
-    At most `beam.size` of them; none is empty, nor longer than its source's limit, END not counted.
-    In none does an n-gram of `no_repeat_ngram` pieces occur twice, save where its prefix has it.
-    After a prefix that leaves no room the limit counts anew.
+    Sources and limits exclude end-of-sentence. No hypothesis is empty or longer than its limit,
+    which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
+    occurs twice, except in a prefix.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
-    ruled = beam.no_repeat_ngram > 0 or any(prefix.states for prefix in prefixes)
     for width, rows in by_width(sources).items():
-        sizes = tile_sizes(model, [sources[i] for i in rows], width, beam.size, device)
-        waiting = [
+        sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
+        sentences = [
             Sentence(sources[i], _limit(limits[i], prefixes[i]) + 1, prefixes[i]) for i in rows
         ]
-        queue = _Queue(model, waiting, width, sizes, device)
-        for n, hypotheses in _searched(_slots(model, queue, beam, ruled), queue):
+        queue = _Queue(model, sentences, width, sizes, device)
+        for n, hypotheses in _search_queue(_slots(model, queue, options), queue):
             i = rows[n]
             found[i] = [_trim(hypothesis, len(sources[i]) + 1) for hypothesis in hypotheses]
     return found
 
 
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
-    """Which sources are padded to which length, END counted; in each the longest first."""
+    """Group sources by padded length, end-of-sentence included; in each group longest first."""
     groups: dict[int, list[int]] = {}
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        width = -(-(len(sources[i]) + 1) // TILE_LENGTH_STEP) * TILE_LENGTH_STEP
+        width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
         groups.setdefault(width, []).append(i)
     return groups
 
 
 def _limit(limit: int, prefix: Prefix) -> int:
-    """The most pieces of a translation; after a prefix that fills it, as many more."""
+    """Return the maximum length; a prefix that reaches the limit is added to it."""
     return limit if len(prefix.states) < limit else limit + len(prefix.states)
 
 
 def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
+    """Remove the attention weights of padding."""
     weights = hypothesis.attention_weights
     return hypothesis._replace(
         attention_weights=None if weights is None else weights[:, :src_length]
@@ -73,33 +74,40 @@ def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
 
 
 @torch.inference_mode()
-def _slots(model: Model, queue: "_Queue", beam: SearchOptions, ruled: bool) -> ContinuousBatch:
-    kind = GreedySearch if beam.size == 1 else BeamSearch
-    return kind(model, *queue.tile, queue.rows, beam, ruled)
+def _slots(model: Model, queue: "_Queue", options: SearchOptions) -> ContinuousBatch:
+    kind = GreedySearch if options.size == 1 else BeamSearch
+    prefixes = [sentence.prefix for sentence in queue.sentences]
+    constraints = search_constraints(options.forbidden_ids, options.no_repeat_ngram, prefixes)
+    return kind(model, *queue.tile, queue.slots, options, constraints)
 
 
 @torch.inference_mode()
-def _searched(slots: ContinuousBatch, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
-    """What is found for each sentence of the queue, by its number."""
-    entering, _ = queue.take(len(queue.rows))  # of the first tile, which the slots are made of
-    slots.enter(range(len(entering)), [queue.sentences[n] for n in entering])
-    holds = dict(enumerate(entering))  # slot -> sentence
+def _search_queue(batch: ContinuousBatch, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
+    """Return the number and the hypotheses of each sentence of a queue."""
+    entering, _ = queue.take(len(queue.slots))  # the first tile is already in the slots
+    batch.enter(range(len(entering)), [queue.sentences[n] for n in entering])
+    sentence_in = dict(enumerate(entering))  # slot -> sentence
     found = []
-    while queue.waiting or holds:
-        while queue.waiting and len(free := slots.free()) >= max(1, len(queue.rows) // REFILL):
+    while queue.waiting or sentence_in:
+        while queue.waiting and len(free := batch.rows.free()) >= max(
+            1, len(queue.slots) // REFILL
+        ):
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
-            slots.put(filled, [queue.sentences[n] for n in entering], *queue.tile, rows)
-            holds |= zip(filled, entering, strict=True)
-        found += [(holds.pop(slot), hypotheses) for slot, hypotheses in slots.step()]
-        if not queue.waiting and fitting(queue.sizes, len(holds)) < len(slots.limits):
-            kept = slots.shrink(fitting(queue.sizes, len(holds)))
-            holds = {new: holds[old] for new, old in enumerate(kept) if old in holds}
+            batch.put(filled, [queue.sentences[n] for n in entering], *queue.tile, rows)
+            sentence_in |= zip(filled, entering, strict=True)
+        found += [(sentence_in.pop(slot), hypotheses) for slot, hypotheses in batch.step()]
+        size = smallest_fitting(queue.sizes, len(sentence_in))
+        if not queue.waiting and size < len(batch.rows.limits):
+            kept = batch.shrink(size)
+            sentence_in = {
+                new: sentence_in[old] for new, old in enumerate(kept) if old in sentence_in
+            }
     return found
 
 
 class _Queue:
-    """Sentences whose sources have one padded length, encoded a tile at a time."""
+    """Sentences of one padded length, encoded one tile at a time."""
 
     def __init__(
         self,
@@ -111,24 +119,24 @@ class _Queue:
     ) -> None:
         self.model, self.sentences, self.width, self.device = model, sentences, width, device
         self.sizes, self.waiting = sizes, len(sentences)
-        self.rows = torch.arange(fitting(sizes, len(sentences)), device=device)
+        self.slots = torch.arange(smallest_fitting(sizes, len(sentences)), device=device)
         self.tile = self._encode(0)
 
     @torch.inference_mode()
     def _encode(self, start: int) -> tuple[Any, Any]:
-        """Memory and state of the tile that begins with this sentence."""
-        entering = self.sentences[start : start + len(self.rows)]
+        """Return the memory and state of the tile that starts with this sentence."""
+        entering = self.sentences[start : start + len(self.slots)]
         sources = [sentence.source for sentence in entering]
-        filled = [*sources, *[[]] * (fitting(self.sizes, len(sources)) - len(sources))]
-        src, src_lengths = (part.to(self.device) for part in pad_sources(filled, self.width))
-        return self.model.start(self.model.encode(src, src_lengths))
+        empty: list[Ids] = [[]] * (smallest_fitting(self.sizes, len(sources)) - len(sources))
+        src, src_lengths = pad_sources([*sources, *empty], self.width)
+        return self.model.start(self.model.encode(src.to(self.device), src_lengths.to(self.device)))
 
     def take(self, most: int) -> tuple[range, slice]:
-        """The next sentences, as many as `self.tile` holds of them, and their rows in it."""
+        """Take at most `most` sentences of the current tile; return them and their rows in it."""
         start = len(self.sentences) - self.waiting
-        row = start % len(self.rows)
+        row = start % len(self.slots)
         if start and row == 0:
             self.tile = self._encode(start)
-        count = min(most, self.waiting, len(self.rows) - row)
+        count = min(most, self.waiting, len(self.slots) - row)
         self.waiting -= count
         return range(start, start + count), slice(row, row + count)

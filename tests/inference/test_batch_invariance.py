@@ -13,7 +13,7 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference import batch_invariance as tiles
-from seq2seq.inference.batch_invariance import fitting, tile_rows, tile_sizes
+from seq2seq.inference.batch_invariance import smallest_fitting, tile_rows, tile_sizes
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
@@ -51,7 +51,7 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         return [size for size in HALVES if size <= most]
 
     def told(slots: ContinuousBatch, count: int) -> list[int]:
-        shrunk.append((len(slots.limits), count))
+        shrunk.append((len(slots.rows.limits), count))
         return shrink(slots, count)
 
     monkeypatch.setattr("seq2seq.inference.search.tile_sizes", sizes)
@@ -211,13 +211,13 @@ def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
     sizes_of(model, sources, beam_size=2)
     assert model.steps > steps
     assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64]
-    known = len(tiles._tried)
+    known = len(tiles._tested)
     del model
-    assert len(tiles._tried) == known - 1
+    assert len(tiles._tested) == known - 1
 
 
 def test_the_smallest_size_that_holds_all_is_taken() -> None:
-    assert [fitting([8, 32, 64], count) for count in (0, 1, 8, 9, 64, 500)] == [
+    assert [smallest_fitting([8, 32, 64], count) for count in (0, 1, 8, 9, 64, 500)] == [
         8,
         8,
         8,

@@ -23,7 +23,14 @@ from test_search import (
 
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID, PAD_ID
-from seq2seq.inference.constraints import Rules
+from seq2seq.inference.constraints import (
+    ForbiddenIds,
+    KeepPrefix,
+    LengthLimits,
+    NoRepeatNgram,
+    Rows,
+    search_constraints,
+)
 from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search import search
@@ -60,7 +67,7 @@ def begins(prefix: Prefix, ids: Ids) -> bool:
     for piece in ids:
         if state == len(prefix.states):
             return True
-        if piece not in prefix.states[state].pieces.tolist():
+        if piece not in prefix.states[state].tokens.tolist():
             return False
         state = prefix.after(state, piece)
     return state == len(prefix.states)
@@ -122,7 +129,7 @@ def ruled_chain(model: Oracle, source: Ids, limit: int, ngram: int, prefix: Pref
         if len(chain) == limit:
             pieces = [EOS_ID]
         if state < len(prefix.states):
-            pieces = prefix.states[state].pieces.tolist()
+            pieces = prefix.states[state].tokens.tolist()
         fresh = [i for i in pieces if i == EOS_ID or not (ngram and repeats([*chain, i], ngram))]
         asked = {i: ask(model, source, [*chain, i]).log_prob for i in fresh or pieces}
         chain.append(max(asked, key=lambda i: asked[i]))
@@ -159,7 +166,8 @@ def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch)
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
-    monkeypatch.setattr("seq2seq.inference.continuous_batching.Rules", None)
+    for name in ("KeepPrefix", "NoRepeatNgram", "Rows.in_prefix"):
+        monkeypatch.setattr(f"seq2seq.inference.constraints.{name}", None)
     again = search(model, sources, [9] * 5, SearchOptions(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 
@@ -236,18 +244,45 @@ def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngra
 
 def test_pieces_of_other_sentences_are_no_repetition() -> None:
     """A slot forgets the sentence before it, and what is not there yet is no n-gram."""
-    rules = Rules(3, 2, 2, CPU)
-    rules.begin([0, 1, 2], [NO_PREFIX] * 3)
+    rows, constraint = Rows(3, 2, CPU, keep_history=True), NoRepeatNgram(2)
+    rows.begin([0, 1, 2], [9] * 3, [NO_PREFIX] * 3)
     for pieces in ([[4, 5], [6, 4], [5, 5]], [[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
-        rules.follow(pieces, [[0, 1]] * 3, 3)
+        rows.advance(pieces, [[0, 1]] * 3)
     scores = torch.zeros(6, 7)
-    rules.restrict(scores)
+    constraint.apply(scores, rows)
     banned = [
         [i for i in range(7) if row[i] == -torch.inf and i != PAD_ID] for row in scores.tolist()
     ]
     assert banned == [[5], [4], [], [5], [], [6]]
-    rules.begin([0], [NO_PREFIX])
+    rows.begin([0], [9], [NO_PREFIX])
     scores = torch.zeros(6, 7)
-    rules.restrict(scores)
+    constraint.apply(scores, rows)
     assert scores[:2, 1:].isfinite().all()
     assert scores[3, 5] == -torch.inf
+
+
+def test_search_gets_the_constraints_it_needs() -> None:
+    always = [ForbiddenIds, LengthLimits]
+    for ngram, prefixes, more in (
+        (0, [NO_PREFIX], []),
+        (2, [NO_PREFIX], [NoRepeatNgram]),
+        (0, [NO_PREFIX, CHOICES], [KeepPrefix]),
+        (3, [CHOICES], [KeepPrefix, NoRepeatNgram]),
+    ):
+        found = search_constraints((PAD_ID,), ngram, prefixes)
+        assert [type(each) for each in found] == [*always, *more]
+
+
+def test_lengths_are_limited_from_both_sides() -> None:
+    rows, scores = Rows(3, 2, CPU, keep_history=False), torch.zeros(6, 7)
+    rows.begin([0, 1], [9, 2], [NO_PREFIX] * 2)
+    LengthLimits().apply(scores, rows)
+    assert scores[:, EOS_ID].tolist() == [-torch.inf] * 6
+    assert scores.isneginf().sum() == 6
+    rows.advance([[4, 5]] * 3, [[0, 1]] * 3)
+    scores = torch.zeros(6, 7)
+    LengthLimits().apply(scores, rows)
+    open_tokens = scores.isfinite().sum(dim=1).tolist()
+    assert open_tokens[:4] == [7, 7, 1, 1]
+    assert scores[2:4, EOS_ID].isfinite().all()
+    assert rows.free() == [2]

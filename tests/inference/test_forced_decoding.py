@@ -12,10 +12,10 @@ from test_search import MAKERS, VOCABULARY_SIZE, random_sources
 from seq2seq.data.batching import Ids, make_batch
 from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.forced_decoding import forced_log_probs
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.scoring import forced_log_probs
 from seq2seq.inference.search import search
-from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")
 SOURCES = random_sources(70, seed=8)
@@ -32,10 +32,11 @@ def forced(model: Any, rows: Sequence[int]) -> list[list[float]]:
 
 
 @torch.no_grad()
-def taught(model: Seq2Seq, source: Ids, target: Ids) -> list[float]:
+def taught(model: InferenceModel, source: Ids, target: Ids) -> list[float]:
     """The same by one pass over the whole target."""
     batch = make_batch([source], [target])
-    log_probs = model.project(model(batch.src, batch.src_lengths, batch.tgt_in)[0]).log_softmax(-1)
+    outputs = model.network(batch.src, batch.src_lengths, batch.tgt_in)[0]
+    log_probs = model.project(outputs).log_softmax(-1)
     return [log_probs[n, each].item() for n, each in enumerate([*target, EOS_ID])]
 
 

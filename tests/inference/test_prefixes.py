@@ -12,7 +12,7 @@ from test_constraints import begins
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Vocabulary, train_vocabularies
-from seq2seq.inference.prefixes import MOST_CHARACTERS, Prefix, PrefixMaker, check_prefixes
+from seq2seq.inference.prefixes import MAX_CHARACTERS, Prefix, PrefixMaker, check_prefixes
 from seq2seq.runtime.errors import UserError
 
 Kind = Literal["unigram", "bpe", "word", "char"]
@@ -116,12 +116,12 @@ def test_the_last_word_may_go_on_unless_a_space_ends_it(
     assert maker.prefix(f"xq {word} xr ").words == ["xq", "xr"]
     vocabulary, maker = makers["unigram"]
     (state,) = maker.prefix("ba ").states[-1:]
-    allowed = vocabulary.tokens(state.pieces.tolist())
+    allowed = vocabulary.tokens(state.tokens.tolist())
     assert "</s>" in allowed
     assert all(piece.startswith("▁") for piece in allowed if piece != "</s>")
 
 
 def test_a_prefix_too_long_is_refused_by_its_number() -> None:
-    check_prefixes(["a" * MOST_CHARACTERS])
+    check_prefixes(["a" * MAX_CHARACTERS])
     with pytest.raises(UserError, match=r"^prefix 2 has 2,001 characters; at most 2,000 "):
         check_prefixes(["a", "b" * 2001])

@@ -8,7 +8,7 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary
-from seq2seq.inference.scoring import Scored, score_lines
+from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.translator import Translation, Translator
 
 LINES, OTHERS = toy_pairs(24, seed=5)
@@ -64,7 +64,7 @@ def test_blank_translates_blank_and_nothing_else(translator: Translator) -> None
     lines, others = ["", LINES[0], " \t", LINES[1], "\u3000"], ["", "", OTHERS[0], OTHERS[1], "▁"]
     found = score_lines(translator, lines, others)
     assert [each.score for each in found[:3]] == [0.0, -math.inf, -math.inf]
-    assert found[0] == found[4] == Scored()
+    assert found[0] == found[4] == ScoredLine()
     assert [each.possible for each in found] == [True, False, False, True, True]
     assert found[0].perplexity == 1
     assert found[3:4] == score_lines(translator, LINES[1:2], OTHERS[1:2])
@@ -79,7 +79,7 @@ def test_company_changes_no_score(translator: Translator) -> None:
 
 
 def test_a_line_longer_than_any_in_training_is_taken_whole(translator: Translator) -> None:
-    longest = translator.longest
+    longest = translator.max_length
     line, other = " ".join(LINES), " ".join(OTHERS)
     (scored,) = score_lines(translator, [line], [other])
     assert min(len(scored.src_tokens), len(scored.tgt_tokens)) > 2 * longest

@@ -18,7 +18,7 @@ from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.inference import greedy_search as greedy
 from seq2seq.inference import search as search_module
 from seq2seq.inference.batch_invariance import tile_rows
-from seq2seq.inference.beam_search import LEAST_COVERED, BeamSearch
+from seq2seq.inference.beam_search import MIN_COVERAGE, BeamSearch
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, SearchOptions
@@ -166,7 +166,7 @@ def score_of(answer: Answer, length: int, length_penalty: float, coverage_penalt
     score = answer.log_prob / length**length_penalty
     if answer.attention_weights is not None:
         for column in answer.attention_weights.t().tolist():
-            score += coverage_penalty * math.log(min(max(sum(column), LEAST_COVERED), 1.0))
+            score += coverage_penalty * math.log(min(max(sum(column), MIN_COVERAGE), 1.0))
     return score
 
 
@@ -268,7 +268,7 @@ def test_a_hypothesis_keeps_its_own_parents(
     beam_size: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle answers by the whole history: a wrong parent shows in score and weights."""
-    monkeypatch.setattr(greedy, "ROOM", room)
+    monkeypatch.setattr(greedy, "ATTENTION_STEPS", room)
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)

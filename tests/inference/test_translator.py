@@ -21,10 +21,10 @@ from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
 from seq2seq.data.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
 from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis
-from seq2seq.inference.line_splitting import MOST_PARTS, cut_line
-from seq2seq.inference.translation import joined
-from seq2seq.inference.translator import MAX_TOKENS, Translation, Translator
+from seq2seq.inference.translation import MAX_PARTS, join_parts, split_line
+from seq2seq.inference.translator import MAX_ATTENTION_TOKENS, Translation, Translator
 from seq2seq.model.builder import build_model
 from seq2seq.runs.checkpoint import LengthLimit, load_best
 from seq2seq.runtime.errors import UserError
@@ -79,7 +79,7 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     assert spelled(translation.src_tokens) == without_spaces(line)
     weights = translation.attention_weights
     size = len(translation.src_tokens) - translation.parts
-    assert (weights is not None) == (translator.attends and size <= MAX_TOKENS)
+    assert (weights is not None) == (translator.attends and size <= MAX_ATTENTION_TOKENS)
     if weights is not None:
         assert len(weights) == len(translation.tgt_tokens)
         assert {len(row) for row in weights} == {len(translation.src_tokens)}
@@ -244,26 +244,26 @@ def test_of_an_endless_word_only_the_beginning_is_translated(translator: Transla
     before, whole, after = translator.translate(
         [LINES[0], f"{LINES[0]} {word} {LINES[1]}", LINES[1]], beam_size=1
     )
-    assert (whole.parts, whole.left_out) == (MOST_PARTS + 2, True)
+    assert (whole.parts, whole.left_out) == (MAX_PARTS + 2, True)
     assert whole.text.startswith(f"{before.text} ")
     assert whole.text.endswith(f" {after.text}")
     src = translator.vocabularies.src
-    parts, left_out = cut_line(word, src, LONGEST)
+    parts, left_out = split_line(word, src, LONGEST)
     assert left_out
-    assert len(parts) == MOST_PARTS
+    assert len(parts) == MAX_PARTS
     assert word.startswith("".join(parts))
     assert max(len(ids) for ids in src.encode(parts)) == LONGEST
     just = "".join(parts)
-    while len(src.encode([just])[0]) > MOST_PARTS * LONGEST:
+    while len(src.encode([just])[0]) > MAX_PARTS * LONGEST:
         just = just[:-1]
-    parts, left_out = cut_line(f"{just} {just}", src, LONGEST)  # long, but not endless
+    parts, left_out = split_line(f"{just} {just}", src, LONGEST)  # long, but not endless
     assert not left_out
     assert "".join(parts).replace(" ", "") == just + just
 
 
 def test_a_word_with_a_no_break_space_is_not_cut_there(translator: Translator) -> None:
     word = "ka\u00a0ka"
-    parts, _ = cut_line(f"{LINES[0]} {word} " * 3, translator.vocabularies.src, LONGEST)
+    parts, _ = split_line(f"{LINES[0]} {word} " * 3, translator.vocabularies.src, LONGEST)
     assert len(parts) > 1
     assert " ".join(parts).split(" ").count(word) == 3
 
@@ -271,17 +271,17 @@ def test_a_word_with_a_no_break_space_is_not_cut_there(translator: Translator) -
 def test_parts_of_chinese_are_joined_without_a_space() -> None:
     texts = ["\u597d\u3002", "", "\u4f60\u3002\u300d", "ja.", "nein."]
     parts = [Translation(text, 0.0, ["x"], ["y"], nbest=[(text, 0.0)]) for text in texts]
-    assert joined(parts, 1).text == "\u597d\u3002\u4f60\u3002\u300dja. nein."
+    assert join_parts(parts, 1).text == "\u597d\u3002\u4f60\u3002\u300dja. nein."
 
 
 def test_where_no_space_follows_a_full_stop_it_ends_a_sentence_too(
     tiny_vocabularies: Vocabularies,
 ) -> None:
     line = "日本語。「日本。」語。。日本語。日本"
-    parts, left_out = cut_line(line, tiny_vocabularies.src, 40)
+    parts, left_out = split_line(line, tiny_vocabularies.src, 40)
     assert parts == ["日本語。", "「日本。」", "語。。", "日本語。", "日本"]
     assert not left_out
-    assert cut_line("3.5 kg. ba", tiny_vocabularies.src, 40)[0] == ["3.5 kg.", "ba"]
+    assert split_line("3.5 kg. ba", tiny_vocabularies.src, 40)[0] == ["3.5 kg.", "ba"]
 
 
 # ------------------------------------------------------------------------------------------- n-best
@@ -427,7 +427,7 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
                 weight.mul_(4)
             model.projection.bias[UNK_ID] += 14
             model.projection.bias[EOS_ID] += 4
-        models.append(model)
+        models.append(InferenceModel(model))
     whole: Any = Ensemble(models)
     if request.param in DECODERS:
         whole = models[DECODERS.index(request.param)]
@@ -616,7 +616,7 @@ def test_who_spells_prints_no_unknown_piece(tiny_runs: dict[str, Path], beam_siz
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     assert translator.vocabularies.tgt.has_byte_fallback
     with torch.no_grad():
-        translator.model.projection.bias[UNK_ID] += 50
+        translator.model.network.projection.bias[UNK_ID] += 50
     found = translator.translate(LINES[:9], beam_size)
     assert not any(UNKNOWN in each.text for each in found)
     assert any(each.text for each in found)
