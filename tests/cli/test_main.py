@@ -310,7 +310,7 @@ def test_a_prefix_that_cannot_be_is_refused_before_any_work(
     refused(call(*command[:-1], tmp_path / "prefixs"), "did you mean")
     refused(call("translate", "-m", nowhere, "--prefix", "a\udcff"), "--prefix: is not UTF-8")
     file.write_text("ba\n" * 10 + "a" * 2001, encoding="utf-8")
-    refused(call(*command, "-i", src), "prefix 11 has 2,001 characters; at most 2,000")
+    refused(call(*command, "-i", src), "prefix 11: too long (2,001 characters); use at most 2,000")
 
 
 def test_a_stream_may_have_a_prefix(call: Call, luong: Path) -> None:

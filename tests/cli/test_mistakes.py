@@ -201,10 +201,10 @@ CALLS = {
         "argument --overwrite: not allowed with argument --resume; see seq2seq train --help",
     ),
     "n-best beyond the beam of the config": Row(
-        f"{M} --n-best 4", "--n-best 4: a beam of 3 holds no more than 3; raise -b"
+        f"{M} --n-best 4", "--n-best 4: larger than the beam (3); increase -b"
     ),
     "n-best beyond the beam": Row(
-        f"{M} -b 2 --n-best 3", "--n-best 3: a beam of 2 holds no more than 2; raise -b"
+        f"{M} -b 2 --n-best 3", "--n-best 3: larger than the beam (2); increase -b"
     ),
     "no such kind of device": Row(
         f"{M} --device tpu", "--device tpu: must be auto, cpu, cuda or cuda:N"

@@ -44,7 +44,7 @@ def walk(prefix: Prefix, choose: random.Random) -> list[int]:
     """Some way through the states."""
     state, ids = 0, []
     while state < len(prefix.states):
-        ids.append(choose.choice(prefix.states[state].pieces.tolist()))
+        ids.append(choose.choice(prefix.states[state].tokens.tolist()))
         after = prefix.after(state, ids[-1])
         assert after > state
         state = after
@@ -110,8 +110,8 @@ def test_the_last_word_may_go_on_unless_a_space_ends_it(
     pieces = vocabulary.tokens(range(len(vocabulary)))
     word = next(piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 4)
     longer = {i for i, piece in enumerate(pieces) if piece.startswith(f"▁{word[:2]}")}
-    assert set(maker.prefix(word[:2]).states[-1].pieces.tolist()) == longer
-    assert maker.prefix(f"{word} ").states[-1].pieces.tolist() == [pieces.index(f"▁{word}")]
+    assert set(maker.prefix(word[:2]).states[-1].tokens.tolist()) == longer
+    assert maker.prefix(f"{word} ").states[-1].tokens.tolist() == [pieces.index(f"▁{word}")]
     assert maker.prefix("xq").words == ["xq"]
     assert maker.prefix(f"xq {word} xr ").words == ["xq", "xr"]
     vocabulary, maker = makers["unigram"]
@@ -123,5 +123,5 @@ def test_the_last_word_may_go_on_unless_a_space_ends_it(
 
 def test_a_prefix_too_long_is_refused_by_its_number() -> None:
     check_prefixes(["a" * MAX_CHARACTERS])
-    with pytest.raises(UserError, match=r"^prefix 2 has 2,001 characters; at most 2,000 "):
+    with pytest.raises(UserError, match=rr"^prefix 2: too long \(2,001 characters\); use at most 2,000$"):
         check_prefixes(["a", "b" * 2001])

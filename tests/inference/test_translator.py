@@ -308,7 +308,9 @@ def test_the_best_do_not_depend_on_how_many_are_shown(translator: Translator) ->
 def test_n_best_beyond_the_beam_is_refused(translator: Translator) -> None:
     assert len(translator.translate(["ba"], beam_size=7, n_best=7)[0].nbest) == 7
     for beam_size, n_best in ((None, 4), (2, 3), (1, 2)):
-        with pytest.raises(UserError, match=f"{n_best}.*beam of {beam_size or 3}"):
+        with pytest.raises(
+            UserError, match=rf"{n_best}: larger than the beam \({beam_size or 3}\)"
+        ):
             translator.translate(LINES, beam_size=beam_size, n_best=n_best)
 
 
@@ -401,7 +403,7 @@ def test_blank_lines_stay_blank_whatever_their_prefix(translator: Translator) ->
 
 
 def test_prefixes_that_are_not_one_a_line_are_refused(translator: Translator) -> None:
-    with pytest.raises(UserError, match=r"^2 prefixes for 3 lines: "):
+    with pytest.raises(UserError, match=r"^2 prefixes for 3 lines; "):
         translator.translate(LINES[:3], prefixes=["ba", ""])
     with pytest.raises(UserError, match=r"^prefix 2 has 3,000 characters"):
         translator.translate(LINES[:2], prefixes=["ba", "x" * 3000])
