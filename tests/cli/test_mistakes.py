@@ -644,12 +644,12 @@ MODELS = {
     ),
     "an ensemble of two vocabularies": Row(
         "translate -m luong -m own",
-        "own: its vocabulary is not that of luong; an ensemble shares one",
+        "own: has another vocabulary than luong; combine runs that share one in an ensemble",
         another_vocabulary,
     ),
     "an ensemble of two directions": Row(
         "translate -m luong -m own",
-        "own: translates yy to xx, not xx to yy as luong does; an ensemble has one direction",
+        "own: translates yy to xx but luong xx to yy; combine runs of one direction in an ensemble",
         the_other_direction,
     ),
 }
@@ -818,7 +818,7 @@ SCORES = {
     ),
     "scores of two vocabularies": Row(
         "score -m luong -m own -i test.src -r test.tgt",
-        "own: its vocabulary is not that of luong; an ensemble shares one",
+        "own: has another vocabulary than luong; combine runs that share one in an ensemble",
         another_vocabulary,
     ),
 }

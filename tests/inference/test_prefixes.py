@@ -123,5 +123,7 @@ def test_the_last_word_may_go_on_unless_a_space_ends_it(
 
 def test_a_prefix_too_long_is_refused_by_its_number() -> None:
     check_prefixes(["a" * MAX_CHARACTERS])
-    with pytest.raises(UserError, match=rr"^prefix 2: too long \(2,001 characters\); use at most 2,000$"):
+    with pytest.raises(
+        UserError, match=r"^prefix 2: too long \(2,001 characters\); use at most 2,000$"
+    ):
         check_prefixes(["a", "b" * 2001])
