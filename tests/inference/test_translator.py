@@ -405,7 +405,7 @@ def test_blank_lines_stay_blank_whatever_their_prefix(translator: Translator) ->
 def test_prefixes_that_are_not_one_a_line_are_refused(translator: Translator) -> None:
     with pytest.raises(UserError, match=r"^2 prefixes for 3 lines; "):
         translator.translate(LINES[:3], prefixes=["ba", ""])
-    with pytest.raises(UserError, match=r"^prefix 2 has 3,000 characters"):
+    with pytest.raises(UserError, match=r"^prefix 2: too long"):
         translator.translate(LINES[:2], prefixes=["ba", "x" * 3000])
 
 
