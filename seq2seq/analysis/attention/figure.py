@@ -5,9 +5,10 @@ import unicodedata
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.analysis.attention.maps import AttentionMap, labels_of, starts_word
+from seq2seq.analysis.attention.maps import AttentionMap, label_of, labels_of, starts_word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,8 +111,8 @@ def _draw_map(
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, pad=72 * LABEL_GAP, top=True, labeltop=True, labelbottom=False)
-    axes.set_xticks(_centres(columns), labels_of(attention.src_tokens), rotation=90)
-    axes.set_yticks(_centres(rows), labels_of(attention.tgt_tokens))
+    axes.set_xticks([i + 0.5 for i in range(columns)], labels_of(attention.src_tokens), rotation=90)
+    axes.set_yticks([i + 0.5 for i in range(rows)], labels_of(attention.tgt_tokens))
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         label.set(fontproperties=font, parse_math=False)  # a token may be "$"
     _draw_word_bars(axes, attention)
@@ -147,10 +148,6 @@ def _box(
     return x / across, 1 - (y + height) / down, width / across, height / down
 
 
-def _centres(count: int) -> list[float]:
-    return [index + 0.5 for index in range(count)]
-
-
 def _widest(texts: Sequence[str], font: "FontProperties") -> float:
     """Return the width of the widest text in inches."""
     from matplotlib.textpath import text_to_path
@@ -160,10 +157,9 @@ def _widest(texts: Sequence[str], font: "FontProperties") -> float:
 
 def _characters(maps: Sequence[AttentionMap]) -> set[str]:
     """Return the visible characters of headings and labels."""
-    texts = [text for attention in maps for text in attention.headings()]
-    for attention in maps:
-        texts += labels_of(attention.src_tokens) + labels_of(attention.tgt_tokens)
-    return {c for c in "".join(texts) if unicodedata.category(c)[0] not in "CZ"}
+    texts = ((*m.headings(), *map(label_of, (*m.src_tokens, *m.tgt_tokens))) for m in maps)
+    text = "".join(chain.from_iterable(texts))
+    return {character for character in text if unicodedata.category(character)[0] not in "CZ"}
 
 
 def _fonts(characters: set[str]) -> tuple[list[str], set[str]]:
@@ -205,14 +201,13 @@ def _font_notes(characters: set[str], missing: set[str]) -> list[str]:
             f"no installed font contains {sample}: the PNG shows {len(missing)} characters as "
             "boxes; write .html or .svg instead"
         )
-    if any(map(_needs_shaping, characters)) and matplotlib.__version_info__ < (3, 11):
+    shaped = {"Mc", "Mn", "R", "AL"}  # combining marks, right-to-left scripts
+    kinds = {
+        kind for c in characters for kind in (unicodedata.category(c), unicodedata.bidirectional(c))
+    }
+    if shaped & kinds and matplotlib.__version_info__ < (3, 11):
         notes.append(
             f"matplotlib {matplotlib.__version__} misplaces vowel signs and right-to-left text; "
             "write .html or .svg instead, or install matplotlib 3.11"
         )
     return notes
-
-
-def _needs_shaping(character: str) -> bool:
-    combines = unicodedata.category(character) in {"Mc", "Mn"}
-    return combines or unicodedata.bidirectional(character) in {"R", "AL"}

@@ -138,7 +138,9 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
     except ValidationError as error:
         for details in error.errors(include_url=False) if not document.incomplete else ():
             issues.append(describe(details, _VariantList, document.lines, set()))
-    base, base_error, found = document.tree.get("base"), None, _Found([], [], [])
+    base, base_error = document.tree.get("base"), None
+    variants: list[Variant] = []
+    notes: list[str] = []
     if isinstance(base, str) and base:
         try:
             load_config(path.parent / base)
@@ -148,45 +150,39 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
             else:
                 issues.append(ConfigIssue(document.lines["base",], f"base: {error}"))
         else:
-            found = _apply(path.parent / base, document, overrides)
-    issues += dict.fromkeys(found.issues)  # issues of the command line occur in every variant
+            variants, found, notes = _apply(path.parent / base, document, overrides)
+            issues += dict.fromkeys(found)  # issues of the command line occur in every variant
     if issues or base_error:
         own_errors = summary(path, issues) if issues else None
         raise ConfigError("\n".join(filter(None, (own_errors, base_error))))
     assert listed is not None, "a failed validation is among the issues"
-    return Plan(tuple(found.variants), listed.seeds, listed.folder, tuple(found.notes))
+    return Plan(tuple(variants), listed.seeds, listed.folder, tuple(notes))
 
 
-class _Found(NamedTuple):
-    """Variants of a list, issues and notes."""
-
-    variants: list[Variant]
-    issues: list[ConfigIssue]
-    notes: list[str]
-
-
-def _apply(base: Path, document: Document, overrides: Sequence[str]) -> _Found:
-    """Apply the keys of each variant to the base config."""
-    found, listed = _Found([], [], []), document.tree[VARIANTS]
+def _apply(
+    base: Path, document: Document, overrides: Sequence[str]
+) -> tuple[list[Variant], list[ConfigIssue], list[str]]:
+    """Apply the keys of each variant to the base config; return variants, issues and notes."""
+    variants, issues, notes = [], [], []
+    listed = document.tree[VARIANTS]
     if listed == {}:
         line = document.lines[VARIANTS,]
-        found.issues.append(ConfigIssue(line, f"{VARIANTS}: is empty; add some, {_EXAMPLE}"))
+        issues.append(ConfigIssue(line, f"{VARIANTS}: is empty; add some, {_EXAMPLE}"))
     for name, settings in listed.items() if isinstance(listed, dict) else ():
-        wrong = list(_variant_issues(name, settings, document))
-        found.issues.extend(wrong)
-        if wrong:
+        own_issues = list(_variant_issues(name, settings, document))
+        issues += own_issues
+        if own_issues:
             continue
         keys = (settings or {}).items()
         chosen = [f"{key}={'null' if value is None else value}" for key, value in keys]
         try:
-            config, notes = load_config(base, [*chosen, *overrides])
+            config, found = load_config(base, [*chosen, *overrides])
         except ConfigError as error:
-            for issue in error.issues:
-                found.issues.append(_at_variant(issue, name, base, document, overrides))
+            issues += [_at_variant(e, name, base, document, overrides) for e in error.issues]
         else:
-            found.variants.append(Variant(name, config))
-            found.notes.extend(f"{name}: {note}" for note in notes)
-    return found
+            variants.append(Variant(name, config))
+            notes += [f"{name}: {note}" for note in found]
+    return variants, issues, notes
 
 
 def _variant_issues(name: str, settings: object, document: Document) -> Iterator[ConfigIssue]:
