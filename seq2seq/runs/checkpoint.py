@@ -30,7 +30,6 @@ from seq2seq.runs.tensor_file import (
     copy_into,
     read_dataclass,
     read_file,
-    read_header,
     read_tensors,
     save_tensors,
     shapes_of,
@@ -122,15 +121,14 @@ def load_best(
         when = " yet; it is written at the first validation" if name == BEST else ""
         raise UserError(f"{folder}: has no {name}{when}")
     with with_recovery_hint(path):
-        header, shapes = read_header(path)
+        header, weights = read_file(path)
         limit = read_dataclass(LengthLimit, header, "limit", path)
         check_model_keys(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
         model = new_model(config, vocabularies, "meta")
-        check_shapes(path, shapes, shapes_of(named_weights(model)))
-        weights = read_tensors(path)
+        check_shapes(path, shapes_of(weights), shapes_of(named_weights(model)))
     with _enough_memory():
-        own = {name: torch.empty(shape, device=device) for name, shape in shapes.items()}
+        own = {name: torch.empty(each.shape, device=device) for name, each in weights.items()}
     copy_into(weights, own, path)
     _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
