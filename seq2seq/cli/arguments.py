@@ -33,9 +33,16 @@ def add_input(parser: argparse.ArgumentParser, default: str = "stdin") -> None:
     parser.add_argument("-i", "--input", type=Path, metavar="FILE", help=text)
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    text = "output file (default: stdout)"
+def add_output(
+    parser: argparse.ArgumentParser, text: str = "output file (default: stdout)"
+) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
+
+
+def add_output_folder(parser: argparse.ArgumentParser, text: str, required: bool = False) -> None:
+    parser.add_argument(
+        "-o", "--output", type=folder, required=required, metavar="FOLDER", help=text
+    )
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:

@@ -14,18 +14,10 @@ from seq2seq.runtime.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Translate text and plot which source tokens each target token attends to."
-    parser.epilog = """example:
-  seq2seq attention -m runs/demo -i test.en -o attention.html"""
     arguments.add_model(parser)
     arguments.add_input(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="FILE.html (any script), .png or .svg (need matplotlib), or .json",
-    )
+    text = "FILE.html (any script), .png or .svg (need matplotlib), or .json"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=text)
     arguments.add_beam(parser)
     arguments.add_device(parser)
 

@@ -24,23 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="one run: average its snapshots (see training.keep); several: their best weights; "
-        "a file, step-N.safetensors, counts as a checkpoint of its own",
+        help="one run: average its snapshots (see training.keep); several runs: their best "
+        "weights; also single checkpoint files such as step-N.safetensors",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=arguments.folder,
-        required=True,
-        metavar="FOLDER",
-        help="run folder to write",
-    )
-    parser.add_argument(
-        "--last",
-        type=arguments.count,
-        metavar="N",
-        help="average the newest N snapshots of a single run (default: all)",
-    )
+    arguments.add_output_folder(parser, "run folder to write", required=True)
+    text = "average the newest N snapshots of a single run (default: all)"
+    parser.add_argument("--last", type=arguments.count, metavar="N", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace the run in FOLDER")
     arguments.add_device(parser)
 

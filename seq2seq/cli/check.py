@@ -22,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Inspect the data, the vocabulary and the training cost of a config. Writes no\n"
         "files except for --json."
     )
-    parser.epilog = """example:
-  seq2seq check configs/demo.yaml vocabulary.size=4000"""
     arguments.add_config(parser)
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)

@@ -30,30 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq compare configs/compare-ladder.yaml
   seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2"""
-    parser.add_argument(  # includes the configs, which argparse cannot separate
-        "overrides",
-        nargs="+",
-        metavar="CONFIG",
-        help="YAML file that lists variants, or several configs; section.key=value overrides a key "
-        "of all variants",
-    )
-    parser.add_argument(
-        "--seeds", metavar="N,N,...", help="seeds (default: those of the YAML file, or 1,2,3)"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=arguments.folder,
-        metavar="FOLDER",
-        help="folder of runs, translations and figures (default: that of the YAML file, or "
-        "runs/compare)",
-    )
-    parser.add_argument(
-        "--split",
-        choices=("valid", "test"),
-        default="valid",
-        help="text to score: valid to choose a variant (default), test for the final score",
-    )
+    text = "YAML file of variants, or several configs; section.key=value overrides a key of all"
+    parser.add_argument("overrides", nargs="+", metavar="CONFIG", help=text)  # configs, too
+    text = "seeds (default: those of the YAML file, or 1,2,3)"
+    parser.add_argument("--seeds", metavar="N,N,...", help=text)
+    text = "folder of runs, translations and figures (default: the YAML file's or runs/compare)"
+    arguments.add_output_folder(parser, text)
+    text = "text to score: valid to choose a variant (default), test for the final score"
+    parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import load_translator
@@ -25,49 +25,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
     arguments.add_model(parser, required=False)
     arguments.add_input(parser, default="the config's test set")
+    arguments.add_output(parser, "write the translations to FILE")
+    text = "score FILE instead of a run; repeat to test the second system against the first"
+    parser.add_argument("--hyp", type=Path, action="append", default=[], metavar="FILE", help=text)
+    text = "reference, may be repeated (default: the config's test set)"
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the translations to FILE"
-    )
-    parser.add_argument(
-        "--hyp",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="score FILE instead of a run; repeat to test the second system against the first",
-    )
-    parser.add_argument(
-        "-r",
-        "--ref",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="reference, may be repeated (default: the config's test set)",
+        "-r", "--ref", type=Path, action="append", default=[], metavar="FILE", help=text
     )
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
-    parser.add_argument(
-        "--tokenize",
-        metavar="NAME",
-        help="sacreBLEU tokenizer (default: that of the target language, else 13a)",
-    )
+    text = "sacreBLEU tokenizer (default: that of the target language, else 13a)"
+    parser.add_argument("--tokenize", metavar="NAME", help=text)
     arguments.add_json_report(parser)
     arguments.add_int8(parser)
     arguments.add_device(parser)
 
 
-class _Text(NamedTuple):
-    """Lines of a file, and its name for messages."""
-
-    name: str
-    lines: list[str]
+NamedLines = tuple[str, list[str]]  # the name is for messages
 
 
 def run(options: argparse.Namespace) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
     _check(options)
-    data = _data_of(options.model)
+    data = None
+    if options.model:
+        from seq2seq.runs.checkpoint import read_config
+
+        data = read_config(Path(options.model[0])).data
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *inputs)
     check_output(options.json, *inputs, options.output)
@@ -78,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     metrics.check_seed()
     texts, references = _read(options, data)
     metrics.check_line_counts([*texts, *references])
-    hypotheses = [each.lines for each in texts]
+    hypotheses = [lines for _, lines in texts]
     if options.model:
         hypotheses = [_translate(options, hypotheses[0])]
     for note in (
@@ -87,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     ):
         if note:
             logger.info(f"note: {note}")
-    how = ([each.lines for each in references], options.lowercase, tokenize)
+    how = ([lines for _, lines in references], options.lowercase, tokenize)
     scores = metrics.score(hypotheses[-1], *how)
     comparison = None
     if len(hypotheses) == 2:
@@ -114,35 +98,24 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
 
 
-def _data_of(runs: Sequence[str]) -> "DataConfig | None":
-    """Return the data section of the first run's config, if a run is given."""
-    if not runs:
-        return None
-    from seq2seq.runs.checkpoint import read_config
-
-    return read_config(Path(runs[0])).data
-
-
 def _read(
     options: argparse.Namespace, data: "DataConfig | None"
-) -> tuple[list[_Text], list[_Text]]:
+) -> tuple[list[NamedLines], list[NamedLines]]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import read_pairs
 
     if options.ref:
-        files = options.hyp or [options.input]
-        texts, references = (
-            [_Text(str(path), read_lines(path)) for path in paths] for paths in (files, options.ref)
+        return (
+            [(str(path), read_lines(path)) for path in options.hyp or [options.input]],
+            [(str(path), read_lines(path)) for path in options.ref],
         )
-        return texts, references
     if data is None or data.test is None:
         raise UserError(
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
     text = read_pairs(data.test)
-    return [_Text(f"{text.source_name}, source", list(text.src))], [
-        _Text(f"{text.source_name}, target", list(text.tgt))
-    ]
+    names = (f"{text.source_name}, source", f"{text.source_name}, target")
+    return [(names[0], list(text.src))], [(names[1], list(text.tgt))]
 
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:

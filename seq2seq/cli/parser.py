@@ -78,12 +78,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog="`seq2seq COMMAND --help` describes a command.",
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
-    parser.add_argument(
-        "--print-completion",
-        action=_PrintCompletion,
-        choices=("bash", "zsh", "tcsh"),
-        help="print the completion script of a shell",
-    )
+    text, shells = "print the completion script of a shell", ("bash", "zsh", "tcsh")
+    parser.add_argument("--print-completion", action=_PrintCompletion, choices=shells, help=text)
     commands = parser.add_subparsers(
         title="commands", required=True, dest="command", metavar="COMMAND"
     )

@@ -21,24 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Print the score of each given translation: its log-probability under the model,\n"
         "normalised for length as in beam search."
     )
-    parser.epilog = """example:
-  seq2seq score -m runs/demo -i test.en -r test.fr"""
     arguments.add_model(parser)
     arguments.add_input(parser)
-    parser.add_argument(
-        "-r",
-        "--ref",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="translations to score: line n translates input line n",
-    )
+    text = "translations to score: line n translates input line n"
+    parser.add_argument("-r", "--ref", type=Path, required=True, metavar="FILE", help=text)
     arguments.add_output(parser)
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one object per line: score, log_prob, perplexity, tokens and their log_probs",
-    )
+    text = "print one object per line: score, log_prob, perplexity, tokens and their log_probs"
+    parser.add_argument("--json", action="store_true", help=text)
     arguments.add_int8(parser)
     arguments.add_device(parser)
 

@@ -28,39 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_input(parser)
     arguments.add_output(parser)
     arguments.add_beam(parser)
-    parser.add_argument(
-        "--n-best",
-        type=arguments.count,
-        metavar="N",
-        help="print the N best hypotheses, one per line: INDEX ||| TEXT ||| SCORE, index from 0",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one object per line: text, score, tokens, attention weights",
-    )
+    text = "print the N best hypotheses, one per line: INDEX ||| TEXT ||| SCORE, index from 0"
+    parser.add_argument("--n-best", type=arguments.count, metavar="N", help=text)
+    text = "print one object per line: text, score, tokens, attention weights"
+    parser.add_argument("--json", action="store_true", help=text)
     prefix = parser.add_mutually_exclusive_group()
-    prefix.add_argument(
-        "--prefix",
-        metavar="TEXT",
-        help="begin every translation with TEXT; an incomplete last word is completed (Hau to "
-        "Haus) unless TEXT ends with a space",
-    )
-    prefix.add_argument(
-        "--prefix-file",
-        type=Path,
-        metavar="FILE",
-        help="begin the translation of line n with line n of FILE, blank for no prefix",
-    )
-    parser.add_argument(
-        "--stream", action="store_true", help="translate lines as they arrive, as from tail -f"
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.count,
-        metavar="N",
-        help=f"lines to translate together; does not affect the output (default: {BATCH_LINES})",
-    )
+    text = "begin every translation with TEXT; its last word may continue unless a space follows it"
+    prefix.add_argument("--prefix", metavar="TEXT", help=text)
+    text = "begin the translation of line n with line n of FILE, blank for no prefix"
+    prefix.add_argument("--prefix-file", type=Path, metavar="FILE", help=text)
+    text = "translate lines as they arrive, as from tail -f"
+    parser.add_argument("--stream", action="store_true", help=text)
+    text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
+    parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
     arguments.add_int8(parser)
     arguments.add_device(parser)
 
