@@ -105,10 +105,10 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     import torch
 
     from seq2seq.model.seq2seq import named_weights
-    from seq2seq.runs.checkpoint import BEST, create_run, load_best, save_weights
+    from seq2seq.runs.checkpoint import BEST, create_run, load_model, save_weights
     from seq2seq.runs.provenance import provenance_of
 
-    model, _, limit, config = load_best(run, torch.device("cpu"))
+    model, _, limit, config = load_model(run, torch.device("cpu"))
     create_run(other, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_weights(other / BEST, named_weights(model), limit, 7, 1.25, origin)

@@ -27,7 +27,7 @@ from seq2seq.inference.weights import (
     prepacking_is_exact,
 )
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import LengthLimit, load_best
+from seq2seq.runs.checkpoint import LengthLimit, load_model
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
@@ -78,7 +78,7 @@ class Translator:
         chosen = choose_device(device)
         if int8:
             check_int8(chosen)
-        loaded = [load_best(Path(run), chosen) for run in runs]
+        loaded = [load_model(Path(run), chosen) for run in runs]
         shortlist = (
             len(runs) == 1 and chosen.type == "cpu" and not int8 and int8_shortlist_pays_off()
         )

@@ -15,7 +15,7 @@ from seq2seq.runs.checkpoint import (
     BEST,
     LengthLimit,
     create_run,
-    load_best,
+    load_model,
     read_config,
     save_weights,
 )
@@ -99,7 +99,7 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkp
         raise UserError(f"{paths[0]}: {_TOO_FEW}")
     loaded: list[Checkpoint] = []
     for path in paths:
-        parts = load_best(path.parent, device, path.name)
+        parts = load_model(path.parent, device, path.name)
         header, _ = read_header(path)
         with header_errors(path):
             loaded.append(Checkpoint(path, int(header["step"]), str(header["tensors"]), *parts))

@@ -109,7 +109,7 @@ def save_weights(
         save_tensors(path, weights, header)
 
 
-def load_best(
+def load_model(
     folder: Path, device: torch.device, name: str = BEST
 ) -> tuple[Seq2Seq, Vocabularies, LengthLimit, Config]:
     """Load a run's best weights, or those of another of its files, for translation.

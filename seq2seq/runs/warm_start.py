@@ -13,7 +13,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.training_data import TrainingData
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import VOCABULARY, load_best, update_vocabularies
+from seq2seq.runs.checkpoint import VOCABULARY, load_model, update_vocabularies
 from seq2seq.runs.provenance import model_changes, recorded_vocabularies
 from seq2seq.runs.training_state import TrainingState
 from seq2seq.runtime.errors import DamagedFile, UserError
@@ -42,7 +42,7 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     if folder.resolve() == config.run_dir.resolve():
         raise UserError(f"--init-from {folder}: is run_dir itself; set another run_dir")
     try:
-        model, vocabularies, _, trained = load_best(folder, torch.device("cpu"))
+        model, vocabularies, _, trained = load_model(folder, torch.device("cpu"))
     except UserError as error:
         raise type(error)(f"--init-from {error}") from None
     if changes := model_changes(trained, config):

@@ -17,7 +17,7 @@ from seq2seq.evaluation.bootstrap import bleu, bleu_counts
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import training_state
-from seq2seq.runs.checkpoint import LAST, load_best
+from seq2seq.runs.checkpoint import LAST, load_model
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.training import loop as training
 from seq2seq.training.session import TrainingSession
@@ -99,7 +99,7 @@ def test_a_comparison_tells_what_its_runs_tell(
             assert run["chrf"]["score"] == scores.chrf.score
         scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
-        model, *_ = load_best(Path(folders[0]), torch.device("cpu"))
+        model, *_ = load_model(Path(folders[0]), torch.device("cpu"))
         assert variant["parameters"] == sum(each.numel() for each in model.parameters())
         assert f"\n{variant['name']} " in out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]

@@ -16,7 +16,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import averaging
 from seq2seq.runs.averaging import select_checkpoints
-from seq2seq.runs.checkpoint import BEST, CONFIG, load_best, read_config
+from seq2seq.runs.checkpoint import BEST, CONFIG, load_model, read_config
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
@@ -94,8 +94,8 @@ def test_the_new_run_translates_and_travels(run: Path, tmp_path: Path) -> None:
     assert read_config(new) == read_config(run).model_copy(update={"run_dir": new})
     moved = Path(shutil.move(new, tmp_path / "moved"))
     texts = Translator.load(moved, device="cpu").translate(["ba ka."], 1)
-    model = load_best(run, CPU)[0]
-    mean = named_weights(load_best(moved, CPU)[0])
+    model = load_model(run, CPU)[0]
+    mean = named_weights(load_model(moved, CPU)[0])
     assert any(not torch.equal(mean[name], weight) for name, weight in named_weights(model).items())
     assert len(texts) == 1
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_averaged_is_refused(run: Path, tmp_path: Path) -> None:
 def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     new, other = tmp_path / "new", tmp_path / "other"
     shutil.copytree(run, other)
-    _, vocabularies, _, config = load_best(run, CPU)
+    _, vocabularies, _, config = load_model(run, CPU)
     changed = Vocabulary(vocabularies.src.model + b"\x7a\x00")
     copy_with_vocabularies(run, other, Vocabularies(changed, changed))
     message = refused([run, other], new, "cpu")

@@ -15,7 +15,7 @@ from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import INT8_MAX, Int8Weight, int8_is_exact
 from seq2seq.model.lstm import LSTMLayer
-from seq2seq.runs.checkpoint import load_best
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.device import shortest_time
 from seq2seq.runtime.errors import UserError
 
@@ -155,7 +155,7 @@ def test_a_translation_does_not_depend_on_its_company(
 
 
 def test_all_layers_and_maps_are_rounded_and_embeddings_are_not(tiny_runs: dict[str, Path]) -> None:
-    model = InferenceModel(load_best(tiny_runs["bahdanau"], torch.device("cpu"))[0])
+    model = InferenceModel(load_model(tiny_runs["bahdanau"], torch.device("cpu"))[0])
     model.replace_weights(Int8Weight)
     for module in model.network.modules():
         if isinstance(module, LSTMLayer):

@@ -19,7 +19,7 @@ from seq2seq.inference.weights import (
     prepacking_is_exact,
 )
 from seq2seq.model.lstm import LSTMLayer
-from seq2seq.runs.checkpoint import load_best
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.device import choose_device
 
 CPU = torch.device("cpu")
@@ -86,7 +86,7 @@ def weight_formats(model: InferenceModel) -> set[str]:
 def test_a_model_is_packed_where_its_products_are_so_in_any_case(
     tiny_runs: dict[str, Path],
 ) -> None:
-    model = InferenceModel(load_best(tiny_runs["bahdanau"], CPU)[0])
+    model = InferenceModel(load_model(tiny_runs["bahdanau"], CPU)[0])
     assert weight_formats(model) == {"Parameter"}
     torch.set_float32_matmul_precision("highest")
     assert not prepacking_is_exact()

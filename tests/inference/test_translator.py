@@ -26,7 +26,7 @@ from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.translation import MAX_PARTS, join_parts, split_line
 from seq2seq.inference.translator import MAX_ATTENTION_TOKENS, Translation, Translator
 from seq2seq.model.builder import build_model
-from seq2seq.runs.checkpoint import LengthLimit, load_best
+from seq2seq.runs.checkpoint import LengthLimit, load_model
 from seq2seq.runtime.errors import UserError
 
 LINES, _ = toy_pairs(24, seed=21)
@@ -595,7 +595,7 @@ def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -
 
 
 def test_a_tied_embedding_is_loaded_once(tiny_runs: dict[str, Path]) -> None:
-    model, *_ = load_best(tiny_runs["luong"], torch.device("cpu"))
+    model, *_ = load_model(tiny_runs["luong"], torch.device("cpu"))
     assert model.projection.weight is model.tgt_embedding.weight
     assert not model.projection.weight.is_meta
 

@@ -28,7 +28,7 @@ from seq2seq.runs.checkpoint import (
     VOCABULARY,
     LengthLimit,
     create_run,
-    load_best,
+    load_model,
     new_model,
     read_config,
     save_weights,
@@ -151,7 +151,7 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
     """A run folder of the test's own, with both files of weights."""
     folder = tmp_path / "run"
     shutil.copytree(tiny_runs["luong"], folder)
-    _, vocabularies, _, config = load_best(folder, CPU)
+    _, vocabularies, _, config = load_model(folder, CPU)
     state = new_state(config, vocabularies, seed=3)
     state.step(seed=4)
     state.save(folder)
@@ -161,7 +161,7 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
 def load_again(folder: Path, name: str) -> None:
     """Load one of the two files, into a model made from the folder's config."""
     if name == BEST:
-        load_best(folder, CPU)
+        load_model(folder, CPU)
     else:
         new_state(read_config(folder), load_vocabularies(folder / VOCABULARY), seed=0).load(folder)
 
@@ -184,7 +184,7 @@ def test_best_weights_come_back_bit_for_bit(
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_weights(tmp_path / BEST, named_weights(model), LIMIT, 17, 1.5, origin)
 
-    loaded, same_vocabularies, limit, same_config = load_best(tmp_path, CPU)
+    loaded, same_vocabularies, limit, same_config = load_model(tmp_path, CPU)
 
     assert_same(loaded.state_dict(), model.state_dict())
     # torch may take another way, to another last digit, through weights that want a gradient.
@@ -407,7 +407,7 @@ def test_a_run_folder_with_a_renamed_key_is_refused_by_the_new_name(run: Path) -
     tree["training"]["max_length"] = tree["data"].pop("max_length")
     path.write_text(yaml.dump(tree), encoding="utf-8")
     with pytest.raises(UserError) as caught:
-        load_best(run, CPU)
+        load_model(run, CPU)
     assert len(str(caught.value).splitlines()) == 1
     assert ": training.max_length is now data.max_length" in str(caught.value)
 
@@ -509,7 +509,7 @@ def test_a_first_file_that_could_not_be_written_is_not_there(
     with pytest.raises(RunError):
         state.save_best(run)
     with pytest.raises(UserError, match=f"has no {BEST} yet"):
-        load_best(run, CPU)
+        load_model(run, CPU)
 
 
 def test_every_file_is_synced_before_it_takes_its_name(
@@ -548,4 +548,4 @@ def test_weights_too_large_to_load_are_one_clear_line(
 
     monkeypatch.setattr("seq2seq.runs.checkpoint.torch.empty", full)
     with pytest.raises(UserError, match="model: too large for the memory of this machine"):
-        load_best(tiny_runs["none"], torch.device("cpu"))
+        load_model(tiny_runs["none"], torch.device("cpu"))

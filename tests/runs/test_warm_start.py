@@ -10,7 +10,7 @@ from torch import Tensor
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import BEST, LAST, LOG, VOCABULARY, load_best
+from seq2seq.runs.checkpoint import BEST, LAST, LOG, VOCABULARY, load_model
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError
@@ -43,13 +43,13 @@ def other(corpus: Path, *overrides: str) -> Config:
 
 
 def weights(run: Path) -> dict[str, Tensor]:
-    return named_weights(load_best(run, CPU)[0])
+    return named_weights(load_model(run, CPU)[0])
 
 
 def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first: Path) -> None:
     free = ("model.dropout=0.4", "vocabulary.sampling=0.3", "training.average=0.9")
     run, notes = prepare(other(small_corpus, *free), CPU, init_from=first)
-    _, vocabularies, _, _ = load_best(first, CPU)
+    _, vocabularies, _, _ = load_model(first, CPU)
     assert run.data.vocabularies.src.model == vocabularies.src.model
     assert run.data.vocabularies.src.sampling == 0.3
     learnt = weights(first)
@@ -111,7 +111,7 @@ def test_what_it_begins_with_stays_the_best_where_training_harms(
     log = (second / LOG).read_text("utf-8")
     assert log.count("(best so far)") == 1
     assert f"at step 0: {second}" in log
-    assert load_best(second, CPU)[3].run_dir == second
+    assert load_model(second, CPU)[3].run_dir == second
     again = other(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
     train(again, "cpu", resume=True)
     assert all(torch.equal(each, learnt[name]) for name, each in weights(second).items())
@@ -129,7 +129,7 @@ def test_its_own_folder_is_refused(small_corpus: Path, first: Path) -> None:
 def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
-    known = load_best(first, CPU)[3].data
+    known = load_model(first, CPU)[3].data
     assert start.note(config).endswith(
         f"of {first}, which translates {known.src_lang} to {known.tgt_lang}"
     )

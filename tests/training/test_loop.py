@@ -27,7 +27,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, load_best
+from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, load_model
 from seq2seq.runs.run_folder import check_folder
 from seq2seq.runs.snapshots import snapshots
 from seq2seq.runs.training_state import read_state
@@ -171,7 +171,7 @@ def test_the_validation_figures_are_those_of_the_best_weights(small_corpus: Path
         small_corpus, "training.average=0.9", "training.max_steps=6", "training.validate_every=6"
     )
     (figures,) = validations(run)
-    model, vocabularies, _, config = load_best(run, CPU)
+    model, vocabularies, _, config = load_model(run, CPU)
     assert config.data.valid.src is not None
     assert config.data.valid.tgt is not None
     src_lines = config.data.valid.src.read_text(encoding="utf-8").splitlines()
