@@ -83,8 +83,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_main.py::test_an_endless_word_is_cut_short_and_reported",
     ),
     "a stream gets each line as it comes, a closed pipe ends quietly": (
-        "cli/test_streams.py::test_a_line_is_translated_while_the_stream_stays_open",
-        "cli/test_streams.py::test_a_reader_that_has_enough_ends_it_quietly",
+        "cli/test_input.py::test_a_line_is_translated_while_the_stream_stays_open",
+        "cli/test_input.py::test_a_reader_that_has_enough_ends_it_quietly",
     ),
     "company, order and padding change no translation": (
         "inference/test_same_output.py::test_company_order_and_padding_change_nothing",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from seq2seq.analysis.check.check import Report, SplitComparison
     from seq2seq.analysis.check.data_statistics import Lengths
     from seq2seq.analysis.check.findings import Finding, Split
+    from seq2seq.analysis.check.forecast import Forecast
 
 Row = Sequence[str]
 
@@ -143,9 +144,7 @@ def _cost(report: "Report") -> str:
             f"{size(cost.state_bytes)} for weights, gradients, averages and optimizer moments "
             "(computed)",
         ),
-        ("", f"{size(cost.peak_bytes)} peak ({_measured_how(cost.device)})")
-        if cost.peak_bytes is not None
-        else ("", "peak unknown: this system does not report it"),
+        ("", _peak_memory(cost)),
         (
             "an epoch",
             f"{cost.steps_per_epoch:,} steps, {duration(cost.epoch_seconds)} at "
@@ -157,11 +156,15 @@ def _cost(report: "Report") -> str:
     return aligned_table(rows, "left")
 
 
-def _measured_how(device: str) -> str:
-    where = "memory allocated by torch" if device.startswith("cuda") else "memory of the process"
+def _peak_memory(cost: "Forecast") -> str:
+    from seq2seq.analysis.check.forecast import size
+
+    if cost.peak_bytes is None:
+        return "peak unknown: this system does not report it"
+    where = "by torch" if cost.device.startswith("cuda") else "of the process"
     return (
-        f"measured {where}, widest batch included; other batches and validation may need up to "
-        "half as much again"
+        f"{size(cost.peak_bytes)} peak {where}, measured with the widest batch; training may need "
+        "up to half as much again"
     )
 
 
