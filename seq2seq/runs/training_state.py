@@ -90,7 +90,7 @@ class Progress:
         return {"seconds": values.pop("seconds"), "progress": values}
 
     @classmethod
-    def of_header(cls, header: Header, path: Path) -> "Progress":
+    def from_header(cls, header: Header, path: Path) -> "Progress":
         """Return the progress that a header records; raises DamagedFile where it is malformed."""
         with header_errors(path):
             counters = dict(header["progress"])
@@ -157,7 +157,7 @@ def read_state(folder: Path) -> TrainingState | None:
                 f"format {STATE_FORMAT} only. Train again with --overwrite, or start another run "
                 f"from its best weights with --init-from {folder}"
             )
-        progress = Progress.of_header(header, path)
+        progress = Progress.from_header(header, path)
         limit = read_dataclass(LengthLimit, header, "limit", path)
         return TrainingState(path, header, tensors, progress, limit)
 

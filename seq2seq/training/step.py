@@ -31,7 +31,7 @@ class StepResult(NamedTuple):
 
 
 def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch]:
-    """Return this rank's share of a step's batches, without batches that have fewer pairs."""
+    """Return this rank's share of a step's batches; shares without a pair are left out."""
     seed, step, group = session.config.seed, session.progress.step, session.group
     return [
         batch_of(session, rows, derive_seed(seed, step, number, *group.seed_part()))
