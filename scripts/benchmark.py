@@ -28,7 +28,7 @@ from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
 from seq2seq.config.schema import Config
-from seq2seq.runs.run_folder import run_lives
+from seq2seq.runs.run_folder import holds_run
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.stopping import has_ended
 
@@ -186,7 +186,7 @@ def _model(options: argparse.Namespace, case: Case) -> Path:
 def _train(config: Config, device: str) -> None:
     from seq2seq.training.loop import train
 
-    train(config, device, resume=run_lives(config.run_dir))
+    train(config, device, resume=holds_run(config.run_dir))
 
 
 def _seconds(*command: str) -> float:

@@ -28,7 +28,7 @@ from seq2seq.config.document import read_document
 from seq2seq.config.schema import VARIANTS, Config, load_config
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.data.lines import read_lines
-from seq2seq.runs.run_folder import run_lives
+from seq2seq.runs.run_folder import holds_run
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write
 
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     if student.listed:
         return _run("compare", student.path, *device)
-    resume = ["--resume"] if run_lives(student.config.run_dir) else []
+    resume = ["--resume"] if holds_run(student.config.run_dir) else []
     return _run("train", student.path, *resume, *device)
 
 

@@ -20,7 +20,7 @@ from seq2seq.runs.checkpoint import (
     save_weights,
 )
 from seq2seq.runs.provenance import model_changes, provenance_of
-from seq2seq.runs.run_folder import check_place, clear, run_lives
+from seq2seq.runs.run_folder import check_place, clear, holds_run
 from seq2seq.runs.snapshots import snapshot_step, snapshots
 from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError
@@ -84,7 +84,7 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
         raise UserError(f"{folder}: is one of the runs to average; choose a new folder")
     if not folder.exists() or all(entry.name == LOCK for entry in folder.iterdir()):
         return
-    if not run_lives(folder):
+    if not holds_run(folder):
         raise UserError(f"{folder}: contains files other than a run's; choose a new folder")
     if not overwrite:
         raise UserError(f"{folder}: already contains a run; replace it with --overwrite")

@@ -50,7 +50,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     check_place(folder)
     if resume:
         _check_resumable(folder)
-    elif not run_lives(folder):
+    elif not holds_run(folder):
         for name in _existing(folder, (CONFIG, VOCABULARY, *_FIGURES)):
             raise UserError(
                 f"run_dir: {folder} holds {name}, which no run wrote. "
@@ -87,7 +87,7 @@ def check_place(folder: Path) -> None:
             raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
 
 
-def run_lives(folder: Path) -> bool:
+def holds_run(folder: Path) -> bool:
     """Return whether a folder holds a run: weights, or a config as a run writes it."""
     if any((folder / name).exists() for name in (BEST, LAST, PREVIOUS)):
         return True
@@ -112,7 +112,7 @@ def _check_resumable(folder: Path) -> None:
             raise UserError(f"{folder / name}: is not a {expected}. Remove it")
     if resumable(folder) is not None:
         return
-    if not run_lives(folder):
+    if not holds_run(folder):
         raise UserError(
             f"{folder}: not a run folder, it has no {CONFIG} of a run; train without --resume"
         )

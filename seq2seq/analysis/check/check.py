@@ -25,7 +25,7 @@ from seq2seq.config.schema import Config, ParallelFiles
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
-from seq2seq.runs.run_folder import check_folder, run_lives
+from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
 from seq2seq.training.session import new_session, read_texts
@@ -117,7 +117,7 @@ def _comparison_findings(
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
     if slow := bf16_note(device, config.training.precision):
         yield Finding("precision", True, slow)
-    if run_lives(config.run_dir):
+    if holds_run(config.run_dir):
         text = (
             f"run_dir: {config.run_dir} holds a run. Pass --resume or --overwrite to `train`, or "
         )

@@ -7,7 +7,7 @@ from seq2seq.analysis.compare.variants import Plan
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import read_pairs, usable
 from seq2seq.data.training_data import checksum_of_text, training_data
-from seq2seq.runs.run_folder import check_folder, resumed_state, run_lives
+from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
 from seq2seq.runs.training_state import TrainingState, check_texts
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
@@ -68,7 +68,7 @@ def _read_run(config: Config) -> TrainingState | None:
 
     Raises UserError if the folder holds a run of another config, or one that was trained longer.
     """
-    exists = run_lives(config.run_dir)
+    exists = holds_run(config.run_dir)
     try:
         check_folder(config, resume=exists, overwrite=False)
         state = resumed_state(config) if exists else None
@@ -117,6 +117,6 @@ def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> No
         logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
         states.pop(config.run_dir, None)
         try:
-            train(config, device, resume=run_lives(config.run_dir))
+            train(config, device, resume=holds_run(config.run_dir))
         except UserError as error:
             raise RunError(f"{error}") from None
