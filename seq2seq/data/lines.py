@@ -15,7 +15,7 @@ from typing import IO
 from seq2seq.runtime.errors import UserError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLOCK_BYTES = 1 << 22  # read and decoded at a time
+_BLOCK_BYTES = 1 << 20  # read and decoded at a time
 
 
 def read_lines(path: Path) -> list[str]:
