@@ -15,13 +15,7 @@ from tqdm import tqdm
 
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.cache.entries import Entry, Facts
-from seq2seq.data.corpus import (
-    ParallelText,
-    has_text,
-    iter_pairs,
-    no_usable_pair,
-    source_name,
-)
+from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, no_usable_pair, source_name
 from seq2seq.data.packed_sequences import Chunk, Ends, Lengths, PackedIds, PackedLines
 
 SIDES = ("src", "tgt")
@@ -36,11 +30,11 @@ def copy_text(files: ParallelFiles, folder: Path) -> Facts:
     """
     facts = {"pairs": 0, "blank": 0, "same": 0}
     name, pairs = source_name(files), iter_pairs(files)
-    with ExitStack() as stack:
-        src_writer, tgt_writer = (stack.enter_context(_Writer(folder, s, "text")) for s in SIDES)
-        bar = stack.enter_context(
-            tqdm(desc=f"reading {name}", unit=" pairs", leave=False, disable=None)
-        )
+    with (
+        _Writer(folder, "src", "text") as src_writer,
+        _Writer(folder, "tgt", "text") as tgt_writer,
+        tqdm(desc=f"reading {name}", unit=" pairs", leave=False, disable=None) as bar,
+    ):
         while block := list(islice(pairs, _BLOCK_PAIRS)):
             kept = [pair for pair in block if has_text(*pair)]
             facts["pairs"] += len(kept)
@@ -68,11 +62,9 @@ def write_ids(folder: Path, text: Path, chunks: Iterable[Chunk], vocabulary_size
     wide = vocabulary_size > 1 << 16
     kept = seen = 0
     lines = [_positions(text, side) for side in SIDES]
-    with ExitStack() as stack:
-        writers = [
-            stack.enter_context(_Writer(folder, side, "ids", "text_ends", "text_lengths"))
-            for side in SIDES
-        ]
+    names = "ids", "text_ends", "text_lengths"
+    with _Writer(folder, "src", *names) as src_writer, _Writer(folder, "tgt", *names) as tgt_writer:
+        writers = src_writer, tgt_writer
         for pairs, rows, *sides in chunks:
             for writer, side, (ends, lengths) in zip(writers, sides, lines, strict=True):
                 ids = side.ids if wide else side.ids.astype(np.uint16)
@@ -108,9 +100,11 @@ class _Writer:
     """Files of one side of an entry: values, ends and lengths, and arrays parallel to those."""
 
     def __init__(self, folder: Path, side: str, values: str, *others: str) -> None:
-        names = (values, "ends", "lengths", *others)
-        self._files = [(folder / f"{side}.{name}").open("xb") for name in names]
-        self._end = 0
+        self._end, self._stack = 0, ExitStack()  # which closes all files, even if one fails
+        self._files = [
+            self._stack.enter_context((folder / f"{side}.{name}").open("xb"))
+            for name in (values, "ends", "lengths", *others)
+        ]
 
     def write(self, values: NDArray[Any], lengths: Lengths, *others: NDArray[Any]) -> None:
         """Append lines of the given lengths, whose values are concatenated."""
@@ -123,9 +117,7 @@ class _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with ExitStack() as stack:  # close every file, even if closing one fails
-            for file in self._files:
-                stack.callback(file.close)
+        self._stack.close()
 
 
 def _joined(lines: list[str]) -> tuple[NDArray[np.uint8], Lengths]:

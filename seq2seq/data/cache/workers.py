@@ -156,7 +156,7 @@ def _start_worker(lifeline: Connection) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-# Workers exchange files: a result that fills a pipe, cut short by a kill, would block its reader.
+# Results are files: a kill could cut short a result sent through a pipe, and block its reader.
 
 
 def _train(folder: Path, config: VocabularyConfig, models: Path) -> None:
