@@ -10,6 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from seq2seq.evaluation.metrics import RESAMPLES, quiet_sacrebleu
 
 Counts = NDArray[np.int64]  # [N, 10]: lengths, n-gram matches and totals of N sentences
+_METRIC = BLEU()
 _SEED = 12345  # sacrebleu's default
 
 
@@ -41,7 +42,7 @@ def bleu_counts(
 
 def bleu(counts: Counts) -> float:
     """Return the corpus BLEU of counted sentences."""
-    return _bleu(counts.sum(axis=0))
+    return float(_METRIC._compute_score_from_stats(counts.sum(axis=0).tolist()).score)
 
 
 def resample(systems: Sequence[Sequence[Counts]]) -> NDArray[np.float64]:
@@ -56,7 +57,7 @@ def resample(systems: Sequence[Sequence[Counts]]) -> NDArray[np.float64]:
     )
     return np.array(
         [
-            np.mean([[_bleu(counts[draw].sum(axis=0)) for draw in draws] for counts in seeds], 0)
+            np.mean([[bleu(counts[draw]) for draw in draws] for counts in seeds], 0)
             for seeds in systems
         ]
     )
@@ -80,10 +81,3 @@ def difference(
 def deviation(values: Sequence[float]) -> float | None:
     """Return the sample standard deviation; None for fewer than two values."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def _bleu(sums: Counts) -> float:
-    return float(_METRIC._compute_score_from_stats(sums.tolist()).score)
-
-
-_METRIC = BLEU()

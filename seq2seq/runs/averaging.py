@@ -18,10 +18,11 @@ from seq2seq.runs.checkpoint import (
     load_model,
     read_config,
     save_weights,
+    snapshot_step,
+    snapshots,
 )
 from seq2seq.runs.provenance import model_changes, provenance_of
 from seq2seq.runs.run_folder import check_place, clear, holds_run
-from seq2seq.runs.snapshots import snapshot_step, snapshots
 from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import LOCK, exclusive_lock
@@ -103,15 +104,12 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkp
         header, _ = read_header(path)
         with header_errors(path):
             loaded.append(Checkpoint(path, int(header["step"]), str(header["tensors"]), *parts))
-        _check_compatible(loaded[-1], loaded[0])
-        for other in loaded[:-1]:
-            if other.checksum == loaded[-1].checksum:
-                raise UserError(f"{path}: has the same weights as {other.path}; {_DUPLICATE}")
+        _check_compatible(loaded[-1], loaded)
     return loaded
 
 
-def _check_compatible(checkpoint: Checkpoint, first: Checkpoint) -> None:
-    path = checkpoint.path
+def _check_compatible(checkpoint: Checkpoint, loaded: Sequence[Checkpoint]) -> None:
+    path, first = checkpoint.path, loaded[0]
     if checksums_of(checkpoint.vocabularies) != checksums_of(first.vocabularies):
         raise UserError(
             f"{path}: has another vocabulary than {first.path}; average runs that share one"
@@ -121,6 +119,9 @@ def _check_compatible(checkpoint: Checkpoint, first: Checkpoint) -> None:
         raise UserError(f"{path}: translates {directions[0]} but {first.path} {directions[1]}")
     if changes := model_changes(first.config, checkpoint.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
+    for other in loaded[:-1]:
+        if other.checksum == checkpoint.checksum:
+            raise UserError(f"{path}: has the same weights as {other.path}; {_DUPLICATE}")
 
 
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:

@@ -11,7 +11,8 @@ Every write is atomic. Weights carry checksums of themselves and of the vocabula
 keys that they depend on.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from seq2seq.runtime.files import atomic_write
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
+_SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 
 
@@ -107,6 +109,44 @@ def save_weights(
     header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
         save_tensors(path, weights, header)
+
+
+def snapshot_step(path: Path) -> int | None:
+    """Return the step of a snapshot by its file name; None for other names."""
+    found = _SNAPSHOT.fullmatch(path.name)
+    return int(found[1]) if found else None
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """List the snapshots of a run, oldest first."""
+    found = folder.glob("step-*.safetensors")
+    steps = {path: step for path in found if (step := snapshot_step(path)) and not path.is_dir()}
+    return sorted(steps, key=lambda path: steps[path])
+
+
+def save_snapshot(
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    limit: LengthLimit,
+    step: int,
+    bleu: float,
+    provenance: Header,
+    keep: int,
+) -> None:
+    """Save the weights of a step, then remove all but the `keep` newest snapshots."""
+    save_weights(folder / f"step-{step}.safetensors", weights, limit, step, bleu, provenance)
+    _remove(snapshots(folder)[:-keep])
+
+
+def remove_snapshots(folder: Path, after: int) -> None:
+    """Remove the snapshots of later steps, which training will repeat."""
+    _remove([path for path in snapshots(folder) if (snapshot_step(path) or 0) > after])
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        with writing(path):
+            path.unlink(missing_ok=True)
 
 
 def load_model(

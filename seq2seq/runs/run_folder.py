@@ -17,10 +17,12 @@ from seq2seq.runs.checkpoint import (
     TENSORBOARD,
     TIMING,
     VOCABULARY,
+    remove_snapshots,
+    snapshot_step,
+    snapshots,
     writing,
 )
 from seq2seq.runs.provenance import config_changes
-from seq2seq.runs.snapshots import remove_partial_snapshots, remove_snapshots, snapshots
 from seq2seq.runs.training_state import TrainingState, read_state, resumable
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import PART_SUFFIX
@@ -150,4 +152,6 @@ def remove_parts(folder: Path) -> None:
     with writing(folder):
         for name in (LAST, BEST, METRICS, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
-    remove_partial_snapshots(folder)
+        for path in folder.glob(f"step-*{PART_SUFFIX}"):
+            if snapshot_step(path.with_suffix("")) is not None:
+                path.unlink()

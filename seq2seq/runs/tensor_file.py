@@ -94,16 +94,6 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
     return header
 
 
-def _check_size(path: Path) -> None:
-    """Refuse a file that does not fit into memory, before hours of computing its checksum."""
-    size, memory = path.stat().st_size, total_memory(torch.device("cpu")) or _DEFAULT_MEMORY
-    if size > memory:
-        raise DamagedFile(
-            f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
-            f"{memory >> 30:,} GiB of memory of this machine"
-        )
-
-
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
     """Return the shape of each tensor."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -187,7 +177,12 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
-        _check_size(path)
+        size, memory = path.stat().st_size, total_memory(torch.device("cpu")) or _DEFAULT_MEMORY
+        if size > memory:  # its checksum could take hours
+            raise DamagedFile(
+                f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
+                f"{memory >> 30:,} GiB of memory of this machine"
+            )
         yield
     except UserError:
         raise

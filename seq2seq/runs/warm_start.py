@@ -22,16 +22,9 @@ from seq2seq.runtime.errors import DamagedFile, UserError
 class WarmStart(NamedTuple):
     """Vocabulary and best weights of the run to start from."""
 
-    folder: Path
     vocabularies: Vocabularies
     weights: dict[str, Tensor]
-    direction: str  # source and target language
-
-    def note(self, config: Config) -> str:
-        """Return the log line, which names the languages if they are not the config's."""
-        note = f"initialised from the vocabulary and the best weights of {self.folder}"
-        same = self.direction == config.data.direction
-        return note if same else f"{note}, which translates {self.direction}"
+    note: str  # for the log
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
@@ -52,7 +45,10 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         )
     sampling = config.vocabulary.sampling
     own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
-    return WarmStart(folder, own, named_weights(model), trained.data.direction)
+    note = f"initialised from the vocabulary and the best weights of {folder}"
+    if trained.data.direction != config.data.direction:
+        note += f", which translates {trained.data.direction}"
+    return WarmStart(own, named_weights(model), note)
 
 
 def resumed_vocabularies(

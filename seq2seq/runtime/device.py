@@ -37,8 +37,10 @@ def choose_device(name: str) -> torch.device:
     device = _find(name)
     if device.type == "cpu":
         _keep_memory()
-    exact = device.type == "cpu" and _medium_is_exact()
-    torch.set_float32_matmul_precision("medium" if exact else "highest")
+        torch.set_float32_matmul_precision("medium")
+        if product_is_exact(torch.matmul):
+            return device
+    torch.set_float32_matmul_precision("highest")
     return device
 
 
@@ -224,8 +226,3 @@ def _c_library(function: str, *arguments: int) -> int:
     """Call a function of glibc; return 0 if the C library does not have it."""
     found = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
     return int(found(*arguments)) if found is not None else 0
-
-
-def _medium_is_exact() -> bool:
-    torch.set_float32_matmul_precision("medium")
-    return product_is_exact(torch.matmul)

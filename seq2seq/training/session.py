@@ -24,12 +24,13 @@ from seq2seq.runs.checkpoint import (
     best_is_intact,
     create_run,
     new_model,
+    remove_snapshots,
+    save_snapshot,
     save_weights,
     update_config,
 )
 from seq2seq.runs.provenance import provenance_of, recorded_vocabularies
 from seq2seq.runs.run_folder import clear, remove_parts
-from seq2seq.runs.snapshots import remove_snapshots, save_snapshot
 from seq2seq.runs.training_state import (
     Progress,
     TrainingState,
@@ -161,7 +162,7 @@ def prepare(
         update_config(folder, config)
     notes = [*_notes(session, source.blank, valid_blank), *source.notes, *repairs]
     if start is not None:
-        notes.append(start.note(config))
+        notes.append(start.note)
     suspicious = (
         same_sides(train, source.same),
         same_sides(valid),

@@ -16,8 +16,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import averaging
 from seq2seq.runs.averaging import select_checkpoints
-from seq2seq.runs.checkpoint import BEST, CONFIG, load_model, read_config
-from seq2seq.runs.snapshots import snapshots
+from seq2seq.runs.checkpoint import BEST, CONFIG, load_model, read_config, snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.training.loop import train

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.runs.checkpoint import LengthLimit
-from seq2seq.runs.snapshots import (
-    remove_partial_snapshots,
+from seq2seq.runs.checkpoint import (
+    LengthLimit,
     remove_snapshots,
     save_snapshot,
     snapshot_step,
     snapshots,
 )
+from seq2seq.runs.run_folder import remove_parts
 from seq2seq.runs.tensor_file import read_header, read_tensors
 
 OTHERS = (
@@ -51,7 +51,7 @@ def test_the_newest_are_kept_whole_and_other_files_stay(tmp_path: Path) -> None:
     remove_snapshots(tmp_path, after=9)
     assert steps(tmp_path) == [9]
     (tmp_path / "step-11.safetensors.part").touch()
-    remove_partial_snapshots(tmp_path)
+    remove_parts(tmp_path)
     remove_snapshots(tmp_path, after=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(OTHERS)
 

@@ -130,9 +130,7 @@ def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> No
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
     known = load_model(first, CPU)[3].data
-    assert start.note(config).endswith(
-        f"of {first}, which translates {known.src_lang} to {known.tgt_lang}"
-    )
+    assert start.note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
 
 def test_a_damaged_vocabulary_is_taken_anew(small_corpus: Path, first: Path) -> None:

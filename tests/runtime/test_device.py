@@ -93,7 +93,7 @@ def test_a_word_that_names_no_device_is_refused(name: str, monkeypatch: pytest.M
 def test_the_faster_kernels_are_taken_only_where_they_are_exact(
     exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_module, "_medium_is_exact", lambda: exact)
+    monkeypatch.setattr(device_module, "product_is_exact", lambda _: exact)
     choose_device("cpu")
     assert torch.get_float32_matmul_precision() == ("medium" if exact else "highest")
 
