@@ -3,7 +3,6 @@
 The order of an epoch is a pure function of (seed, epoch).
 """
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -236,9 +235,3 @@ def pad(sequences: Sequence[Ids], width: int = 0) -> Tensor:
     for row, ids in zip(padded, sequences, strict=True):
         row[: len(ids)] = ids
     return torch.from_numpy(padded)
-
-
-def derive_seed(*parts: int) -> int:
-    """Return a seed that is a pure function of its parts, such as (seed, step, micro-batch)."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=7).digest()
-    return int.from_bytes(digest, "little")

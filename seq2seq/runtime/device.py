@@ -1,6 +1,7 @@
 """Devices: selection, memory, determinism and the precision of float32 products."""
 
 import ctypes
+import hashlib
 import os
 import re
 import sys
@@ -92,6 +93,12 @@ def shortest_time(work: Callable[[], object]) -> float:
     finally:
         torch.set_num_threads(threads)
     return min(seconds)
+
+
+def derive_seed(*parts: int) -> int:
+    """Return a seed that is a pure function of its parts, such as (seed, step, micro-batch)."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "little")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import EncodedPairs, derive_seed, encode_pairs, length_ratio
+from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
@@ -40,7 +40,7 @@ from seq2seq.runs.training_state import (
     save_state,
 )
 from seq2seq.runs.warm_start import read_warm_start, resumed_vocabularies
-from seq2seq.runtime.device import trim_memory
+from seq2seq.runtime.device import derive_seed, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.optimizer import Optimizer

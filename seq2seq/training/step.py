@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import Batch, Rows, derive_seed, make_batch, sampled_pairs
+from seq2seq.data.batching import Batch, Rows, make_batch, sampled_pairs
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runtime.device import is_out_of_memory, trim_memory
+from seq2seq.runtime.device import derive_seed, is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.optimizer import update_average
