@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, groupby, repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sentencepiece
 
-from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, read_bounded
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import VocabularyConfig
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
@@ -109,7 +111,7 @@ class Vocabularies(NamedTuple):
 
 
 def train_vocabularies(
-    config: VocabularyConfig, src: Sequence[str], tgt: Sequence[str]
+    config: "VocabularyConfig", src: Sequence[str], tgt: Sequence[str]
 ) -> Vocabularies:
     """Train the vocabularies of both sides on at most MAX_TRAINING_PAIRS evenly spaced pairs.
 
@@ -184,7 +186,7 @@ def _checksum(model: bytes) -> str:
     return hashlib.sha256(model).hexdigest()
 
 
-def _train(config: VocabularyConfig, texts: Iterable[str]) -> Vocabulary:
+def _train(config: "VocabularyConfig", texts: Iterable[str]) -> Vocabulary:
     written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
