@@ -22,11 +22,11 @@ from seq2seq.model.seq2seq import Seq2Seq
 
 
 def build_model(
-    config: ModelConfig, src_size: int, tgt_size: int, joint: bool, longest: int = 100
+    config: ModelConfig, src_size: int, tgt_size: int, joint: bool, max_length: int = 100
 ) -> Seq2Seq:
     """Return a model for these vocabulary sizes, initialised from torch's global generator.
 
-    `longest` is the number of tokens in the longest training source, without end-of-sentence. With
+    `max_length` is the limit of training sources in tokens, end-of-sentence excluded. With
     `tie_embeddings` the target embedding is also the projection to the vocabulary, and the source
     embedding as well if the vocabulary is `joint`; the output layer then has the embedding's size.
     """
@@ -42,7 +42,7 @@ def build_model(
         config.reverse_source,
     )
     output_size = config.embedding_size if config.tie_embeddings else config.hidden_size
-    decoder = _decoder(config, output_size, encoder.direction_size, longest)
+    decoder = _decoder(config, output_size, encoder.direction_size, max_length)
     projection = nn.Linear(output_size, tgt_size)
     nn.init.zeros_(projection.bias)
     if config.tie_embeddings:
@@ -50,12 +50,14 @@ def build_model(
     return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout)
 
 
-def _decoder(config: ModelConfig, output_size: int, direction_size: int, longest: int) -> Decoder:
+def _decoder(
+    config: ModelConfig, output_size: int, direction_size: int, max_length: int
+) -> Decoder:
     sizes = config.embedding_size, config.hidden_size
     num_layers, dropout, feeding = config.num_layers, config.dropout, bool(config.input_feeding)
     if config.decoder == "none":
         return PlainDecoder(*sizes, output_size, num_layers, dropout)
-    score, window = _score(config, longest), _window(config)
+    score, window = _score(config, max_length), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
     if config.decoder == "bahdanau":
         return BahdanauDecoder(
@@ -64,7 +66,7 @@ def _decoder(config: ModelConfig, output_size: int, direction_size: int, longest
     return LuongDecoder(score, *sizes, output_size, num_layers, dropout, feeding, window, coverage)
 
 
-def _score(config: ModelConfig, longest: int) -> ScoreFunction:
+def _score(config: ModelConfig, max_length: int) -> ScoreFunction:
     size = config.hidden_size
     match config.score:
         case "dot":
@@ -72,7 +74,7 @@ def _score(config: ModelConfig, longest: int) -> ScoreFunction:
         case "general":
             return GeneralScore(size, size)
         case "location":
-            return LocationScore(size, size, longest + 1)
+            return LocationScore(size, size, max_length + 1)
         case "normed_additive":
             return NormedAdditiveScore(size, size, _attention_size(config))
         case "scaled_dot":

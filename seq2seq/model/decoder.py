@@ -161,7 +161,7 @@ class LuongDecoder(AttentionLayer):
         return Step(self.outputs(vector), next_state, attended.attention_weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-        if self.input_feed_gates is None and self.coverage is None:  # steps need no attention
+        if self.input_feed_gates is None and self.coverage is None:  # no step depends on attention
             hidden = run_layers(self.layers, embedded, state, self.dropout)  # [B, T, H]
             context = self.attend_sequence(hidden, memory)  # [B, T, C]
             return self.outputs(self.attentional_vector(context, hidden))

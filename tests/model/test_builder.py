@@ -135,7 +135,7 @@ def test_the_config_names_heads_windows_and_coverage() -> None:
 
 def test_location_knows_as_many_positions_as_training_has() -> None:
     config = make_config(decoder="luong", score="location")
-    model = build_model(config, SRC_SIZE, TGT_SIZE, joint=False, longest=40)
+    model = build_model(config, SRC_SIZE, TGT_SIZE, joint=False, max_length=40)
     assert model.decoder.score.positions.weight.shape == (41, H)  # END is one
 
 

@@ -130,7 +130,7 @@ class _LuongUnroll(torch.autograd.Function):
             joined[t, :, context_size:] = stack.forward(t, gates[t])
             joined[t, :, :context_size] = attention.forward(t, joined[t, :, context_size:])
             vectors[t] = joined[t] @ attentional_weight.t()
-            input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty at the end
+            input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty slice at the end
         ctx.save_for_backward(joined, attentional_weight, vectors, *stack.saved())
         ctx.attention = attention
         return vectors

@@ -63,7 +63,7 @@ class LSTMSteps:
             activations.copy_(torch.addmm(*terms))
         previous_cell = self.cells[t - 1] if t else self.cell
         activate(activations, previous_cell, self.hiddens[t], self.cells[t])
-        self.previous_hidden[t + 1 : t + 2] = self.hiddens[t]  # empty at the end
+        self.previous_hidden[t + 1 : t + 2] = self.hiddens[t]  # empty slice at the end
         return self.hiddens[t]
 
     def forward_above(self, t: int, below: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class LSTMGradients:
 
 
 def activate(gates: Tensor, previous_cell: Tensor, hidden: Tensor, cell: Tensor) -> None:
-    """Turn gates [B, 4H] into activations in place and write the next hidden and cell [B, H]."""
+    """Turn gates (o, i, f, g) [B, 4H] into activations in place; write the next state [B, H]."""
     size = cell.shape[-1]
     sigmoid_(gates[:, : 3 * size])
     tanh_into(gates[:, 3 * size :], gates[:, 3 * size :])
@@ -135,6 +135,7 @@ class CellDerivatives:
         hiddens = tanh_cells * o
         self.output = torch.addcmul(hiddens, hiddens, o, value=-1)  # tanh(c) o (1 - o)
         self.cell = torch.addcmul(o, hiddens, tanh_cells, value=-1)  # o (1 - tanh(c)^2)
+        # [T, B, 3, H]
         self.input_forget_candidate = activations.new_empty(*cells.shape[:2], 3, cells.shape[2])
         by_i, by_f, by_g = self.input_forget_candidate.unbind(2)
         torch.mul(g, i, out=by_i)
