@@ -12,13 +12,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from seq2seq.runs.checkpoint import (
-    LAST,
-    PREVIOUS,
-    LengthLimit,
-    with_recovery_hint,
-    writing,
-)
+from seq2seq.runs.checkpoint import LAST, PREVIOUS, LengthLimit, with_recovery_hint, writing
 from seq2seq.runs.provenance import Header
 from seq2seq.runs.tensor_file import (
     check_shapes,
