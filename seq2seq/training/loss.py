@@ -13,7 +13,7 @@ from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 
 CHUNK = 512  # rows whose logits are in memory at a time; even
-BLOCK = 4 * CHUNK  # rows whose gradients with respect to the logits are
+BLOCK = 4 * CHUNK  # rows whose logit gradients are in memory at a time
 CUDA_CHUNK = 8192  # maximum rows of both on CUDA, where a call costs as much as hundreds of rows
 
 
@@ -53,7 +53,7 @@ def token_loss(
     `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
     Logits [M, V] are computed in chunks, whose gradients are accumulated in the forward pass.
     """
-    wanted = torch.is_grad_enabled()
+    needs_grad = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
     if not torch.is_autocast_enabled(outputs.device.type):
         dtype = outputs.dtype
@@ -65,7 +65,7 @@ def token_loss(
             tgt,
             label_smoothing,
             consistency,
-            wanted,
+            needs_grad,
         )
     return loss
 
@@ -87,12 +87,12 @@ class _FusedLoss(torch.autograd.Function):
         tgt: Tensor,
         label_smoothing: float,
         consistency: float,
-        wanted: bool,
+        needs_grad: bool,
     ) -> Tensor:
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
-        chunk, at_once = _chunk_and_block(len(outputs), outputs.is_cuda, wanted)
+        chunk, at_once = _chunk_and_block(len(outputs), outputs.is_cuda, needs_grad)
         padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(())
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
         share = label_smoothing / vocabulary
@@ -113,10 +113,10 @@ class _FusedLoss(torch.autograd.Function):
                 label_smoothing,
                 consistency,
             )
-            if wanted:
+            if needs_grad:
                 grad_outputs[rows] += (grad_logits @ product_weight)[real]
                 grad_bias += grad_logits[real].sum(0)
-            if wanted and (place + chunk == at_once or end == len(padded)):
+            if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
         ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias)
         return total
@@ -128,10 +128,10 @@ class _FusedLoss(torch.autograd.Function):
         return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None, None
 
 
-def _chunk_and_block(tokens: int, on_cuda: bool, wanted: bool) -> tuple[int, int]:
+def _chunk_and_block(tokens: int, on_cuda: bool, needs_grad: bool) -> tuple[int, int]:
     """Return the rows whose logits, and whose gradients, are in memory at a time."""
     if not on_cuda:
-        return CHUNK, BLOCK if wanted else CHUNK
+        return CHUNK, BLOCK if needs_grad else CHUNK
     chunks = -(-tokens // CUDA_CHUNK)  # equal sizes
     rows = -(-tokens // chunks)
     return rows + rows % 2, rows + rows % 2
