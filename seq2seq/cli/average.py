@@ -12,7 +12,6 @@ from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.config.schema import Config
     from seq2seq.data.corpus import ParallelText
     from seq2seq.runs.averaging import Checkpoint
 
@@ -65,14 +64,24 @@ def average(
     validation data can be read. Raises UserError if the checkpoints are not of one model or if
     `folder` contains anything else.
     """
+    from seq2seq.data.corpus import read_pairs, usable
     from seq2seq.runs import averaging
     from seq2seq.runtime.device import choose_device
 
     paths = averaging.select_checkpoints(runs, last)
     averaging.check_destination(folder, paths, overwrite)
     checkpoints = averaging.load_checkpoints(paths, choose_device(device))
-    valid, notes = _read_valid(checkpoints[0].config)
-    notes += _seed_warning({each.config.seed for each in checkpoints})
+    valid, notes = None, []
+    try:
+        valid, _ = usable(read_pairs(checkpoints[0].config.data.valid))
+    except UserError as error:
+        notes.append(f"note: no validation BLEU was measured: {error}")
+    if len(seeds := {each.config.seed for each in checkpoints}) > 1:
+        notes.append(
+            f"warning: the runs have different seeds ({', '.join(map(str, sorted(seeds)))}), so "
+            "they started from different weights, whose mean rarely translates well; "
+            "use them as an ensemble (-m RUN -m RUN) instead"
+        )
     scores = []
     for each in checkpoints:
         scores.append(_bleu(f"{each.path}, step {each.step}", each, valid, report))
@@ -84,26 +93,6 @@ def average(
     if bleu is not None and bleu <= best:
         notes.append(f"note: the average is no better than {path} (validation BLEU {best:.2f})")
     return notes
-
-
-def _read_valid(config: "Config") -> "tuple[ParallelText | None, list[str]]":
-    """Read the validation text; return None and a note if it cannot be read."""
-    from seq2seq.data.corpus import read_pairs, usable
-
-    try:
-        return usable(read_pairs(config.data.valid))[0], []
-    except UserError as error:
-        return None, [f"note: no validation BLEU was measured: {error}"]
-
-
-def _seed_warning(seeds: set[int]) -> list[str]:
-    if len(seeds) == 1:
-        return []
-    return [
-        f"warning: the runs have different seeds ({', '.join(map(str, sorted(seeds)))}), so they "
-        "started from different weights, whose mean rarely translates well; "
-        "use them as an ensemble (-m RUN -m RUN) instead"
-    ]
 
 
 def _bleu(
