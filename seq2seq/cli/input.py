@@ -1,4 +1,4 @@
-"""Input lines of a file or stdin: read in batches, decoded, and reported on where unusual."""
+"""Input lines of a file or stdin: read in batches, decoded, and reported on if unusual."""
 
 import gzip
 import select

@@ -79,7 +79,7 @@ def _replace_closed_streams() -> None:
 def _limit_spinning() -> None:
     """Limit OpenMP spin-waiting (must be set before torch is imported).
 
-    By default, waiting threads spin for milliseconds. Where another program needs a core, they take
+    By default, waiting threads spin for milliseconds. If another program needs a core, they take
     it from the thread they wait for.
     """
     if "OMP_WAIT_POLICY" not in os.environ:

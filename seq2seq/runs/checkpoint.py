@@ -5,7 +5,7 @@ vocabulary/            joint.model, or src.model and tgt.model
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
 last.safetensors       training state
-previous.safetensors   training state before the last one; resumed from where that is missing
+previous.safetensors   the training state before it; resumed from if the last is missing
 
 Every write is atomic. Weights carry checksums of themselves and of the vocabulary, and the config
 keys that they depend on.
@@ -81,7 +81,7 @@ def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
 
 
 def read_config(folder: Path) -> Config:
-    """Load the config of a run folder; raises UserError where there is none."""
+    """Load the config of a run folder; raises UserError if there is none."""
     if folder.is_file():
         raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
@@ -154,7 +154,7 @@ def load_model(
 ) -> tuple[Seq2Seq, Vocabularies, LengthLimit, Config]:
     """Load a run's best weights, or those of another of its files, for translation.
 
-    Raises UserError where files are missing or damaged, or do not belong together.
+    Raises UserError if files are missing or damaged, or do not belong together.
     """
     config, path = read_config(folder), folder / name
     if not path.exists():
@@ -195,7 +195,7 @@ def _is_intact(path: Path) -> bool:
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
     """Build the model of a config with random weights, or with shapes only on device "meta".
 
-    Raises UserError where it does not fit memory.
+    Raises UserError if it does not fit memory.
     """
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     with _enough_memory(), torch.device(device):

@@ -35,7 +35,7 @@ _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
 def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[TrainingState | None]:
     """Lock the run folder; yield the state to resume from, or None for a run to start.
 
-    Raises UserError as `check_folder` and `resumed_state` do, and where another process trains
+    Raises UserError as `check_folder` and `resumed_state` do, and if another process trains
     there.
     """
     check_folder(config, resume, overwrite)  # before a lock file is made
@@ -45,7 +45,7 @@ def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[Train
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
-    """Raise UserError where the folder holds another run, or nothing to resume."""
+    """Raise UserError if the folder holds another run, or nothing to resume."""
     folder = config.run_dir
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
@@ -66,9 +66,9 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
 
 
 def resumed_state(config: Config) -> TrainingState | None:
-    """Read the state to resume from; None where the run was interrupted before its first save.
+    """Read the state to resume from; None if the run was interrupted before its first save.
 
-    Raises UserError as `read_state` does, and where the config is not the run's.
+    Raises UserError as `read_state` does, and if the config is not the run's.
     """
     state = read_state(config.run_dir)
     if state is not None and (changes := config_changes(state.path, state.header, config)):
@@ -80,7 +80,7 @@ def resumed_state(config: Config) -> TrainingState | None:
 
 
 def check_place(folder: Path) -> None:
-    """Raise UserError where a run folder is a file or cannot be created."""
+    """Raise UserError if a run folder is a file or cannot be created."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
     if not folder.exists():
@@ -100,7 +100,7 @@ def holds_run(folder: Path) -> bool:
 
 
 def _check_resumable(folder: Path) -> None:
-    """Raise UserError where there is no run to resume, or where it could not write its logs."""
+    """Raise UserError if there is no run to resume, or if it could not write its logs."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; train without --resume")
     for name in _FIGURES:

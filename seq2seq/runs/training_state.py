@@ -85,7 +85,7 @@ class Progress:
 
     @classmethod
     def from_header(cls, header: Header, path: Path) -> "Progress":
-        """Return the progress that a header records; raises DamagedFile where it is malformed."""
+        """Return the progress that a header records; raises DamagedFile if it is malformed."""
         with header_errors(path):
             counters = dict(header["progress"])
             loss, tokens = map(float, counters.pop("loss"))
@@ -127,15 +127,15 @@ def save_state(
 
 
 def resumable(folder: Path) -> Path | None:
-    """Return the file to resume from: the last state, or the previous one where that is missing."""
+    """Return the file to resume from: the last state, or the previous one if that is missing."""
     there = (folder / name for name in (LAST, PREVIOUS) if (folder / name).exists())
     return next(there, None)
 
 
 def read_state(folder: Path) -> TrainingState | None:
-    """Read and verify the state to resume from, once; None where nothing was saved yet.
+    """Read and verify the state to resume from, once; None if nothing was saved yet.
 
-    Raises DamagedFile with a recovery hint, and UserError where another version wrote the state.
+    Raises DamagedFile with a recovery hint, and UserError if another version wrote the state.
     """
     path = resumable(folder)
     if path is None:
@@ -164,7 +164,7 @@ def restore_tensors(
 ) -> None:
     """Copy the tensors of a state into a model, in place, and release them.
 
-    Raises UserError where names, shapes or types are not the model's.
+    Raises UserError if names, shapes or types are not the model's.
     """
     path, tensors, expected = state.path, state.tensors, shapes_of(weights)
     check_shapes(path, shapes_of(_group(tensors, "weights.")), expected)
@@ -190,7 +190,7 @@ def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
 
 
 def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
-    """Raise UserError where training or validation text is not the one the run was trained on."""
+    """Raise UserError if training or validation text is not the one the run was trained on."""
     recorded = header.get("data")
     for split, checksum in checksums.items():
         if isinstance(recorded, dict) and recorded.get(split, checksum) != checksum:

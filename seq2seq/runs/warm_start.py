@@ -54,7 +54,7 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
 def resumed_vocabularies(
     state: TrainingState, config: Config, data: TrainingData, init_from: Path | None
 ) -> tuple[Vocabularies, list[str]]:
-    """Return the run's vocabulary, and a note where its damaged files had to be replaced.
+    """Return the run's vocabulary, and a note if its damaged files had to be replaced.
 
     A damaged vocabulary is copied from the run of the warm start or trained again on the same text;
     checksums prove it identical.

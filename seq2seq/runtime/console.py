@@ -10,7 +10,7 @@ class _StderrHandler(logging.Handler):
     """Write messages to the current stderr, above any progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one message; work continues where the reader of stderr is gone."""
+        """Write one message; work continues if the reader of stderr is gone."""
         text = self.format(record)
         with suppress(OSError):
             if (tqdm := sys.modules.get("tqdm")) is not None:

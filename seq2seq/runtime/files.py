@@ -115,7 +115,7 @@ def sync(file: IO[Any]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the system supports it."""
+    """Make a rename survive a power cut, if the system supports it."""
     with suppress(OSError):  # Windows cannot open folders; some file systems cannot sync them
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -32,7 +32,7 @@ _POLL = 0.1  # seconds between checks of whether the main process is ready
 # Keys of torchrun's store, and values of the first.
 _MAIN, _STARTED, _REPORTER = "seq2seq/main", "seq2seq/started", "seq2seq/reporter"
 _READY, _REFUSED, _FAILED = "ready", "refused", "failed"
-_LOST = (RuntimeError, ValueError, OSError)  # raised where the store is gone
+_LOST = (RuntimeError, ValueError, OSError)  # raised if the store is gone
 
 
 class ProcessGroup:
@@ -62,7 +62,7 @@ class ProcessGroup:
     def device_for(self, name: str) -> str:
         """Return the device of this rank: with CUDA, the GPU with its number on its machine.
 
-        Raises UserError where there are fewer GPUs than ranks, or where `name` is one GPU.
+        Raises UserError if there are fewer GPUs than ranks, or if `name` is one GPU.
         """
         if self.size == 1 or name == "cpu":
             return name
@@ -100,7 +100,7 @@ class ProcessGroup:
     def wait_for_main(self) -> None:
         """Wait, for any time, until the main process has set up the run.
 
-        Polls the store, as collectives time out. Raises UserError or RunError where the main
+        Polls the store, as collectives time out. Raises UserError or RunError if the main
         process failed.
         """
         assert self._store is not None, "several ranks have a store"
@@ -117,7 +117,7 @@ class ProcessGroup:
     def start(self, facts: Sequence[float]) -> None:
         """Announce that the run is set up; compare `facts` about what each rank has read.
 
-        Raises UserError where they differ from those of the main process.
+        Raises UserError if they differ from those of the main process.
         """
         if self._store is not None and self.is_main:
             with _distributed_errors():
@@ -199,7 +199,7 @@ SINGLE_PROCESS = ProcessGroup()
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, if it did, and yield their group.
 
-    Raises UserError for a malformed environment, RunError where the others cannot be reached.
+    Raises UserError for a malformed environment, RunError if the others cannot be reached.
     """
     for name in ("RANK", "WORLD_SIZE"):
         if os.environ.keys() >= _TORCHRUN and not os.environ[name].isdecimal():
@@ -266,7 +266,7 @@ def reports_errors() -> bool:
 
 
 def _launched() -> tuple[int, int]:
-    """Return rank and world size as torchrun set them; 0 and 1 without, or where malformed."""
+    """Return rank and world size as torchrun set them; 0 and 1 without, or if malformed."""
     if os.environ.keys() >= _TORCHRUN:
         with suppress(ValueError):
             return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -52,7 +52,7 @@ def diverged(session: TrainingSession) -> bool:
 def roll_back(session: TrainingSession, reporter: Reporter) -> None:
     """Return to the last saved state and halve the learning rate.
 
-    Raises RunError where rolling back did not help.
+    Raises RunError if rolling back did not help.
     """
     progress, folder = session.progress, session.config.run_dir
     factor = progress.rate_factor / 2

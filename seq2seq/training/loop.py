@@ -44,7 +44,7 @@ def train(
 
     A new run is initialised from vocabulary and best weights of the run `init_from`, if given.
 
-    Raises UserError before any work where data, folder or device are refused, RunError where
+    Raises UserError before any work if data, folder or device are refused, RunError if
     training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM.
     """
     with process_group() as group:
@@ -129,7 +129,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
 
 
 def missing_figures(session: TrainingSession, reporter: Reporter) -> list[str]:
-    """Return a warning where metrics.jsonl lacks the last validation of the run."""
+    """Return a warning if metrics.jsonl lacks the last validation of the run."""
     validated = session.progress.validated_step
     if not validated or any(line["step"] == validated for line in reporter.read_metrics()):
         return []

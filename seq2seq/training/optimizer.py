@@ -40,7 +40,7 @@ class Optimizer:
     ) -> None:
         """Update, in place, each parameter that has a gradient, at a learning rate.
 
-        `divisor` [] divides the gradients; where `skipped` [] is 1, not 0, nothing changes. Both
+        `divisor` [] divides the gradients; if `skipped` [] is 1, not 0, nothing changes. Both
         are float32 on the parameters' device, and are read there without a host sync.
         """
         updated: list[Tensor] = [each for each in self.state if each.grad is not None]
@@ -93,7 +93,7 @@ def update_average(
     """Update, in place, the moving averages with the weights after a step (from 1).
 
     `a = d a + (1 - d) w`, where d grows to `decay` as (1 + step) / (10 + step), so that the random
-    initial weights are soon forgotten. Where `skipped` [], on the device, is 1, nothing changes.
+    initial weights are soon forgotten. If `skipped` [], on the device, is 1, nothing changes.
     """
     rate = (1 - min(decay, (1 + step) / (10 + step))) * (1 - skipped).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):

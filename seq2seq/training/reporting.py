@@ -25,7 +25,7 @@ _MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 class Reporter:
     """Writer of a run's logs and metrics, with a progress bar on a terminal's stderr.
 
-    Methods that write raise RunError where the disk refuses.
+    Methods that write raise RunError if the disk refuses.
     """
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
@@ -91,7 +91,7 @@ class Reporter:
             sync(self._files[METRICS])
 
     def describe(self, step: int, text: str) -> None:
-        """Show text behind the bar, or log it where there is no bar."""
+        """Show text behind the bar, or log it without a bar."""
         if self.bar.disable:
             self.log(f"step {step}, {text}")
         else:
@@ -133,7 +133,7 @@ class Reporter:
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Keep training where the reader of stderr, a terminal or a pipe, is gone."""
+        """Keep training if the reader of stderr, a terminal or a pipe, is gone."""
         try:
             yield
         except OSError:
@@ -151,7 +151,7 @@ class Reporter:
 
     @contextmanager
     def _closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:
-        """Raise a failure to close only where no earlier error is being raised."""
+        """Raise a failure to close only if no earlier error is being raised."""
         try:
             with self._writing(name):
                 yield
@@ -246,13 +246,13 @@ def truncate_metrics(path: Path, step: int) -> None:
 
 
 def _ignore_write_errors(failure: threading.ExceptHookArgs) -> None:
-    """Print no traceback where TensorBoard's thread cannot write: its next call raises again."""
+    """Print no traceback if TensorBoard's thread cannot write: its next call raises again."""
     if not issubclass(failure.exc_type, OSError):
         threading.__excepthook__(failure)
 
 
 def _tensorboard(folder: Path) -> tuple[Any, str]:
-    """Open a TensorBoard writer, or return None where the package is missing; and the problem."""
+    """Open a TensorBoard writer, or return None if the package is missing; and the problem."""
     try:
         from torch.utils.tensorboard import SummaryWriter
 

@@ -131,7 +131,7 @@ def prepare(
     """Set up a run in its folder: a new one, or the one to resume from `state`.
 
     A new run is initialised from the vocabulary and the best weights of the run in `init_from`, if
-    given. Returns notes for the log, too. Raises UserError where data, config or state do not fit.
+    given. Returns notes for the log, too. Raises UserError if data, config or state do not fit.
     """
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
     with training_data(config.data.train, config.run_dir) as source:
@@ -175,7 +175,7 @@ def prepare(
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:
     """Load, on a rank other than the main process, the run that the main process has set up.
 
-    Raises UserError where this process does not see the run folder or cannot read the data again.
+    Raises UserError if this process does not see the run folder or cannot read the data again.
     """
     state = read_state(config.run_dir)
     if state is None:
@@ -201,7 +201,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
 def read_texts(data: DataConfig) -> Texts:
     """Read the three splits as they are in their files.
 
-    Raises UserError as `read_pairs` does, and where the languages of a split seem to be swapped.
+    Raises UserError as `read_pairs` does, and if the languages of a split seem to be swapped.
     """
     train = read_pairs(data.train)
     return Texts(train, *other_texts(data, train))
@@ -228,7 +228,7 @@ def new_session(
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random or the given weights.
 
-    Without a length limit, estimate it. Raises UserError where no training pair is short enough.
+    Without a length limit, estimate it. Raises UserError if no training pair is short enough.
     """
     if not len(train):
         raise UserError(
@@ -261,7 +261,7 @@ def new_session(
 def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     """Restore the session to a saved state.
 
-    Where the best weights are damaged, let the next validation write them again and return a note.
+    If the best weights are damaged, let the next validation write them again and return a note.
     """
     config, progress = session.config, state.progress
     restore_tensors(state, named_weights(session.model), session.averages, session.optimizer.state)

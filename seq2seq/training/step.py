@@ -54,8 +54,8 @@ def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
 def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
     """Take step `progress.step` on all the batches, at a learning rate.
 
-    Each rank gives its share of the batches, and all take the same step. Where loss or gradient is
-    not finite, weights, averages and optimizer state stay as they are. Raises RunError where memory
+    Each rank gives its share of the batches, and all take the same step. If loss or gradient is
+    not finite, weights, averages and optimizer state stay as they are. Raises RunError if memory
     does not suffice for one pair.
     """
     settings, step = session.config.training, session.progress.step
@@ -102,7 +102,7 @@ def _accumulate_gradients(
 ) -> tuple[Tensor, int]:
     """Set the gradient of the batches' loss divided by `divisor`; return loss and memory limit.
 
-    Where memory runs out, all is computed again in halves, which have the same gradient but for the
+    If memory runs out, all is computed again in halves, which have the same gradient but for the
     dropout drawn in each; so are later batches of that size.
     """
     limit = session.progress.max_micro_batch_positions

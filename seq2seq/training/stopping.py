@@ -14,7 +14,7 @@ from seq2seq.training.session import TrainingSession
 
 
 def total_steps(session: TrainingSession) -> int | None:
-    """Return the last step by max_steps and max_epochs; None where time or patience end training.
+    """Return the last step by max_steps and max_epochs; None if time or patience end training.
 
     Every epoch has the same number of steps.
     """

@@ -55,7 +55,7 @@ def check(config: Config, device: str = "auto", init_from: Path | None = None) -
 
     `init_from` is the run whose vocabulary and weights training would start from, if any.
 
-    Raises UserError where `train` would (but an existing run in run_dir is only a warning), and
+    Raises UserError if `train` would (but an existing run in run_dir is only a warning), and
     RunError if an optimizer step does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
