@@ -3,16 +3,7 @@
 from torch import nn
 
 from seq2seq.config.model_section import ModelConfig
-from seq2seq.model.attention import (
-    AdditiveScore,
-    DotScore,
-    GeneralScore,
-    LocationScore,
-    MultiHeadScore,
-    NormedAdditiveScore,
-    ScaledDotScore,
-    ScoreFunction,
-)
+from seq2seq.model import attention
 from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
@@ -66,23 +57,23 @@ def _decoder(
     return LuongDecoder(score, *sizes, output_size, num_layers, dropout, feeding, window, coverage)
 
 
-def _score(config: ModelConfig, max_length: int) -> ScoreFunction:
+def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
     size = config.hidden_size
     match config.score:
         case "dot":
-            return DotScore(size, size)
+            return attention.DotScore(size, size)
         case "general":
-            return GeneralScore(size, size)
+            return attention.GeneralScore(size, size)
         case "location":
-            return LocationScore(size, size, max_length + 1)
+            return attention.LocationScore(size, size, max_length + 1)
         case "normed_additive":
-            return NormedAdditiveScore(size, size, _attention_size(config))
+            return attention.NormedAdditiveScore(size, size, _attention_size(config))
         case "scaled_dot":
             heads = config.attention_heads
             if heads is None or heads == 1:
-                return ScaledDotScore(size, size, _attention_size(config))
-            return MultiHeadScore(size, size, _attention_size(config), heads)
-    return AdditiveScore(size, size, _attention_size(config))
+                return attention.ScaledDotScore(size, size, _attention_size(config))
+            return attention.MultiHeadScore(size, size, _attention_size(config), heads)
+    return attention.AdditiveScore(size, size, _attention_size(config))
 
 
 def _window(config: ModelConfig) -> Window | None:

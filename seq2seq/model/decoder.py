@@ -78,7 +78,7 @@ class BahdanauDecoder(AttentionLayer):
         backward = encoded.hidden[..., -self.direction_size :]  # [B, L, D]
         hidden = torch.tanh(self.initial_hidden(backward)).to(encoded.cell.dtype)  # [B, L, H]
         attention_state = self.initial_attention_state(encoded)
-        cell, input_feed = torch.zeros_like(hidden), _no_input_feed(hidden)
+        cell, input_feed = torch.zeros_like(hidden), hidden[:, 0, :0]  # no input feeding: [B, 0]
         return self.memory(encoded), DecoderState(hidden, cell, input_feed, *attention_state)
 
     def inputs(self, embedded: Tensor) -> Inputs:
@@ -208,7 +208,7 @@ class PlainDecoder(nn.Module):
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         empty = encoded.outputs[..., :0]  # [B, S, 0]
-        state = DecoderState(encoded.hidden, encoded.cell, _no_input_feed(encoded.hidden))
+        state = DecoderState(encoded.hidden, encoded.cell, input_feed=encoded.hidden[:, 0, :0])
         return Memory(empty, empty, encoded.pad_mask), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
@@ -229,11 +229,6 @@ class PlainDecoder(nn.Module):
 
 def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:
     return LSTMStack([embedding_size] + [hidden_size] * (num_layers - 1), hidden_size)
-
-
-def _no_input_feed(hidden: Tensor) -> Tensor:
-    """Return the empty input feed [N, 0] of a decoder without input feeding."""
-    return hidden[:, 0, :0]
 
 
 def step_layers(

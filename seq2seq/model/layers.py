@@ -42,14 +42,10 @@ class Dropout(nn.Dropout):
         dropped = min(round(self.p * DROPOUT_LEVELS), DROPOUT_LEVELS - 1)
         if not self.training or dropped == 0 or input.device.type != "cpu":
             return super().forward(input)
-        kept = (_random_bytes(input.numel()) >= dropped).to(input.dtype)
+        words = torch.empty(-(-input.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
+        random_bytes = words.view(torch.uint8)[: input.numel()]
+        kept = (random_bytes >= dropped).to(input.dtype)
         return input * kept.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped)).view(input.shape)
-
-
-def _random_bytes(count: int) -> Tensor:
-    """Draw `count` bytes from torch's global generator: [count], uint8."""
-    words = torch.empty(-(-count // 8), dtype=torch.int64)
-    return words.random_(-(2**63), None).view(torch.uint8)[:count]
 
 
 def sigmoid_(values: Tensor) -> Tensor:

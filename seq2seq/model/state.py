@@ -30,7 +30,7 @@ class Memory(NamedTuple):
 
     def select(self, sentences: Tensor) -> Self:
         """Return the rows `sentences`."""
-        return type(self)(*(_select(part, sentences) for part in self))
+        return type(self)._make(_select(part, sentences) for part in self)
 
     def put(self, sentences: Tensor, other: Self, other_sentences: Tensor | slice) -> None:
         """Overwrite the rows `sentences` by rows of another memory."""
@@ -48,11 +48,7 @@ class DecoderState(NamedTuple):
 
     def select(self, rows: Tensor) -> Self:
         """Return the hypotheses `rows`, which may repeat."""
-        coverage = None if self.coverage is None else self.coverage[rows]
-        position = None if self.position is None else self.position[rows]
-        return type(self)(
-            self.hidden[rows], self.cell[rows], self.input_feed[rows], coverage, position
-        )
+        return type(self)._make(None if part is None else part[rows] for part in self)
 
     def put(self, rows: Tensor, other: Self, other_rows: Tensor | slice) -> None:
         """Overwrite the hypotheses `rows` by those of another state, which may repeat."""

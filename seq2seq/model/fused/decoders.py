@@ -62,25 +62,23 @@ def unroll_luong(
     return vectors
 
 
+def _forward_passes(
+    gates: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *others: Any
+) -> tuple[AttentionSteps, LSTMStackSteps]:
+    """Return the forward passes, given the memory, the score and the layers as flat tensors."""
+    width = len(ScoreWeights._fields)
+    memory, score, layers = (keys, values, mask), ScoreWeights(*others[:width]), others[width:]
+    attention = AttentionSteps(len(gates), memory, score, gates.dtype)
+    return attention, LSTMStackSteps(len(gates), layers, gates.dtype)
+
+
 class _BahdanauUnroll(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        gates: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor,
-        query_weight: Tensor | None,
-        query_bias: Tensor | None,
-        energy: Tensor | None,
-        *layers: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        steps, (batch, _, context_size) = len(gates), values.shape
-        score = ScoreWeights(query_weight, query_bias, energy)
-        attention = AttentionSteps(steps, (keys, values, mask), score, gates.dtype)
-        stack = LSTMStackSteps(steps, layers, gates.dtype)
-        contexts = values.new_empty(steps, batch, context_size)
-        for t in range(steps):
+    def forward(ctx: Any, gates: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+        attention, stack = _forward_passes(gates, *others)
+        batch, _, context_size = attention.values.shape
+        contexts = attention.values.new_empty(len(gates), batch, context_size)
+        for t in range(len(gates)):
             contexts[t] = attention.forward(t, stack.top.previous_hidden[t])
             stack.lowest.inputs[t, :, :context_size] = contexts[t]
             stack.forward(t, gates[t])
@@ -104,27 +102,14 @@ class _BahdanauUnroll(torch.autograd.Function):
 
 class _LuongUnroll(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        gates: Tensor,
-        attentional_weight: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor,
-        query_weight: Tensor | None,
-        query_bias: Tensor | None,
-        energy: Tensor | None,
-        *layers: Tensor | None,
-    ) -> Tensor:
-        steps, (batch, _, context_size) = len(gates), values.shape
+    def forward(ctx: Any, gates: Tensor, attentional_weight: Tensor, *others: Any) -> Tensor:
+        attention, stack = _forward_passes(gates, *others)
+        steps, (batch, _, context_size) = len(gates), attention.values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
         output_size, joined_size = attentional_weight.shape
-        score = ScoreWeights(query_weight, query_bias, energy)
-        attention = AttentionSteps(steps, (keys, values, mask), score, gates.dtype)
-        stack = LSTMStackSteps(steps, layers, gates.dtype)
         input_feeds = stack.lowest.inputs[:, :, :output_size]
         input_feeds[0] = 0
-        vectors = values.new_empty(steps, batch, output_size)
+        vectors = attention.values.new_empty(steps, batch, output_size)
         joined = gates.new_empty(steps, batch, joined_size)  # [c_t; h_t]
         for t in range(steps):
             joined[t, :, context_size:] = stack.forward(t, gates[t])
