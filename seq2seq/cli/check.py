@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import read_config
+from seq2seq.cli.loading import resolve_config
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import aligned_table
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check a config and print tables, warnings and a verdict."""
-    config = read_config(options.config, options.overrides)
+    config = resolve_config(options.config, options.overrides)
     check_output(options.json, options.config, *config.data.paths())
     from seq2seq.analysis.check.check import check
 

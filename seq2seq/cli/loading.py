@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
 
 
-def read_config(path: Path, overrides: Sequence[str]) -> "Config":
-    """Load a config and log notes on keys that have no effect."""
+def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
+    """Load a config with overrides and log notes on keys that have no effect."""
     from seq2seq.config.schema import load_config
 
     config, notes = load_config(path, overrides)
