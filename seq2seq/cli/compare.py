@@ -3,7 +3,6 @@
 import argparse
 import shlex
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
@@ -91,6 +90,8 @@ def _title(result: "ComparisonResult") -> str:
 
 
 def _variants(result: "ComparisonResult") -> str:
+    from statistics import mean
+
     from seq2seq.analysis.compare.scoring import bleu_scores
     from seq2seq.evaluation.bootstrap import deviation
 
@@ -179,6 +180,8 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 
 def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any]:
+    from statistics import mean
+
     from seq2seq.analysis.compare.scoring import bleu_scores
     from seq2seq.evaluation.bootstrap import deviation
 

@@ -3,14 +3,14 @@
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from seq2seq import __version__
 from seq2seq.runtime.errors import UserError
 
-COMMANDS = {  # each a module beside this one, imported only if it is used
+COMMANDS = {  # each a module beside this one
     "check": "inspect the data and the training cost of a config",
     "train": "train a model from a YAML config",
     "compare": "train and score variants of a config on the same data and seeds",
@@ -70,6 +70,14 @@ class _PrintCompletion(argparse.Action):
         parser.exit()
 
 
+def command_modules() -> dict[str, ModuleType]:
+    """Import the modules of all subcommands."""
+    from seq2seq.cli import attention, average, check, compare, evaluate, score, train, translate
+
+    modules = (attention, average, check, compare, evaluate, score, train, translate)
+    return {module.__name__.rpartition(".")[2]: module for module in modules}
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
     parser = Parser(
@@ -84,12 +92,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         title="commands", required=True, dest="command", metavar="COMMAND"
     )
     completing = any(each.startswith("--print-completion") for each in arguments)
+    needed = completing or not COMMANDS.keys().isdisjoint(arguments)
+    modules = command_modules() if needed else {}  # `seq2seq --help` needs none
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        if completing or name in arguments:
-            module = import_module(f"seq2seq.cli.{name}")
-            module.add_arguments(command)
-            command.set_defaults(run=module.run)
+        if needed:
+            modules[name].add_arguments(command)
+            command.set_defaults(run=modules[name].run)
     options, rest = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
     if any(each.startswith("-") for each in rest) or (rest and "overrides" not in options):

@@ -4,12 +4,11 @@ import argparse
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 
 from seq2seq.cli.main import main
-from seq2seq.cli.parser import COMMANDS, Parser
+from seq2seq.cli.parser import COMMANDS, Parser, command_modules
 
 ARGUMENTS = {
     "check": ["config.yaml"],
@@ -25,7 +24,7 @@ ARGUMENTS = {
 
 def long_options(command: str) -> list[tuple[str, argparse.Action]]:
     parser = Parser(prog=f"seq2seq {command}")
-    import_module(f"seq2seq.cli.{command}").add_arguments(parser)
+    command_modules()[command].add_arguments(parser)
     return [
         (option, action)
         for option, action in parser._option_string_actions.items()
