@@ -1,8 +1,8 @@
 """Train, evaluate and use attention-based recurrent translation models.
 
-From Python, `train` runs a training, `Translator` translates with its run folder, and `load_config`
-reads a YAML file into the `Config` of both. The command line is `seq2seq` or `python -m seq2seq`.
-The names are imported on first use: `import seq2seq` loads no torch.
+From Python: `load_config` reads a YAML file into a `Config`, `train` trains a model and returns its
+run folder, and `Translator` translates with it. The command line is `seq2seq` or
+`python -m seq2seq`. All names are imported on first use: `import seq2seq` loads no torch.
 """
 
 from typing import TYPE_CHECKING
