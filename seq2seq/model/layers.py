@@ -88,7 +88,7 @@ def tanh(values: Tensor) -> Tensor:
     """Return `tanh x = 2 s(2x) - 1`, with s the logistic function.
 
     On CPU this is about five times as fast as `torch.tanh`, with an absolute error of at most two
-    machine epsilons. Half precision, where that is too much, uses `torch.tanh`.
+    machine epsilons. Half precision, where that is too much, and other devices use `torch.tanh`.
     """
     if not _by_sigmoid(values):
         return values.tanh()
