@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from seq2seq.config.model_section import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model import attention
 from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
