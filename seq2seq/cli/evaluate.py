@@ -65,12 +65,10 @@ def run(options: argparse.Namespace) -> int:
     hypotheses = [lines for _, lines in texts]
     if options.model:
         hypotheses = [_translate(options, hypotheses[0])]
-    for note in (
-        *map(metrics.tokenized_note, hypotheses),
-        *(metrics.not_nfc_note(*each) for each in [*texts * bool(options.hyp), *references]),
-    ):
-        if note:
-            logger.info(f"note: {note}")
+    files = [*texts, *references] if options.hyp else references
+    notes = [*map(metrics.tokenized_note, hypotheses), *(metrics.not_nfc_note(*f) for f in files)]
+    for note in filter(None, notes):
+        logger.info(f"note: {note}")
     how = ([lines for _, lines in references], options.lowercase, tokenize)
     scores = metrics.score(hypotheses[-1], *how)
     comparison = None

@@ -91,8 +91,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(
         title="commands", required=True, dest="command", metavar="COMMAND"
     )
-    completing = any(each.startswith("--print-completion") for each in arguments)
-    needed = completing or not COMMANDS.keys().isdisjoint(arguments)
+    words = {each.partition("=")[0] for each in arguments}
+    needed = bool(words & {*COMMANDS, "--print-completion"})
     modules = command_modules() if needed else {}  # `seq2seq --help` needs none
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
