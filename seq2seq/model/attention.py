@@ -47,7 +47,7 @@ class AdditiveScore(nn.Module):
         return self.key_projection(outputs), outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Score queries as `ScoreFunction` does; each hypothesis may have its own [B, K, S, A]."""
+        """Score queries against keys [B, S, A], or [B, K, S, A] of each hypothesis."""
         scores: Tensor = self.energy(self._hidden(query, keys))  # [B, K, S, 1]
         return scores.squeeze(-1)
 
