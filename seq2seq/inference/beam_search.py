@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID
-from seq2seq.inference.constraints import Constraint
 from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.topk import Continuations, topk_continuations
 
 MIN_COVERAGE = 1e-4
@@ -22,17 +21,8 @@ class BeamSearch(ContinuousBatch):
     higher than the worst of them if it ended now, with the source fully covered.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        memory: Any,
-        state: Any,
-        slots: Tensor,
-        options: SearchOptions,
-        constraints: Sequence[Constraint],
-    ) -> None:
-        super().__init__(model, memory, state, slots, options, constraints)
-        shape = (len(slots), options.size)
+    def allocate(self, slots: int) -> None:
+        shape = (slots, self.options.size)
         self.scores = torch.full(shape, -torch.inf, device=self.device)  # partial hypotheses
         self.pool_scores = self.scores.clone()  # finished hypotheses, best first; -inf: none
         self.pool_parents = torch.zeros(shape, dtype=torch.long, device=self.device)
@@ -149,7 +139,8 @@ class BeamSearch(ContinuousBatch):
         if not kept:
             return found
         own = slice(slot * self.options.size, (slot + 1) * self.options.size)
-        weights = torch.stack([each[own] for each in kept]).float().cpu()  # [T, K, S]
+        kept = [each[own, : self.src_lengths[slot]] for each in kept]
+        weights = torch.stack(kept).float().cpu()  # [T, K, S]
         weights = weights[torch.arange(len(steps)), torch.tensor(attending)]  # [M, T, S]
         return [
             hypothesis._replace(attention_weights=each[: len(hypothesis.ids)])

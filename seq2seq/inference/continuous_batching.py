@@ -51,6 +51,7 @@ class ContinuousBatch(ABC):
         self.rows = Rows(count, options.size, self.device, options.no_repeat_ngram > 0)
         self.ids = torch.full((count * options.size,), BOS_ID, device=self.device)
         self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # with EOS
+        self.allocate(count)
 
     def put(
         self,
@@ -96,6 +97,10 @@ class ContinuousBatch(ABC):
         for constraint in self.constraints:
             constraint.apply(values, self.rows)
         return values
+
+    @abstractmethod
+    def allocate(self, slots: int) -> None:
+        """Create the search state of empty slots."""
 
     @abstractmethod
     def begin(self, slots: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,23 +10,14 @@ from torch import Tensor
 from seq2seq.inference.interface import Model
 
 
-class _Rows(Protocol):
-    def select(self, rows: Tensor) -> Self: ...
-
-    def put(self, rows: Tensor, other: Self, taken: Tensor | slice) -> None: ...
-
-
-_Part = TypeVar("_Part", bound=_Rows)
-
-
-class Parts(tuple[_Part, ...]):
+class Parts(tuple[Any, ...]):
     """Memory or state of each model, whose rows move together."""
 
-    def select(self, rows: Tensor) -> "Parts[_Part]":
+    def select(self, rows: Tensor) -> "Parts":
         """Select rows in every model's part."""
         return Parts(part.select(rows) for part in self)
 
-    def put(self, rows: Tensor, other: "Parts[_Part]", taken: Tensor | slice) -> None:
+    def put(self, rows: Tensor, other: "Parts", taken: Tensor | slice) -> None:
         """Overwrite `rows` by the rows `taken` of `other` in every model's part."""
         for part, other_part in zip(self, other, strict=True):
             part.put(rows, other_part, taken)
@@ -36,7 +27,7 @@ class EnsembleStep(NamedTuple):
     """Result of one step of every model for N rows."""
 
     outputs: tuple[Any, ...]  # [N, R] per model
-    state: Parts[Any]
+    state: Parts
     attention_weights: Tensor | None  # [N, S], the mean over models with attention
 
 
@@ -50,12 +41,12 @@ class Ensemble:
         """Encode source ids [B, S] with lengths [B] by each model."""
         return tuple(model.encode(src, src_lengths) for model in self.models)
 
-    def start(self, encoded: tuple[Any, ...]) -> tuple[Parts[Any], Parts[Any]]:
+    def start(self, encoded: tuple[Any, ...]) -> tuple[Parts, Parts]:
         """Return the memory and the initial state of each model."""
         starts = [model.start(part) for model, part in zip(self.models, encoded, strict=True)]
         return Parts(memory for memory, _ in starts), Parts(state for _, state in starts)
 
-    def step(self, ids: Tensor, state: Parts[Any], memory: Parts[Any]) -> EnsembleStep:
+    def step(self, ids: Tensor, state: Parts, memory: Parts) -> EnsembleStep:
         """Advance every model by the same ids [N]."""
         steps = [
             model.step(ids, own_state, own_memory)

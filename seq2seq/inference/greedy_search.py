@@ -9,9 +9,8 @@ from torch import Tensor
 
 from seq2seq.data.batching import Ids
 from seq2seq.data.vocabulary import EOS_ID
-from seq2seq.inference.constraints import Constraint
 from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.topk import argmax_of_approximate, argmax_token
 
 ATTENTION_STEPS = 64  # steps for which attention weights are allocated at a time
@@ -20,18 +19,9 @@ ATTENTION_STEPS = 64  # steps for which attention weights are allocated at a tim
 class GreedySearch(ContinuousBatch):
     """Greedy search with one hypothesis per slot."""
 
-    def __init__(
-        self,
-        model: Model,
-        memory: Any,
-        state: Any,
-        slots: Tensor,
-        options: SearchOptions,
-        constraints: Sequence[Constraint],
-    ) -> None:
-        super().__init__(model, memory, state, slots, options, constraints)
-        self.paths: list[Ids] = [[] for _ in range(len(slots))]
-        self.totals = [0.0] * len(slots)  # log-probabilities, nats
+    def allocate(self, slots: int) -> None:
+        self.paths: list[Ids] = [[] for _ in range(slots)]
+        self.totals = [0.0] * slots  # log-probabilities, nats
         self.attention: Tensor | None = None  # [*, B, S], the first `attention_steps` are filled
         self.attention_steps = 0
 
@@ -87,9 +77,12 @@ class GreedySearch(ContinuousBatch):
         self.attention, self.attention_steps = kept, self.attention_steps + 1
 
     def _hypothesis(self, slot: int) -> Hypothesis:
-        length, weights = self.rows.lengths[slot], None
+        length, weights = (
+            self.rows.lengths[slot],
+            None,
+        )  # weights are copied: their buffer is reused
         if self.attention is not None:
-            steps = self.attention[self.attention_steps - length : self.attention_steps, slot]
-            weights = steps.float().cpu().clone()  # the buffer is overwritten later
+            steps = slice(self.attention_steps - length, self.attention_steps)
+            weights = self.attention[steps, slot, : self.src_lengths[slot]].float().cpu().clone()
         score = self.totals[slot] / length**self.options.length_penalty
         return Hypothesis(self.paths[slot], score, weights)

@@ -10,52 +10,39 @@ from seq2seq.inference.topk import ApproximateLogits
 
 
 class ModelStep(Protocol):
-    """Result of one step of a model for N rows."""
+    """Result of one step for N rows: outputs to project, next state, attention weights [N, S]."""
 
     @property
-    def outputs(self) -> Any:
-        """Outputs that `project` takes."""
-        ...
-
+    def outputs(self) -> Any: ...
     @property
-    def state(self) -> Any:
-        """State for the next step, with `select(rows)` and `put(rows, other, taken)`."""
-        ...
-
+    def state(self) -> Any: ...
     @property
-    def attention_weights(self) -> Tensor | None:
-        """Attention weights [N, S]; None without attention."""
-        ...
+    def attention_weights(self) -> Tensor | None: ...
 
 
 class Model(Protocol):
     """All that search calls on a model: an `InferenceModel`, an `Ensemble` or a test double.
 
-    Values of type `Any` are opaque to search.
+    Memory and state are opaque to search, but for `select(rows)` and `put(rows, other, taken)`.
     """
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> Any:
         """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
-        ...
 
     def start(self, encoded: Any) -> tuple[Any, Any]:
         """Return the memory of the sentences and the state before the first target position.
 
         Both belong to the caller, who may overwrite their rows.
         """
-        ...
 
     def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
-        ...
 
     def project(self, outputs: Any) -> Tensor:
         """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
-        ...
 
     def project_approximately(self, outputs: Any) -> ApproximateLogits | None:
         """Return cheaper logits with an error bound; None if the model has none."""
-        ...
 
 
 class SearchOptions(NamedTuple):

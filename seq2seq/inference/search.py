@@ -14,7 +14,7 @@ from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.beam_search import BeamSearch
 from seq2seq.inference.constraints import search_constraints
-from seq2seq.inference.continuous_batching import ContinuousBatch, Sentence
+from seq2seq.inference.continuous_batching import Sentence
 from seq2seq.inference.greedy_search import GreedySearch
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
@@ -41,13 +41,14 @@ def search(
     prefixes = prefixes or [NO_PREFIX] * len(sources)
     for width, rows in by_width(sources).items():
         sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
-        sentences = [
-            Sentence(sources[i], _limit(limits[i], prefixes[i]) + 1, prefixes[i]) for i in rows
-        ]
+        sentences = []
+        for i in rows:
+            forced = len(prefixes[i].states)  # tokens at most
+            limit = limits[i] if forced < limits[i] else limits[i] + forced
+            sentences.append(Sentence(sources[i], limit + 1, prefixes[i]))
         queue = _Queue(model, sentences, width, sizes, device)
-        for n, hypotheses in _search_queue(_slots(model, queue, options), queue):
-            i = rows[n]
-            found[i] = [_trim(hypothesis, len(sources[i]) + 1) for hypothesis in hypotheses]
+        for n, hypotheses in _search_queue(queue, options):
+            found[rows[n]] = hypotheses
     return found
 
 
@@ -60,49 +61,30 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
-def _limit(limit: int, prefix: Prefix) -> int:
-    """Return the maximum length; a prefix that reaches the limit is added to it."""
-    return limit if len(prefix.states) < limit else limit + len(prefix.states)
-
-
-def _trim(hypothesis: Hypothesis, src_length: int) -> Hypothesis:
-    """Remove the attention weights of padding."""
-    weights = hypothesis.attention_weights
-    return hypothesis._replace(
-        attention_weights=None if weights is None else weights[:, :src_length]
-    )
-
-
 @torch.inference_mode()
-def _slots(model: Model, queue: "_Queue", options: SearchOptions) -> ContinuousBatch:
-    kind = GreedySearch if options.size == 1 else BeamSearch
-    prefixes = [sentence.prefix for sentence in queue.sentences]
-    constraints = search_constraints(options.forbidden_ids, options.no_repeat_ngram, prefixes)
-    return kind(model, *queue.tile, queue.slots, options, constraints)
-
-
-@torch.inference_mode()
-def _search_queue(batch: ContinuousBatch, queue: "_Queue") -> list[tuple[int, list[Hypothesis]]]:
+def _search_queue(queue: "_Queue", options: SearchOptions) -> list[tuple[int, list[Hypothesis]]]:
     """Return the number and the hypotheses of each sentence of a queue."""
-    entering, _ = queue.take(len(queue.slots))  # the first tile is already in the slots
-    batch.enter(range(len(entering)), [queue.sentences[n] for n in entering])
+    sentences, tile_size = queue.sentences, len(queue.slots)
+    constraints = search_constraints(
+        options.forbidden_ids, options.no_repeat_ngram, [each.prefix for each in sentences]
+    )
+    kind = GreedySearch if options.size == 1 else BeamSearch
+    batch = kind(queue.model, *queue.tile, queue.slots, options, constraints)
+    entering, _ = queue.take(tile_size)  # the first tile is already in the slots
+    batch.enter(range(len(entering)), [sentences[n] for n in entering])
     sentence_in = dict(enumerate(entering))  # slot -> sentence
     found = []
     while queue.waiting or sentence_in:
-        while queue.waiting and len(free := batch.rows.free()) >= max(
-            1, len(queue.slots) // REFILL
-        ):
+        while queue.waiting and len(free := batch.rows.free()) >= max(1, tile_size // REFILL):
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
-            batch.put(filled, [queue.sentences[n] for n in entering], *queue.tile, rows)
+            batch.put(filled, [sentences[n] for n in entering], *queue.tile, rows)
             sentence_in |= zip(filled, entering, strict=True)
         found += [(sentence_in.pop(slot), hypotheses) for slot, hypotheses in batch.step()]
         size = smallest_fitting(queue.sizes, len(sentence_in))
         if not queue.waiting and size < len(batch.rows.limits):
-            kept = batch.shrink(size)
-            sentence_in = {
-                new: sentence_in[old] for new, old in enumerate(kept) if old in sentence_in
-            }
+            kept = enumerate(batch.shrink(size))
+            sentence_in = {new: sentence_in[old] for new, old in kept if old in sentence_in}
     return found
 
 
