@@ -6,6 +6,7 @@ finished sentence frees its slot for the next; when none is left, the tile shrin
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -88,20 +89,19 @@ def _search_queue(queue: "_Queue", options: SearchOptions) -> list[tuple[int, li
     return found
 
 
+@dataclass
 class _Queue:
     """Sentences of one padded length, encoded one tile at a time."""
 
-    def __init__(
-        self,
-        model: Model,
-        sentences: Sequence[Sentence],
-        width: int,
-        sizes: Sequence[int],
-        device: torch.device,
-    ) -> None:
-        self.model, self.sentences, self.width, self.device = model, sentences, width, device
-        self.sizes, self.waiting = sizes, len(sentences)
-        self.slots = torch.arange(smallest_fitting(sizes, len(sentences)), device=device)
+    model: Model
+    sentences: Sequence[Sentence]
+    width: int
+    sizes: Sequence[int]
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.waiting = len(self.sentences)
+        self.slots = torch.arange(smallest_fitting(self.sizes, self.waiting), device=self.device)
         self.tile = self._encode(0)
 
     @torch.inference_mode()

@@ -12,20 +12,21 @@ import torch
 from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, words_of
+from seq2seq.data.vocabulary import (
+    BOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Vocabularies,
+    checksums_of,
+    words_of,
+)
+from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, join_parts, split_line
-from seq2seq.inference.weights import (
-    Int8Weight,
-    PackedWeight,
-    check_int8,
-    int8_shortlist_pays_off,
-    prepacking_is_exact,
-)
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import LengthLimit, load_model
 from seq2seq.runtime.device import choose_device
@@ -77,15 +78,12 @@ class Translator:
         """
         chosen = choose_device(device)
         if int8:
-            check_int8(chosen)
+            weights.check_int8(chosen)
         loaded = [load_model(Path(run), chosen) for run in runs]
-        shortlist = (
-            len(runs) == 1 and chosen.type == "cpu" and not int8 and int8_shortlist_pays_off()
-        )
-        models = [_for_inference(each[0], chosen, int8, shortlist) for each in loaded]
+        models = [_for_inference(each[0], chosen, int8, len(runs) == 1) for each in loaded]
         _, vocabularies, limit, config = loaded[0]
         for run, (_, other_vocabularies, _, other) in zip(runs, loaded, strict=True):
-            if _contents(other_vocabularies) != _contents(vocabularies):
+            if checksums_of(other_vocabularies) != checksums_of(vocabularies):
                 raise UserError(
                     f"{run}: has another vocabulary than {runs[0]}; "
                     "combine runs that share one in an ensemble"
@@ -215,43 +213,41 @@ class Translator:
 
     def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
         src, tgt = self.vocabularies
-        best = hypotheses[0]
-        weights = best.attention_weights if part.return_attention else None
-        nbest = [
-            (self._text(part, hypothesis) or self._src_text(part), hypothesis.score)
-            for hypothesis in hypotheses[:n_best]
-        ]
+        best, attention = hypotheses[0], None
+        if part.return_attention and best.attention_weights is not None:
+            attention = best.attention_weights.tolist()
+        nbest = [(self._text(part, each), each.score) for each in hypotheses[:n_best]]
         return Translation(
             nbest[0][0],
             best.score,
             [*src.tokens(part.ids), "</s>"],
             tgt.tokens(best.ids),
-            None if weights is None else weights.tolist(),
+            attention,
             nbest,
         )
 
-    def _src_text(self, part: _Part) -> str:
-        """Return the source, which replaces a blank translation."""
-        return _one_line(" ".join(part.words) or self.vocabularies.src.decode(part.ids))
-
     def _text(self, part: _Part, hypothesis: Hypothesis) -> str:
+        """Return the text of a hypothesis, or the source if it is blank."""
+        src, tgt = self.vocabularies
         words = part.prefix.words
         if self.decoding.replace_unknown:
             words = words + _attended_words(part, hypothesis)[len(words) :]
-        return _one_line(self.vocabularies.tgt.decode(hypothesis.ids, words))
+        text = _one_line(tgt.decode(hypothesis.ids, words))
+        return text or _one_line(" ".join(part.words) or src.decode(part.ids))
 
 
 def _for_inference(
-    model: Seq2Seq, device: torch.device, int8: bool, shortlist: bool
+    model: Seq2Seq, device: torch.device, int8: bool, is_single: bool
 ) -> InferenceModel:
-    """Wrap a model whose weights are final, in its fastest form."""
+    """Wrap a model whose weights are final, in its fastest form on this device."""
     inference = InferenceModel(model)
-    if shortlist:
-        inference.enable_int8_shortlist()
     if int8:
-        inference.replace_weights(Int8Weight)
-    elif device.type == "cpu" and prepacking_is_exact():
-        inference.replace_weights(PackedWeight)
+        inference.replace_weights(weights.Int8Weight)
+    elif device.type == "cpu":
+        if is_single and weights.int8_shortlist_pays_off():
+            inference.enable_int8_shortlist()
+        if weights.prepacking_is_exact():
+            inference.replace_weights(weights.PackedWeight)
     inference.precompute_input_gates()
     return inference
 
@@ -270,13 +266,9 @@ def _attended_words(part: _Part, hypothesis: Hypothesis) -> list[str]:
     """Return the most attended source word of each unknown token (Jean et al. 2015)."""
     if hypothesis.attention_weights is None or not part.words:
         return []
-    weights = hypothesis.attention_weights[:, : len(part.words)]  # without end-of-sentence
     unknown = torch.tensor(hypothesis.ids) == UNK_ID
-    return [part.words[i] for i in weights[unknown].argmax(dim=1).tolist()]
-
-
-def _contents(vocabularies: Vocabularies) -> tuple[bytes, bytes]:
-    return vocabularies.src.model, vocabularies.tgt.model
+    weights = hypothesis.attention_weights[unknown, : len(part.words)]  # not end-of-sentence
+    return [part.words[i] for i in weights.argmax(dim=1).tolist()]
 
 
 def _chunks(parts: Sequence[_Part]) -> Iterator[slice]:

@@ -13,7 +13,6 @@ from test_search import MAKERS, random_sources
 from torch import Tensor
 
 from seq2seq.inference import inference_model, weights
-from seq2seq.inference import translator as translator_module
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import SearchOptions
@@ -131,7 +130,7 @@ LEADING = prefix_of({5: 1, 6: 1}, {9: None, 4: None})
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rough logits even of the smallest models, however long products of eight bits take here."""
     monkeypatch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
-    monkeypatch.setattr(translator_module, "int8_shortlist_pays_off", lambda: True)
+    monkeypatch.setattr(weights, "int8_shortlist_pays_off", lambda: True)
 
 
 @exact_int8
@@ -169,7 +168,7 @@ def test_translations_are_those_of_exact_logits(
     tiny_runs: dict[str, Path], decoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rough = Translator.load(tiny_runs[decoder], device="cpu")
-    monkeypatch.setattr(translator_module, "int8_shortlist_pays_off", lambda: False)
+    monkeypatch.setattr(weights, "int8_shortlist_pays_off", lambda: False)
     plain = Translator.load(tiny_runs[decoder], device="cpu")
     assert isinstance(rough.model, InferenceModel)
     assert isinstance(plain.model, InferenceModel)
@@ -198,7 +197,7 @@ def test_what_has_no_use_for_rough_logits_has_none(
     assert [each.project_approximately(random(1)) for each in both.models] == [None, None]
     assert both.project_approximately(()) is None
     if int8_is_exact():
-        monkeypatch.setattr(translator_module, "check_int8", lambda _: None)
+        monkeypatch.setattr(weights, "check_int8", lambda _: None)
         assert (
             Translator.load(run, device="cpu", int8=True).model.project_approximately(random(1))
             is None

@@ -59,7 +59,7 @@ def test_translations_stay(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = Translator.load(tiny_runs[decoder], device="cpu")
-    monkeypatch.setattr("seq2seq.inference.translator.prepacking_is_exact", lambda: False)
+    monkeypatch.setattr("seq2seq.inference.weights.prepacking_is_exact", lambda: False)
     plain = Translator.load(tiny_runs[decoder], device="cpu")
     expected = plain.translate(LINES, beam_size=beam)
     found = packed.translate(LINES, beam_size=beam)
