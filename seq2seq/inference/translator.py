@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -46,28 +46,19 @@ class _Part(NamedTuple):
     return_attention: bool  # False for very long lines
 
 
+@dataclass(eq=False)
 class Translator:
     """A trained model, or an ensemble, that translates text.
 
     `Translator.load(run).translate(lines)` returns as objects what `seq2seq translate` prints.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        vocabularies: Vocabularies,
-        limit: LengthLimit,
-        decoding: DecodingConfig,
-        max_length: int,
-        device: torch.device,
-    ) -> None:
-        """Combine loaded parts; lines of more than `max_length` tokens are split."""
-        self.model = model
-        self.vocabularies = vocabularies
-        self.limit = limit
-        self.decoding = decoding
-        self.max_length = max_length
-        self.device = device
+    model: Model
+    vocabularies: Vocabularies
+    limit: LengthLimit
+    decoding: DecodingConfig
+    max_length: int  # lines of more tokens are split
+    device: torch.device
 
     @classmethod
     def load(cls, *runs: Path | str, device: str = "auto", int8: bool = False) -> Self:
