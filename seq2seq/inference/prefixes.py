@@ -1,7 +1,7 @@
 """Prefixes that translations must start with: from text to the tokens that search may take."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -94,24 +94,23 @@ class PrefixMaker:
     def _spell(self, text: bytes, number: int) -> list[PrefixState]:
         """Return a state, numbered from `number`, for each place where a token may start."""
         is_byte: dict[int, bool] = {}  # place -> whether the byte there is a token
-        for start, size in _characters(text):
-            known = text[start : start + size] in self._ids
-            is_byte |= dict.fromkeys(range(start, start + (1 if known else size)), not known)
+        start = 0
+        for character in map(str.encode, text.decode()):
+            known = character in self._ids
+            places = range(start, start + (1 if known else len(character)))
+            is_byte |= dict.fromkeys(places, not known)
+            start += len(character)
         numbers = {place: number + n for n, place in enumerate([*is_byte, len(text)])}
         states = []
         for place, byte in is_byte.items():
-            successors = {i: numbers[end] for i, end in self._within(text, place)}
+            ends = range(place + 1, min(len(text), place + self._max_bytes + 1))
+            spelled = {end: self._ids.get(text[place:end]) for end in ends}
+            successors = {i: numbers[end] for end, i in spelled.items() if i is not None}
             if byte:
                 successors[self._bytes[text[place]]] = numbers[place + 1]
             tokens = [*self._starting_with(text[place:]), *successors]
             states.append(PrefixState(torch.tensor(tokens), successors))
         return states
-
-    def _within(self, text: bytes, start: int) -> Iterator[tuple[int, int]]:
-        """Yield the tokens that spell a part of the text from `start`, and where they end."""
-        for end in range(start + 1, min(len(text), start + self._max_bytes + 1)):
-            if (i := self._ids.get(text[start:end])) is not None:
-                yield i, end
 
     def _starting_with(self, text: bytes) -> list[int]:
         """Return the tokens that start with the text."""
@@ -123,12 +122,3 @@ class PrefixMaker:
 
 def _single(token: int, successor: int) -> PrefixState:
     return PrefixState(torch.tensor([token]), {token: successor})
-
-
-def _characters(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and the size in bytes of each character of UTF-8 text."""
-    start = 0
-    for character in text.decode():
-        size = len(character.encode())
-        yield start, size
-        start += size
