@@ -90,14 +90,10 @@ class VocabularyConfig(Section):
     type: Literal["unigram", "bpe", "word", "char"] = key(
         "unigram", "subwords, words or characters"
     )
-    size: Annotated[Int, Field(ge=16, le=1_000_000)] = key(
-        8000, "tokens of each vocabulary, special tokens included"
-    )
+    size: Annotated[Int, Field(ge=16, le=1_000_000)] = key(8000, "tokens, special ones included")
     joint: Bool = key(True, "share one vocabulary between both languages")
     sampling: Annotated[NotNegative, Field(le=1)] = key(
-        0.0,
-        "subword regularisation in training, 0 = off. unigram: smoothing exponent of the "
-        "distribution of segmentations (smaller = more varied); bpe: dropout rate of merges",
+        0.0, "subword regularisation: unigram exponent, or rate of BPE-dropout; 0: off"
     )
 
     @field_validator("sampling")
@@ -206,9 +202,7 @@ class TrainingConfig(Section):
     max_epochs: Count | None = key(None, "maximum epochs (passes over the training text)")
     max_steps: Count | None = key(None, "maximum steps")
     max_minutes: Positive | None = key(None, "maximum wall time, validation included")
-    optimizer: Literal["adam", "adamw", "sgd"] = key(
-        "adam", "optimizer; adamw decouples weight decay from the gradient"
-    )
+    optimizer: Literal["adam", "adamw", "sgd"] = key("adam", "adamw: decoupled weight decay")
     learning_rate: Positive = key(1e-3, "peak learning rate")
     weight_decay: NotNegative = key(0.0, "weight decay coefficient of the optimizer")
     warmup_steps: CountOrZero = key(0, "steps of linear warm-up of the learning rate")
@@ -260,9 +254,7 @@ class DecodingConfig(Section):
     """Search for translations: greedy or beam."""
 
     beam_size: Annotated[Count, Field(le=1_000_000)] = key(5, "hypotheses kept; 1: greedy search")
-    length_penalty: Annotated[NotNegative, Field(le=10)] = key(
-        1.0, "exponent p: log-probabilities are divided by length**p"
-    )
+    length_penalty: Annotated[NotNegative, Field(le=10)] = key(1.0, "exponent of length in scores")
     coverage_penalty: NotNegative = key(0.0, "weight in beam search, Wu et al. (2016); 0: off")
     no_repeat_ngram: CountOrZero = key(0, "size of n-grams that must not repeat; 0: off")
     replace_unknown: Bool = key(False, "replace unknown words by source words, by attention")
