@@ -11,7 +11,7 @@ from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.topk import Continuations, topk_continuations
 
-MIN_COVERAGE = 1e-4
+MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
 
 
 class BeamSearch(ContinuousBatch):

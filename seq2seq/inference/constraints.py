@@ -14,7 +14,7 @@ class Rows:
     """The hypotheses in search as constraints see them: row n is hypothesis n % K of slot n // K.
 
     The history of a row is its latest tokens, PAD in place of those before the first; it is kept
-    only on request, for n-grams.
+    only if a constraint reads it.
     """
 
     def __init__(
@@ -98,6 +98,8 @@ class Rows:
 class Constraint(Protocol):
     """Restriction on the next token of each row."""
 
+    reads_history: bool
+
     def apply(self, log_probs: Tensor, rows: Rows) -> None:
         """Set the log-probabilities (or logits) [N, V] of disallowed tokens to -inf, in place."""
         ...
@@ -118,6 +120,8 @@ def search_constraints(
 class ForbiddenIds:
     """Tokens that no hypothesis contains."""
 
+    reads_history = False
+
     def __init__(self, ids: Sequence[int]) -> None:
         self.ids = ids
 
@@ -128,6 +132,8 @@ class ForbiddenIds:
 
 class LengthLimits:
     """No hypothesis is empty; each ends at its sentence's limit at the latest."""
+
+    reads_history = False
 
     def apply(self, log_probs: Tensor, rows: Rows) -> None:
         by_slot = log_probs.view(len(rows.lengths), -1, log_probs.shape[-1])
@@ -144,6 +150,8 @@ class LengthLimits:
 class KeepPrefix:
     """Rows with an incomplete prefix take only tokens that continue it."""
 
+    reads_history = False
+
     def apply(self, log_probs: Tensor, rows: Rows) -> None:
         if not (incomplete := rows.in_prefix()):
             return
@@ -159,6 +167,8 @@ class KeepPrefix:
 
 class NoRepeatNgram:
     """No n-gram of this size occurs twice in a hypothesis, unless its prefix leaves no choice."""
+
+    reads_history = True
 
     def __init__(self, size: int) -> None:
         self.size = size

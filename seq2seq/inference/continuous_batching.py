@@ -48,7 +48,8 @@ class ContinuousBatch(ABC):
             state if options.size == 1 else state.select(slots.repeat_interleave(options.size))
         )
         self.constraints = constraints
-        self.rows = Rows(count, options.size, self.device, options.no_repeat_ngram > 0)
+        reads_history = any(constraint.reads_history for constraint in constraints)
+        self.rows = Rows(count, options.size, self.device, reads_history)
         self.ids = torch.full((count * options.size,), BOS_ID, device=self.device)
         self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # with EOS
         self.allocate(count)
