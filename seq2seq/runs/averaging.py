@@ -11,18 +11,8 @@ from torch import Tensor
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, checksums_of
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs.checkpoint import (
-    BEST,
-    LengthLimit,
-    create_run,
-    load_model,
-    read_config,
-    save_weights,
-    snapshot_step,
-    snapshots,
-)
+from seq2seq.runs import checkpoint, run_folder
 from seq2seq.runs.provenance import model_changes, provenance_of
-from seq2seq.runs.run_folder import check_place, clear, holds_run
 from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import LOCK, exclusive_lock
@@ -39,7 +29,7 @@ class Checkpoint(NamedTuple):
     checksum: str  # SHA-256 of the tensors
     model: Seq2Seq
     vocabularies: Vocabularies
-    limit: LengthLimit
+    limit: checkpoint.LengthLimit
     config: Config
 
 
@@ -54,11 +44,12 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
         return _select_snapshots(runs[0], last)
     if last is not None:
         raise UserError(f"--last {last}: selects snapshots of a single run folder; name only one")
-    paths = [each if each.is_file() else each / BEST for each in runs]
+    paths = [each if each.is_file() else each / checkpoint.BEST for each in runs]
     for given, path in zip(runs, paths, strict=True):
-        if path.name != BEST and snapshot_step(path) is None:
+        if path.name != checkpoint.BEST and checkpoint.snapshot_step(path) is None:
             raise UserError(
-                f"{given}: not a checkpoint; give a run folder, its {BEST} or a step-N.safetensors"
+                f"{given}: not a checkpoint; give a run folder or its {checkpoint.BEST} or "
+                "step-N.safetensors"
             )
         if sum(path.resolve() == other.resolve() for other in paths) > 1:
             raise UserError(f"{given}: given twice; {_DUPLICATE}")
@@ -66,10 +57,10 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
 
 
 def _select_snapshots(run: Path, last: int | None) -> list[Path]:
-    read_config(run)  # raises UserError if it is not a run folder
+    checkpoint.read_config(run)  # raises UserError if it is not a run folder
     if last == 1:
         raise UserError(f"--last 1: {_TOO_FEW}")
-    found, wanted = snapshots(run), max(2, last or 0)
+    found, wanted = checkpoint.snapshots(run), max(2, last or 0)
     if len(found) < wanted:
         raise UserError(
             f"{run}: too few snapshots (step-N.safetensors): {len(found)} of {wanted}; "
@@ -80,12 +71,12 @@ def _select_snapshots(run: Path, last: int | None) -> list[Path]:
 
 def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> None:
     """Refuse a folder that contains an input, other files or, without `overwrite`, a run."""
-    check_place(folder)
+    run_folder.check_place(folder)
     if any(path.resolve().parent == folder.resolve() for path in paths):
         raise UserError(f"{folder}: is one of the runs to average; choose a new folder")
     if not folder.exists() or all(entry.name == LOCK for entry in folder.iterdir()):
         return
-    if not holds_run(folder):
+    if not run_folder.holds_run(folder):
         raise UserError(f"{folder}: contains files other than a run's; choose a new folder")
     if not overwrite:
         raise UserError(f"{folder}: already contains a run; replace it with --overwrite")
@@ -100,7 +91,7 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkp
         raise UserError(f"{paths[0]}: {_TOO_FEW}")
     loaded: list[Checkpoint] = []
     for path in paths:
-        parts = load_model(path.parent, device, path.name)
+        parts = checkpoint.load_model(path.parent, device, path.name)
         header, _ = read_header(path)
         with header_errors(path):
             loaded.append(Checkpoint(path, int(header["step"]), str(header["tensors"]), *parts))
@@ -108,19 +99,19 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkp
     return loaded
 
 
-def _check_compatible(checkpoint: Checkpoint, loaded: Sequence[Checkpoint]) -> None:
-    path, first = checkpoint.path, loaded[0]
-    if checksums_of(checkpoint.vocabularies) != checksums_of(first.vocabularies):
+def _check_compatible(added: Checkpoint, loaded: Sequence[Checkpoint]) -> None:
+    path, first = added.path, loaded[0]
+    if checksums_of(added.vocabularies) != checksums_of(first.vocabularies):
         raise UserError(
             f"{path}: has another vocabulary than {first.path}; average runs that share one"
         )
-    directions = [each.config.data.direction for each in (checkpoint, first)]
+    directions = [each.config.data.direction for each in (added, first)]
     if directions[0] != directions[1]:
         raise UserError(f"{path}: translates {directions[0]} but {first.path} {directions[1]}")
-    if changes := model_changes(first.config, checkpoint.config, ("model.",)):
+    if changes := model_changes(first.config, added.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
     for other in loaded[:-1]:
-        if other.checksum == checkpoint.checksum:
+        if other.checksum == added.checksum:
             raise UserError(f"{path}: has the same weights as {other.path}; {_DUPLICATE}")
 
 
@@ -158,7 +149,7 @@ def save_average(
         for each in checkpoints
     ]
     with exclusive_lock(folder):
-        clear(folder)
-        create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
-        step = max(each.step for each in checkpoints)
-        save_weights(folder / BEST, named_weights(model), limit, step, bleu, provenance)
+        run_folder.clear(folder)
+        checkpoint.create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
+        step, path = max(each.step for each in checkpoints), folder / checkpoint.BEST
+        checkpoint.save_weights(path, named_weights(model), limit, step, bleu, provenance)

@@ -25,16 +25,8 @@ from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
+from seq2seq.runs import tensor_file
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
-from seq2seq.runs.tensor_file import (
-    check_shapes,
-    copy_into,
-    read_dataclass,
-    read_file,
-    read_tensors,
-    save_tensors,
-    shapes_of,
-)
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
 from seq2seq.runtime.files import atomic_write
 
@@ -108,7 +100,7 @@ def save_weights(
     """Write the weights of a step, with its validation BLEU and the length limit of search."""
     header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
-        save_tensors(path, weights, header)
+        tensor_file.save_tensors(path, weights, header)
 
 
 def snapshot_step(path: Path) -> int | None:
@@ -161,15 +153,15 @@ def load_model(
         when = " yet; it is written at the first validation" if name == BEST else ""
         raise UserError(f"{folder}: has no {name}{when}")
     with with_recovery_hint(path):
-        header, weights = read_file(path)
-        limit = read_dataclass(LengthLimit, header, "limit", path)
+        header, weights = tensor_file.read_file(path)
+        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
         check_model_keys(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
         model = new_model(config, vocabularies, "meta")
-        check_shapes(path, shapes_of(weights), shapes_of(named_weights(model)))
+        tensor_file.check_shapes(path, weights, named_weights(model))
     with _enough_memory():
         own = {name: torch.empty(each.shape, device=device) for name, each in weights.items()}
-    copy_into(weights, own, path)
+    tensor_file.copy_into(weights, own, path)
     _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
 
@@ -178,7 +170,7 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
     """Return whether the best weights exist, are undamaged and fit config and vocabulary."""
     path = folder / BEST
     try:
-        header, _ = read_file(path)
+        header, _ = tensor_file.read_file(path)
         check_model_keys(path, header, config, folder / CONFIG)
     except UserError:
         return False
@@ -187,7 +179,7 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
 
 def _is_intact(path: Path) -> bool:
     with suppress(UserError):
-        read_tensors(path)
+        tensor_file.read_tensors(path)
         return True
     return False
 

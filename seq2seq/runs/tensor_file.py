@@ -94,15 +94,14 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
     return header
 
 
-def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
-    """Return the shape of each tensor."""
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-
-
-def check_shapes(path: Path, found: Shapes, expected: Shapes) -> None:
-    """Raise UserError if names or shapes are not the expected ones."""
-    for name in {**expected, **found}:
-        if found.get(name) != expected.get(name):
+def check_shapes(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Raise UserError if names or shapes are not those of the expected tensors."""
+    for name in tensors.keys() | expected.keys():
+        if (
+            name not in tensors
+            or name not in expected
+            or tensors[name].shape != expected[name].shape
+        ):
             raise shape_mismatch(path, name)
 
 

@@ -12,18 +12,9 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import LAST, PREVIOUS, LengthLimit, with_recovery_hint, writing
 from seq2seq.runs.provenance import Header
-from seq2seq.runs.tensor_file import (
-    check_shapes,
-    copy_into,
-    header_errors,
-    read_dataclass,
-    read_file,
-    save_tensors,
-    shape_mismatch,
-    shapes_of,
-)
 from seq2seq.runtime.errors import DamagedFile, UserError
 
 T = TypeVar("T")
@@ -86,11 +77,11 @@ class Progress:
     @classmethod
     def from_header(cls, header: Header, path: Path) -> "Progress":
         """Return the progress that a header records; raises DamagedFile if it is malformed."""
-        with header_errors(path):
+        with tensor_file.header_errors(path):
             counters = dict(header["progress"])
             loss, tokens = map(float, counters.pop("loss"))
             steps = list(counters.pop("skipped"))
-            progress = read_dataclass(cls, {"progress": counters}, "progress", path)
+            progress = tensor_file.read_dataclass(cls, {"progress": counters}, "progress", path)
             progress.seconds = float(header["seconds"])
             progress.loss = torch.tensor([loss, tokens], dtype=torch.float64)
             progress._set_skipped(steps, 1, None)
@@ -123,7 +114,7 @@ def save_state(
         tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
     header = {_FORMAT: STATE_FORMAT, **progress.to_header(), "limit": asdict(limit), **provenance}
     with writing(folder / LAST):
-        save_tensors(folder / LAST, tensors, header, folder / PREVIOUS)
+        tensor_file.save_tensors(folder / LAST, tensors, header, folder / PREVIOUS)
 
 
 def resumable(folder: Path) -> Path | None:
@@ -141,7 +132,7 @@ def read_state(folder: Path) -> TrainingState | None:
     if path is None:
         return None
     with with_recovery_hint(path):
-        header, tensors = read_file(path)
+        header, tensors = tensor_file.read_file(path)
         if "progress" not in header:
             raise DamagedFile(f"{path}: not a training state")
         found = header.get(_FORMAT, 1)
@@ -152,7 +143,7 @@ def read_state(folder: Path) -> TrainingState | None:
                 f"from its best weights with --init-from {folder}"
             )
         progress = Progress.from_header(header, path)
-        limit = read_dataclass(LengthLimit, header, "limit", path)
+        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
         return TrainingState(path, header, tensors, progress, limit)
 
 
@@ -166,19 +157,19 @@ def restore_tensors(
 
     Raises UserError if names, shapes or types are not the model's.
     """
-    path, tensors, expected = state.path, state.tensors, shapes_of(weights)
-    check_shapes(path, shapes_of(_group(tensors, "weights.")), expected)
-    check_shapes(path, shapes_of(_group(tensors, "averages.")), shapes_of(averages))
+    path, tensors = state.path, state.tensors
+    tensor_file.check_shapes(path, _group(tensors, "weights."), weights)
+    tensor_file.check_shapes(path, _group(tensors, "averages."), averages)
     moments: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
     for key, tensor in tensors.items():
         group, _, rest = key.partition(".")
         moment, _, name = rest.partition(".")
-        if group == "optimizer" and name in weights and tensor.shape in ((), expected[name]):
+        if group == "optimizer" and name in weights and tensor.shape in ((), weights[name].shape):
             moments[name][moment] = tensor
         elif group not in ("weights", "averages"):
-            raise shape_mismatch(path, key)
-    copy_into(_group(tensors, "weights."), weights, path)
-    copy_into(_group(tensors, "averages."), averages, path)
+            raise tensor_file.shape_mismatch(path, key)
+    tensor_file.copy_into(_group(tensors, "weights."), weights, path)
+    tensor_file.copy_into(_group(tensors, "averages."), averages, path)
     for parameter, own in zip(list(optimizer), moments.values(), strict=True):
         device = parameter.device
         optimizer[parameter] = {key: own[key].to(device, copy=True) for key in own}

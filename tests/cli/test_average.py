@@ -14,7 +14,7 @@ from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs import averaging
+from seq2seq.runs import checkpoint
 from seq2seq.runs.averaging import select_checkpoints
 from seq2seq.runs.checkpoint import BEST, CONFIG, load_model, read_config, snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
@@ -181,7 +181,7 @@ def test_a_folder_in_which_averaging_broke_off_can_be_used_again(
         raise RunError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(averaging, "save_weights", full)
+        patch.setattr(checkpoint, "save_weights", full)
         with pytest.raises(RunError):
             average([run], new, "cpu", report=lambda _: None)
     assert "--overwrite" in refused([run], new, "cpu")

@@ -17,7 +17,6 @@ from seq2seq.runs.tensor_file import (
     read_header,
     read_tensors,
     save_tensors,
-    shapes_of,
 )
 from seq2seq.runtime.errors import DamagedFile, UserError
 
@@ -51,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 def test_all_comes_back_bit_for_bit(path: Path) -> None:
     header, shapes = read_header(path)
     assert without_checksums(header) == HEADER
-    assert shapes == shapes_of(TENSORS)
+    assert shapes == {name: tuple(tensor.shape) for name, tensor in TENSORS.items()}
     tensors = read_tensors(path)
     assert bits({name: tensors[name] for name in TENSORS}) == bits(TENSORS)
 
@@ -139,11 +138,12 @@ def test_only_a_file_is_read(tmp_path: Path) -> None:
 
 
 def test_tensors_must_fit(tmp_path: Path) -> None:
-    shapes = {"a": (2, 3), "b": (4,)}
-    check_shapes(tmp_path, dict(shapes), shapes)
-    for other in ({"a": (2, 3)}, {**shapes, "c": ()}, {**shapes, "b": (5,)}):
+    tensors = {"a": torch.zeros(2, 3), "b": torch.zeros(4)}
+    a, scalar, longer = torch.ones(2, 3), torch.zeros(()), torch.zeros(5)
+    check_shapes(tmp_path, {**tensors, "a": a}, tensors)
+    for other in ({"a": a}, {**tensors, "c": scalar}, {**tensors, "b": longer}):
         with pytest.raises(UserError, match=r"[bc] does not fit"):
-            check_shapes(tmp_path, other, shapes)
+            check_shapes(tmp_path, other, tensors)
     into = {"a": torch.zeros(2)}
     copy_into({"a": torch.ones(2)}, into, tmp_path)
     assert into["a"].tolist() == [1, 1]
