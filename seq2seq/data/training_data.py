@@ -72,8 +72,8 @@ def training_data(files: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
     """Read the training text of a run, using the cache.
 
     Files that can be read only once, such as pipes, are held in memory instead. Raises UserError as
-    `iter_pairs` and `usable` do, and RunError if the cache cannot be written. After a UserError,
-    also one raised by the block, the cache is as it was before.
+    `iter_pairs` and `usable` do, and RunError if the cache cannot be written. A UserError, even one
+    raised by the block, removes the entries built for it.
     """
     paths = paths_of(files).values()
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
@@ -99,7 +99,7 @@ def cache_of(run_dir: Path) -> Path:
 
 
 def checksum_of_text(text: ParallelText) -> str:
-    """Return a checksum of the lines, whatever files they are from."""
+    """Return a checksum of the lines, independent of the files they come from."""
     return _hash([list(text.src), list(text.tgt)])
 
 
@@ -181,7 +181,7 @@ def _hash(value: object) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Return what determines tokens beside text and vocabulary."""
+    """Return versions and conventions that determine the tokens, besides text and vocabulary."""
     return {
         "sentencepiece": sentencepiece.__version__,
         "unicode": unicodedata.unidata_version,
