@@ -96,12 +96,9 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
 
 def check_shapes(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
-    for name in tensors.keys() | expected.keys():
-        if (
-            name not in tensors
-            or name not in expected
-            or tensors[name].shape != expected[name].shape
-        ):
+    for name in {**expected, **tensors}:
+        found, wanted = (each[name].shape if name in each else None for each in (tensors, expected))
+        if found != wanted:
             raise shape_mismatch(path, name)
 
 

@@ -17,18 +17,7 @@ from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, count_parameters, named_weights
-from seq2seq.runs.checkpoint import (
-    BEST,
-    VOCABULARY,
-    LengthLimit,
-    best_is_intact,
-    create_run,
-    new_model,
-    remove_snapshots,
-    save_snapshot,
-    save_weights,
-    update_config,
-)
+from seq2seq.runs import checkpoint
 from seq2seq.runs.provenance import provenance_of, recorded_vocabularies
 from seq2seq.runs.run_folder import clear, remove_parts
 from seq2seq.runs.training_state import (
@@ -54,7 +43,7 @@ class SessionData(NamedTuple):
     train: EncodedPairs
     valid: ParallelText
     valid_pairs: EncodedPairs
-    limit: LengthLimit
+    limit: checkpoint.LengthLimit
     checksums: Mapping[str, str]  # checksum of each split's text
 
 
@@ -87,9 +76,10 @@ class RunWriter(NullWriter):
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
         if best:
-            save_weights(folder / BEST, weights, data.limit, step, bleu, provenance)
+            path = folder / checkpoint.BEST
+            checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
         if keep:
-            save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
+            checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
 
 
 @dataclass
@@ -153,13 +143,13 @@ def prepare(
     folder = config.run_dir
     if state is None:
         clear(folder)
-        create_run(folder, config, vocabularies)
+        checkpoint.create_run(folder, config, vocabularies)
         session.writer.save_state(session)  # from here on, --resume always finds a state
     else:
         repairs += restore(session, state)
-        remove_snapshots(folder, after=session.progress.step)
+        checkpoint.remove_snapshots(folder, after=session.progress.step)
         remove_parts(folder)
-        update_config(folder, config)
+        checkpoint.update_config(folder, config)
     notes = [*_notes(session, source.blank, valid_blank), *source.notes, *repairs]
     if start is not None:
         notes.append(start.note)
@@ -186,7 +176,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
         for path in filter(None, (files.src, files.tgt, files.tsv)):
             if not path.is_file():
                 raise UserError(f"{path}: every process reads this file; give a regular file")
-    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
+    folder, sampling = config.run_dir / checkpoint.VOCABULARY, config.vocabulary.sampling
     vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
     with training_data(config.data.train, config.run_dir) as source:
         valid, _ = usable(other_texts(config.data, source.text)[0])
@@ -223,7 +213,7 @@ def new_session(
     train: EncodedPairs,
     valid: ParallelText,
     checksums: Mapping[str, str] | None = None,
-    limit: LengthLimit | None = None,
+    limit: checkpoint.LengthLimit | None = None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random or the given weights.
@@ -236,10 +226,10 @@ def new_session(
             "Increase it"
         )
     if limit is None:  # ten tokens more than 99 % of the training pairs need
-        limit = LengthLimit(length_ratio(train, 0.99), 10)
+        limit = checkpoint.LengthLimit(length_ratio(train, 0.99), 10)
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
-    model = new_model(config, vocabularies).to(device)
+    model = checkpoint.new_model(config, vocabularies).to(device)
     own = named_weights(model)
     with torch.no_grad():
         for name, weight in (weights or {}).items():
@@ -268,10 +258,11 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
     vocabularies = session.data.vocabularies
-    if progress.best_bleu < 0 or best_is_intact(config.run_dir, config, vocabularies):
+    if progress.best_bleu < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
         return []
     progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
-    return [f"{config.run_dir / BEST} is damaged or missing; the next validation writes it again"]
+    best = config.run_dir / checkpoint.BEST
+    return [f"{best} is damaged or missing; the next validation writes it again"]
 
 
 def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list[str]:
