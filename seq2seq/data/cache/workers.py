@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TypeVar
 
 import numpy as np
+from numpy.lib.format import read_array, write_array
 from tqdm import tqdm
 
 from seq2seq.config.schema import VocabularyConfig
@@ -97,8 +98,8 @@ def _encode_in_workers(
 
 def _take(path: Path) -> Chunk:
     """Load a chunk that a worker saved, and delete its file."""
-    with np.load(path) as arrays:
-        pairs, rows, *sides = (arrays[name] for name in arrays.files)
+    with path.open("rb") as file:
+        pairs, rows, *sides = (read_array(file, allow_pickle=False) for _ in range(8))
     chunk = Chunk(int(pairs), rows, PackedIds(*sides[:3]), PackedIds(*sides[3:]))
     path.unlink()
     return chunk
@@ -166,9 +167,11 @@ def _train(folder: Path, config: VocabularyConfig, models: Path) -> None:
 
 def _encode_range(folder: Path, shared: Path, max_length: int, start: int, end: int) -> Path:
     pairs, rows, src, tgt = _encode(*_loaded(folder, shared), max_length, start, end)
-    path = shared / f"{start}.npz"
+    path = shared / f"{start}.npy"
     sides = (array for side in (src, tgt) for array in (side.ids, side.ends, side.lengths))
-    np.savez(path, pairs, rows, *sides)
+    with path.open("wb") as file:
+        for array in (np.asarray(pairs), rows, *sides):
+            write_array(file, array, allow_pickle=False)
     return path
 
 
