@@ -30,10 +30,7 @@ class Model(Protocol):
         """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
 
     def start(self, encoded: Any) -> tuple[Any, Any]:
-        """Return the memory of the sentences and the state before the first target position.
-
-        Both belong to the caller, who may overwrite their rows.
-        """
+        """Return memory and initial state, both the caller's to overwrite."""
 
     def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""

@@ -12,14 +12,7 @@ import torch
 from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import Ids, pad_sources
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary import (
-    BOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Vocabularies,
-    checksums_of,
-    words_of,
-)
+from seq2seq.data.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, checksums_of, words_of
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
