@@ -77,11 +77,8 @@ class GreedySearch(ContinuousBatch):
         self.attention, self.attention_steps = kept, self.attention_steps + 1
 
     def _hypothesis(self, slot: int) -> Hypothesis:
-        length, weights = (
-            self.rows.lengths[slot],
-            None,
-        )  # weights are copied: their buffer is reused
-        if self.attention is not None:
+        length, weights = self.rows.lengths[slot], None
+        if self.attention is not None:  # weights are copied: their buffer is reused
             steps = slice(self.attention_steps - length, self.attention_steps)
             weights = self.attention[steps, slot, : self.src_lengths[slot]].float().cpu().clone()
         score = self.totals[slot] / length**self.options.length_penalty

@@ -24,13 +24,8 @@ from seq2seq.runtime.files import atomic_write
 
 FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
-_UNREADABLE = (
-    SafetensorError,
-    OSError,
-    ValueError,
-    RuntimeError,
-    MemoryError,
-)  # RuntimeError: mmap fails
+# RuntimeError: mmap fails
+_UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)
 _DEFAULT_MEMORY = 64 << 30  # bytes assumed if the memory of the machine is unknown
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")

@@ -123,26 +123,22 @@ class SharedLock:
         os.close(self._descriptor)
 
     def _acquire(self, exclusive: bool) -> bool:
-        while acquired := self._wait(exclusive):
-            if _is_at(self._descriptor, self._path):
-                break
-            os.close(self._descriptor)  # removed by its previous holder
-            self._descriptor = os.open(self._path, _FLAGS, 0o644)
-        return acquired
-
-    def _wait(self, exclusive: bool) -> bool:
         waiting = False
         while True:
             try:
                 _try_lock(self._descriptor, exclusive)
-                return True
             except (BlockingIOError, PermissionError):
                 if not waiting and is_main_process():
                     logger.info(f"note: {self._path.parent}: waiting for another process")
                 waiting = True
                 time.sleep(0.2)
+                continue
             except OSError:  # on some network file systems
                 return False
+            if _is_at(self._descriptor, self._path):
+                return True
+            os.close(self._descriptor)  # removed by its previous holder
+            self._descriptor = os.open(self._path, _FLAGS, 0o644)
 
 
 if sys.platform == "win32":
