@@ -48,7 +48,7 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
     for given, path in zip(runs, paths, strict=True):
         if path.name != checkpoint.BEST and checkpoint.snapshot_step(path) is None:
             raise UserError(
-                f"{given}: not a checkpoint; give a run folder or its {checkpoint.BEST} or "
+                f"{given}: not a checkpoint; give a run folder, its {checkpoint.BEST} or a "
                 "step-N.safetensors"
             )
         if sum(path.resolve() == other.resolve() for other in paths) > 1:
