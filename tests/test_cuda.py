@@ -18,7 +18,6 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
-from seq2seq.runtime.device import memory_limit
 from seq2seq.training import step as update
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.session import TrainingSession, prepare
@@ -187,8 +186,10 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     assert whole.progress.max_micro_batch_positions == 0
     assert needed > 100 * 2**20
     torch.cuda.empty_cache()
-    with memory_limit(CUDA, (torch.cuda.memory_reserved() + 0.6 * needed) / 2**30):
-        assert take_step(parts, [data], 1e-3) == tokens
+    available = torch.cuda.get_device_properties(CUDA).total_memory
+    limit = torch.cuda.memory_reserved() + 0.6 * needed
+    torch.cuda.set_per_process_memory_fraction(limit / available)
+    assert take_step(parts, [data], 1e-3) == tokens
     assert 0 < parts.progress.max_micro_batch_positions < data.tgt_in.numel()
     torch.testing.assert_close(parts.progress.loss, whole.progress.loss, rtol=1e-5, atol=0)
     for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):

@@ -15,7 +15,6 @@ _FREE = (
     "training.patience.",
     "training.keep.",
     "training.log_every.",
-    "training.memory_gb.",
     "training.deterministic.",
 )
 

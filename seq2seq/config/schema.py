@@ -220,9 +220,6 @@ class TrainingConfig(Section):
     patience: Count | None = key(None, "validations without a better BLEU until training stops")
     precision: Literal["float32", "bf16"] = key("float32", "bf16: mixed, with float32 weights")
     log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")
-    memory_gb: Annotated[Positive, Field(le=1_000_000)] | None = key(
-        None, "memory limit, GiB; larger batches are split, with the same gradient"
-    )
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = key(
         None, "decay of the probability of true decoder inputs; null: teacher forcing"
     )

@@ -132,38 +132,6 @@ def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
         memory.fill_uninitialized_memory = fills
 
 
-@contextmanager
-def memory_limit(device: torch.device, gigabytes: float | None) -> Iterator[None]:
-    """Make allocations fail beyond a limit in GiB, on the CUDA device or in this process.
-
-    Raises UserError if the operating system does not support it.
-    """
-    if gigabytes is None:
-        yield
-        return
-    if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-        number = torch.cuda.current_device() if device.index is None else device.index
-        torch.cuda.set_per_process_memory_fraction(min(1.0, gigabytes * _GIB / total), number)
-        try:
-            yield
-        finally:
-            torch.cuda.set_per_process_memory_fraction(1.0, number)
-        return
-    if sys.platform != "linux":
-        raise UserError("training.memory_gb: supported only on Linux and CUDA; remove the key")
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    limit, hard = int(gigabytes * _GIB), before[1]
-    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
 def total_memory(device: torch.device) -> int | None:
     """Return the memory of a GPU or of the machine, in bytes; None if it cannot be determined."""
     if device.type == "cuda":

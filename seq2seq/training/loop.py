@@ -13,7 +13,7 @@ from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.checkpoint import BEST, METRICS
 from seq2seq.runs.run_folder import open_folder
 from seq2seq.runs.training_state import TrainingState
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
+from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import diverged, log_skipped, roll_back
@@ -54,7 +54,7 @@ def train(
         with deterministic(chosen, config.training.deterministic):  # set before CUDA starts
             group.use_device(chosen)
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
-            with memory_limit(chosen, config.training.memory_gb), folder as state:
+            with folder as state:
                 session, notes = _set_up(config, chosen, group, state, init_from)
                 _train(session, notes, init_from is not None)
     return config.run_dir

@@ -384,7 +384,6 @@ OVERRIDES = {
     "decoding.beam_size=1e20": "must be at most 1000000; got 1e20",
     "decoding.length_penalty=1e5": "must be at most 10; got 1e5",
     "training.log_every=1e13": "must be at most 10000; got 1e13",
-    "training.memory_gb=1e10": "must be at most 1000000; got 1e10",
     "decoding.beam_size=0": "must be at least 1; got 0",
     "decoding.length_penalty=inf": "must be a finite number; got inf",
     "decoding=5": ("must be a section with keys; got 5; set them one by one: decoding.KEY=VALUE"),

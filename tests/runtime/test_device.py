@@ -18,7 +18,6 @@ from seq2seq.runtime.device import (
     choose_device,
     deterministic,
     is_out_of_memory,
-    memory_limit,
     product_is_exact,
     shortest_time,
     total_memory,
@@ -117,37 +116,6 @@ def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatc
     pretend(monkeypatch, 1)
     choose_device("cuda")
     assert torch.get_float32_matmul_precision() == "highest"
-
-
-@pytest.mark.parametrize(("name", "number"), [("cuda", 3), ("cuda:1", 1)])
-def test_the_limit_is_set_on_the_device_that_is_meant(
-    name: str, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """torch takes a number there; of `cuda` alone it does not know which one is meant."""
-    limits = []
-    whole = SimpleNamespace(total_memory=16 << 30)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: whole)
-    monkeypatch.setattr(
-        torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
-    )
-    for gigabytes, share in ((4, 0.25), (99, 1.0)):
-        with memory_limit(torch.device(name), gigabytes):
-            assert limits == [(share, number)]
-        assert limits == [(share, number), (1.0, number)]
-        limits.clear()
-    with memory_limit(torch.device(name), None):
-        assert limits == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
-def test_a_limit_of_memory_ends_with_its_training() -> None:
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with memory_limit(torch.device("cpu"), 512):
-        assert resource.getrlimit(resource.RLIMIT_DATA) == (512 * 2**30, before[1])
-    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.mark.parametrize(
@@ -336,16 +304,3 @@ def test_choosing_leaves_the_random_numbers_alone() -> None:
     torch.manual_seed(3)
     choose_device("cpu")
     assert torch.equal(torch.rand(4), expected)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
-def test_a_limit_above_the_hard_one_is_the_hard_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    import resource
-
-    most, limits = 3 << 30, list[tuple[int, int]]()
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
-    for gigabytes in (1.0, 500.0):
-        with memory_limit(torch.device("cpu"), gigabytes):
-            pass
-    assert limits == [(1 << 30, most), (most, most), (most, most), (most, most)]

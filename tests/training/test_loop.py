@@ -720,7 +720,6 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
 
 # test_update.py, test_device.py and test_cuda.py; test_scheduled_sampling.py; test_averaging.py
 ELSEWHERE = {
-    "training.memory_gb",
     "training.deterministic",
     "training.scheduled_sampling",
     "training.scheduled_sampling_steps",

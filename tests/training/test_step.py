@@ -224,14 +224,15 @@ def test_memory_for_not_even_a_pair_is_an_error_in_words(
 def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
     program = """
 import resource, torch
-from seq2seq.runtime.device import is_out_of_memory, memory_limit
+from seq2seq.runtime.device import is_out_of_memory
 (size,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
-with memory_limit(torch.device("cpu"), int(size.split()[1]) / 2**20 + 0.25):
-    torch.zeros(2**20)
-    try:
-        torch.zeros(2**27)
-    except RuntimeError as error:
-        print("out of memory:", is_out_of_memory(error))
+limit = 1024 * int(size.split()[1]) + 2**28
+resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+torch.zeros(2**20)
+try:
+    torch.zeros(2**27)
+except RuntimeError as error:
+    print("out of memory:", is_out_of_memory(error))
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stdout == "out of memory: True\n", result.stderr

@@ -27,7 +27,7 @@ from seq2seq.data.corpus import usable
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic, memory_limit
+from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.training.session import new_session, read_texts
 
 
@@ -60,7 +60,7 @@ def check(config: Config, device: str = "auto", init_from: Path | None = None) -
     """
     check_folder(config, resume=False, overwrite=True)
     chosen, training = choose_device(device), config.training
-    with deterministic(chosen, training.deterministic), memory_limit(chosen, training.memory_gb):
+    with deterministic(chosen, training.deterministic):
         return _examine(config, chosen, init_from)
 
 
