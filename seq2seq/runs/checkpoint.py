@@ -85,7 +85,8 @@ def read_config(folder: Path) -> Config:
     except ConfigError as error:
         raise UserError(
             f"{'; '.join(line.strip() for line in str(error).splitlines())} "
-            "(`seq2seq train CONFIG --resume` writes it again)"
+            "(`seq2seq train CONFIG --resume` writes it again; a run of an earlier version of "
+            "seq2seq has to be trained again)"
         ) from None
 
 
