@@ -129,7 +129,7 @@ def train(
 
     settings, _ = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"))
-    total_steps(run)
+    total_steps(settings, run.data.train)
     pairs, budget = run.data.train, settings.training.batch_tokens
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0

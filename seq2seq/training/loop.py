@@ -95,7 +95,11 @@ def _facts(session: TrainingSession) -> list[float]:
 
 def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
-    config, last_step, began = session.config, total_steps(session), session.progress.step
+    config, last_step, began = (
+        session.config,
+        total_steps(session.config, session.data.train),
+        session.progress.step,
+    )
     reporter = session.writer.reporter(config.run_dir, began, last_step)
     with reporter, stop_signals() as stops:
         for note in [*notes, *missing_figures(session, reporter)]:

@@ -6,20 +6,19 @@ from contextlib import contextmanager
 from types import FrameType
 
 from seq2seq.config.schema import Config, TrainingConfig
-from seq2seq.data.batching import EpochOrder
+from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.runs.checkpoint import BEST
 from seq2seq.runs.training_state import Progress, read_state
 from seq2seq.runtime.process_group import ProcessGroup
-from seq2seq.training.session import TrainingSession
 
 
-def total_steps(session: TrainingSession) -> int | None:
+def total_steps(config: Config, pairs: EncodedPairs) -> int | None:
     """Return the last step by max_steps and max_epochs; None if time or patience end training.
 
-    Every epoch has the same number of steps.
+    Every epoch of the training pairs has the same number of steps.
     """
-    settings, data = session.config.training, session.data
-    order = EpochOrder(data.train, settings.batch_tokens, session.config.seed, 0)
+    settings = config.training
+    order = EpochOrder(pairs, settings.batch_tokens, config.seed, 0)
     per_epoch = -(-len(order) // settings.accumulate)
     ends = [settings.max_steps, settings.max_epochs and settings.max_epochs * per_epoch]
     return min((end for end in ends if end is not None), default=None)

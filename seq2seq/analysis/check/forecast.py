@@ -49,7 +49,7 @@ def forecast(session: TrainingSession) -> Forecast:
     order = EpochOrder(session.data.train, settings.batch_tokens, session.config.seed, 0)
     steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
     widest = [max(order, key=lambda rows: _width(session.data.train, rows))] * len(steps[0])
-    last = total_steps(session)
+    last = total_steps(session.config, session.data.train)
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds, core_share = _measure(session, steps, last)
