@@ -72,14 +72,10 @@ def tiny_runs(
     """
     import torch
 
+    from seq2seq.data.batching import LengthLimit
     from seq2seq.model.seq2seq import named_weights
-    from seq2seq.runs.checkpoint import (
-        BEST,
-        LengthLimit,
-        create_run,
-        new_model,
-        save_weights,
-    )
+    from seq2seq.runs.checkpoint import create_run, new_model, save_weights
+    from seq2seq.runs.layout import BEST
     from seq2seq.runs.provenance import provenance_of
 
     runs = {}
@@ -105,7 +101,8 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     import torch
 
     from seq2seq.model.seq2seq import named_weights
-    from seq2seq.runs.checkpoint import BEST, create_run, load_model, save_weights
+    from seq2seq.runs.checkpoint import create_run, load_model, save_weights
+    from seq2seq.runs.layout import BEST
     from seq2seq.runs.provenance import provenance_of
 
     model, _, limit, config = load_model(run, torch.device("cpu"))

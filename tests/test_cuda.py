@@ -16,7 +16,7 @@ from torch import Tensor
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs.checkpoint import BEST, LAST, METRICS
+from seq2seq.runs.layout import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.training import step as update
 from seq2seq.training.loss import batch_loss

@@ -5,6 +5,7 @@ The order of an epoch is a pure function of (seed, epoch).
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self, TypeVar, overload
 
@@ -14,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.data.packed_sequences import PackedIds, encode_chunk
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
-Ids = list[int]
 Rows = NDArray[np.int64]
 Length = TypeVar("Length", int, Rows)
 
@@ -80,6 +80,22 @@ def sampled_pairs(
         if max(len(src[n]), len(tgt[n])) > max_length:
             src[n], tgt[n] = pairs.src[i], pairs.tgt[i]
     return src, tgt
+
+
+@dataclass(frozen=True)
+class LengthLimit:
+    """Maximum length of a translation, `ratio * source length + extra` tokens."""
+
+    ratio: float
+    extra: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.ratio < 1e6 and 0 <= self.extra < 1e6):
+            raise ValueError("a length limit")
+
+    def __call__(self, src_length: int) -> int:
+        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
+        return max(1, int(self.ratio * src_length) + self.extra)
 
 
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:

@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.lines import iter_lines
 from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import ParallelFiles
 
 MIN_DISTINCT_WORDS = 20  # per side, to recognise its language
 MAX_SAMPLED_LINES = 50_000  # per side of the training text, to collect its words
@@ -28,7 +31,7 @@ class ParallelText:
         return len(self.src)
 
 
-def read_pairs(files: ParallelFiles) -> ParallelText:
+def read_pairs(files: "ParallelFiles") -> ParallelText:
     """Return all pairs that `iter_pairs` yields."""
     src, tgt = [], []
     for src_line, tgt_line in iter_pairs(files):
@@ -37,7 +40,7 @@ def read_pairs(files: ParallelFiles) -> ParallelText:
     return ParallelText(src, tgt, source_name(files))
 
 
-def iter_pairs(files: ParallelFiles) -> Iterator[tuple[str, str]]:
+def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     """Yield the source and target lines of a parallel text, blank lines included.
 
     In a TSV file, quotes have no special meaning and columns beyond the second are ignored. Raises
@@ -50,13 +53,13 @@ def iter_pairs(files: ParallelFiles) -> Iterator[tuple[str, str]]:
     return _iter_aligned(files.src, files.tgt)
 
 
-def paths_of(files: ParallelFiles) -> dict[str, Path]:
+def paths_of(files: "ParallelFiles") -> dict[str, Path]:
     """Return the paths that are set, by config key."""
     paths = {"src": files.src, "tgt": files.tgt, "tsv": files.tsv}
     return {key: path for key, path in paths.items() if path is not None}
 
 
-def source_name(files: ParallelFiles) -> str:
+def source_name(files: "ParallelFiles") -> str:
     """Return the paths of a parallel text as messages name it."""
     return " and ".join(map(str, paths_of(files).values()))
 

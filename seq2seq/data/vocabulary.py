@@ -19,6 +19,7 @@ from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, read_bounded
 if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
 
+Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
 MIN_SIZE = 4 + 256  # special tokens and bytes

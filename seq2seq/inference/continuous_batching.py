@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import Ids
-from seq2seq.data.vocabulary import BOS_ID
+from seq2seq.data.vocabulary import BOS_ID, Ids
 from seq2seq.inference.constraints import Constraint, Rows
 from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
 from seq2seq.inference.prefixes import Prefix

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from seq2seq.data.batching import Ids
-from seq2seq.data.vocabulary import BOS_ID, PAD_ID
+from seq2seq.data.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.inference.topk import ApproximateLogits
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from seq2seq.data.batching import Ids, pad, pad_sources
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID
+from seq2seq.data.batching import pad, pad_sources
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.search import by_width

@@ -10,9 +10,17 @@ from typing import NamedTuple, Self
 import torch
 
 from seq2seq.config.schema import DecodingConfig
-from seq2seq.data.batching import Ids, pad_sources
+from seq2seq.data.batching import LengthLimit, pad_sources
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary import BOS_ID, PAD_ID, UNK_ID, Vocabularies, checksums_of, words_of
+from seq2seq.data.vocabulary import (
+    BOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Ids,
+    Vocabularies,
+    checksums_of,
+    words_of,
+)
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
@@ -21,7 +29,7 @@ from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_pre
 from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, join_parts, split_line
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import LengthLimit, load_model
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
+from seq2seq.data.batching import LengthLimit
 from seq2seq.data.vocabulary import Vocabularies, checksums_of
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import checkpoint, run_folder
+from seq2seq.runs import checkpoint, layout, run_folder
 from seq2seq.runs.provenance import model_changes, provenance_of
 from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError
@@ -29,7 +30,7 @@ class Checkpoint(NamedTuple):
     checksum: str  # SHA-256 of the tensors
     model: Seq2Seq
     vocabularies: Vocabularies
-    limit: checkpoint.LengthLimit
+    limit: LengthLimit
     config: Config
 
 
@@ -44,11 +45,11 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
         return _select_snapshots(runs[0], last)
     if last is not None:
         raise UserError(f"--last {last}: selects snapshots of a single run folder; name only one")
-    paths = [each if each.is_file() else each / checkpoint.BEST for each in runs]
+    paths = [each if each.is_file() else each / layout.BEST for each in runs]
     for given, path in zip(runs, paths, strict=True):
-        if path.name != checkpoint.BEST and checkpoint.snapshot_step(path) is None:
+        if path.name != layout.BEST and layout.snapshot_step(path) is None:
             raise UserError(
-                f"{given}: not a checkpoint; give a run folder, its {checkpoint.BEST} or a "
+                f"{given}: not a checkpoint; give a run folder, its {layout.BEST} or a "
                 "step-N.safetensors"
             )
         if sum(path.resolve() == other.resolve() for other in paths) > 1:
@@ -60,7 +61,7 @@ def _select_snapshots(run: Path, last: int | None) -> list[Path]:
     checkpoint.read_config(run)  # raises UserError if it is not a run folder
     if last == 1:
         raise UserError(f"--last 1: {_TOO_FEW}")
-    found, wanted = checkpoint.snapshots(run), max(2, last or 0)
+    found, wanted = layout.snapshots(run), max(2, last or 0)
     if len(found) < wanted:
         raise UserError(
             f"{run}: too few snapshots (step-N.safetensors): {len(found)} of {wanted}; "
@@ -151,5 +152,5 @@ def save_average(
     with exclusive_lock(folder):
         run_folder.clear(folder)
         checkpoint.create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
-        step, path = max(each.step for each in checkpoints), folder / checkpoint.BEST
+        step, path = max(each.step for each in checkpoints), folder / layout.BEST
         checkpoint.save_weights(path, named_weights(model), limit, step, bleu, provenance)

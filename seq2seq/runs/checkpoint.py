@@ -1,20 +1,12 @@
-"""Checkpoints: the files of a run folder that hold config, vocabulary and weights.
-
-config.yaml            resolved config
-vocabulary/            joint.model, or src.model and tgt.model
-best.safetensors       best weights, with the length limit of search
-step-N.safetensors     snapshots: the weights of other validations
-last.safetensors       training state
-previous.safetensors   the training state before it; resumed from if the last is missing
+"""Checkpoints: write and load the config, the vocabulary and the weights of a run folder.
 
 Every write is atomic. Weights carry checksums of themselves and of the vocabulary, and the config
 keys that they depend on.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -22,34 +14,23 @@ from torch import Tensor, nn
 
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import Config, dump_config, load_config
+from seq2seq.data.batching import LengthLimit
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
+from seq2seq.runs.layout import (
+    BEST,
+    CONFIG,
+    VOCABULARY,
+    snapshot_step,
+    snapshots,
+    with_recovery_hint,
+    writing,
+)
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
-from seq2seq.runtime.errors import DamagedFile, RunError, UserError
+from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write
-
-BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
-CONFIG, VOCABULARY = "config.yaml", "vocabulary"
-_SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
-METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
-
-
-@dataclass(frozen=True)
-class LengthLimit:
-    """Maximum length of a translation, `ratio * source length + extra` tokens."""
-
-    ratio: float
-    extra: int
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.ratio < 1e6 and 0 <= self.extra < 1e6):
-            raise ValueError("a length limit")
-
-    def __call__(self, src_length: int) -> int:
-        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
-        return max(1, int(self.ratio * src_length) + self.extra)
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -102,19 +83,6 @@ def save_weights(
     header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
         tensor_file.save_tensors(path, weights, header)
-
-
-def snapshot_step(path: Path) -> int | None:
-    """Return the step of a snapshot by its file name; None for other names."""
-    found = _SNAPSHOT.fullmatch(path.name)
-    return int(found[1]) if found else None
-
-
-def snapshots(folder: Path) -> list[Path]:
-    """List the snapshots of a run, oldest first."""
-    found = folder.glob("step-*.safetensors")
-    steps = {path: step for path in found if (step := snapshot_step(path)) and not path.is_dir()}
-    return sorted(steps, key=lambda path: steps[path])
 
 
 def save_snapshot(
@@ -178,13 +146,6 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
     return bool(header.get("vocabulary") == checksums_of(vocabularies))
 
 
-def _is_intact(path: Path) -> bool:
-    with suppress(UserError):
-        tensor_file.read_tensors(path)
-        return True
-    return False
-
-
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
     """Build the model of a config with random weights, or with shapes only on device "meta".
 
@@ -215,36 +176,3 @@ def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             setattr(module, name, own[parameter])
-
-
-@contextmanager
-def with_recovery_hint(path: Path) -> Iterator[None]:
-    """Add to a DamagedFile error which checkpoints are intact and how to recover."""
-    try:
-        yield
-    except DamagedFile as error:
-        raise DamagedFile(f"{error}. {_recovery_hint(path.parent, path.name)}") from None
-
-
-def _recovery_hint(folder: Path, damaged: str) -> str:
-    others = (name for name in (LAST, PREVIOUS, BEST) if name != damaged)
-    intact = [name for name in others if _is_intact(folder / name)]
-    resume = "`seq2seq train CONFIG --resume`"
-    if damaged == BEST and LAST in intact:
-        return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
-    if damaged == LAST and PREVIOUS in intact:
-        return f"{PREVIOUS} is intact: delete {LAST}, and {resume} continues from it"
-    if BEST in intact:
-        return f"{BEST} is intact and translates; to train again, --overwrite or another run_dir"
-    return "No other checkpoint here is intact: copy the run again, or train with --overwrite"
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Convert a failure to write into a RunError."""
-    try:
-        yield
-    except OSError as error:
-        there = path.parent.is_dir()
-        state = "Earlier files are intact" if there else f"{path.parent} no longer exists"
-        raise RunError(f"{path}: cannot be written ({error}). {state}") from None

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.config.schema import Config, dump_config, load_config
-from seq2seq.runs.checkpoint import (
+from seq2seq.runs.checkpoint import remove_snapshots
+from seq2seq.runs.layout import (
     BEST,
     CONFIG,
     LAST,
@@ -17,7 +18,6 @@ from seq2seq.runs.checkpoint import (
     TENSORBOARD,
     TIMING,
     VOCABULARY,
-    remove_snapshots,
     snapshot_step,
     snapshots,
     writing,

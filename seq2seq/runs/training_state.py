@@ -12,8 +12,9 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from seq2seq.data.batching import LengthLimit
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import LAST, PREVIOUS, LengthLimit, with_recovery_hint, writing
+from seq2seq.runs.layout import LAST, PREVIOUS, with_recovery_hint, writing
 from seq2seq.runs.provenance import Header
 from seq2seq.runtime.errors import DamagedFile, UserError
 

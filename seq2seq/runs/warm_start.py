@@ -13,7 +13,8 @@ from seq2seq.config.schema import Config
 from seq2seq.data.training_data import TrainingData
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import VOCABULARY, load_model, update_vocabularies
+from seq2seq.runs.checkpoint import load_model, update_vocabularies
+from seq2seq.runs.layout import VOCABULARY
 from seq2seq.runs.provenance import model_changes, recorded_vocabularies
 from seq2seq.runs.training_state import TrainingState
 from seq2seq.runtime.errors import DamagedFile, UserError

@@ -10,7 +10,7 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
-from seq2seq.runs.checkpoint import BEST, METRICS
+from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.runs.run_folder import open_folder
 from seq2seq.runs.training_state import TrainingState
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic

@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 
 from tqdm import tqdm
 
-from seq2seq.runs.checkpoint import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
+from seq2seq.data.batching import EncodedPairs, LengthLimit, encode_pairs, length_ratio
 from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, count_parameters, named_weights
-from seq2seq.runs import checkpoint
+from seq2seq.runs import checkpoint, layout
 from seq2seq.runs.provenance import provenance_of, recorded_vocabularies
 from seq2seq.runs.run_folder import clear, remove_parts
 from seq2seq.runs.training_state import (
@@ -43,7 +43,7 @@ class SessionData(NamedTuple):
     train: EncodedPairs
     valid: ParallelText
     valid_pairs: EncodedPairs
-    limit: checkpoint.LengthLimit
+    limit: LengthLimit
     checksums: Mapping[str, str]  # checksum of each split's text
 
 
@@ -76,7 +76,7 @@ class RunWriter(NullWriter):
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
         if best:
-            path = folder / checkpoint.BEST
+            path = folder / layout.BEST
             checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
         if keep:
             checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
@@ -176,7 +176,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
         for path in filter(None, (files.src, files.tgt, files.tsv)):
             if not path.is_file():
                 raise UserError(f"{path}: every process reads this file; give a regular file")
-    folder, sampling = config.run_dir / checkpoint.VOCABULARY, config.vocabulary.sampling
+    folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
     vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
     with training_data(config.data.train, config.run_dir) as source:
         valid, _ = usable(other_texts(config.data, source.text)[0])
@@ -213,7 +213,7 @@ def new_session(
     train: EncodedPairs,
     valid: ParallelText,
     checksums: Mapping[str, str] | None = None,
-    limit: checkpoint.LengthLimit | None = None,
+    limit: LengthLimit | None = None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random or the given weights.
@@ -226,7 +226,7 @@ def new_session(
             "Increase it"
         )
     if limit is None:  # ten tokens more than 99 % of the training pairs need
-        limit = checkpoint.LengthLimit(length_ratio(train, 0.99), 10)
+        limit = LengthLimit(length_ratio(train, 0.99), 10)
     valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, vocabularies).to(device)
@@ -261,7 +261,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     if progress.best_bleu < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
         return []
     progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
-    best = config.run_dir / checkpoint.BEST
+    best = config.run_dir / layout.BEST
     return [f"{best} is damaged or missing; the next validation writes it again"]
 
 

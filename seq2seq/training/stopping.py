@@ -7,7 +7,7 @@ from types import FrameType
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
-from seq2seq.runs.checkpoint import BEST
+from seq2seq.runs.layout import BEST
 from seq2seq.runs.training_state import Progress, read_state
 from seq2seq.runtime.process_group import ProcessGroup
 

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import EpochOrder, make_batch
+from seq2seq.data.batching import EpochOrder, LengthLimit, make_batch
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import LengthLimit
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.loss import batch_loss

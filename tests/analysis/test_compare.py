@@ -17,7 +17,8 @@ from seq2seq.evaluation.bootstrap import bleu, bleu_counts
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import training_state
-from seq2seq.runs.checkpoint import LAST, load_model
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.layout import LAST
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.training import loop as training
 from seq2seq.training.session import TrainingSession

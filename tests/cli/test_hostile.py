@@ -24,7 +24,7 @@ from safetensors.torch import save
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TENSORBOARD, TIMING
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import DamagedFile
 from seq2seq.training.loop import train

@@ -27,7 +27,7 @@ from seq2seq.data.cache.entries import MANIFEST, read_entry
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
-from seq2seq.runs.checkpoint import LOG, METRICS
+from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.training.loop import train

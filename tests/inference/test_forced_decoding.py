@@ -9,8 +9,8 @@ import pytest
 import torch
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources
 
-from seq2seq.data.batching import Ids, make_batch
-from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.data.batching import make_batch
+from seq2seq.data.vocabulary import EOS_ID, Ids
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import SearchOptions

@@ -13,8 +13,8 @@ from conftest import DECODERS, tiny_config
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.data.batching import Ids, pad_sources
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from seq2seq.data.batching import pad_sources
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
 from seq2seq.inference import greedy_search as greedy
 from seq2seq.inference import search as search_module
 from seq2seq.inference.batch_invariance import tile_rows

@@ -19,6 +19,7 @@ from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, t
 
 from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
+from seq2seq.data.batching import LengthLimit
 from seq2seq.data.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
@@ -26,7 +27,7 @@ from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.translation import MAX_PARTS, join_parts, split_line
 from seq2seq.inference.translator import MAX_ATTENTION_TOKENS, Translation, Translator
 from seq2seq.model.builder import build_model
-from seq2seq.runs.checkpoint import LengthLimit, load_model
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.errors import UserError
 
 LINES, _ = toy_pairs(24, seed=21)

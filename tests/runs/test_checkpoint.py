@@ -18,21 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from seq2seq.config.schema import Config
+from seq2seq.data.batching import LengthLimit
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary, load_vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs.checkpoint import (
-    BEST,
-    CONFIG,
-    LAST,
-    PREVIOUS,
-    VOCABULARY,
-    LengthLimit,
-    create_run,
-    load_model,
-    new_model,
-    read_config,
-    save_weights,
-)
+from seq2seq.runs.checkpoint import create_run, load_model, new_model, read_config, save_weights
+from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.training_state import (
     Progress,

@@ -12,7 +12,7 @@ from conftest import write_small_corpus
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train

@@ -10,7 +10,8 @@ from torch import Tensor
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import BEST, LAST, LOG, VOCABULARY, load_model
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.layout import BEST, LAST, LOG, VOCABULARY
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError

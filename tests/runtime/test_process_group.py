@@ -19,7 +19,7 @@ from conftest import write_small_corpus
 from torch import Tensor
 
 from seq2seq.cli.main import main
-from seq2seq.runs.checkpoint import BEST, LAST, LOG, METRICS
+from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime import process_group as ranks
 from seq2seq.runtime.errors import UserError

@@ -14,7 +14,7 @@ import pytest
 from conftest import write_small_corpus
 
 from seq2seq.cli.main import main
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TENSORBOARD, TIMING
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime.files import PART_SUFFIX, atomic_write
 from seq2seq.training import loop as training

@@ -9,7 +9,7 @@ from conftest import toy_pairs
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import UNK_ID, Vocabularies
-from seq2seq.runs.checkpoint import LOG, METRICS
+from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.training.diagnosis import FEW_STEPS, UNKNOWN, Metrics, ValidationResult, diagnose
 from seq2seq.training.loop import train
 from seq2seq.training.reporting import read_metrics

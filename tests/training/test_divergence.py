@@ -11,7 +11,7 @@ from torch import Tensor
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import LAST, LOG, METRICS
+from seq2seq.runs.layout import LAST, LOG, METRICS
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
 from seq2seq.training.loop import Interrupted, train

@@ -17,7 +17,7 @@ import pytest
 import torch
 from conftest import write_small_corpus
 
-from seq2seq.runs.checkpoint import BEST, CONFIG, LAST, METRICS, PREVIOUS, snapshots
+from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS, PREVIOUS, snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runs.training_state import resumable
 from seq2seq.runtime.files import PART_SUFFIX

@@ -27,17 +27,8 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import (
-    BEST,
-    CONFIG,
-    LAST,
-    LOG,
-    METRICS,
-    PREVIOUS,
-    TIMING,
-    load_model,
-    snapshots,
-)
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, snapshots
 from seq2seq.runs.run_folder import check_folder
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError

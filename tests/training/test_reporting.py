@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from seq2seq.runs.checkpoint import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING
 from seq2seq.training.reporting import Reporter, truncate_metrics
 
 

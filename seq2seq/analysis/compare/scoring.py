@@ -14,7 +14,7 @@ from seq2seq.evaluation import metrics as evaluation
 from seq2seq.evaluation.bootstrap import Counts, Difference
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import BEST, TIMING
+from seq2seq.runs.layout import BEST, TIMING
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import TrainingState, read_state
 from seq2seq.runtime.console import logger

@@ -1,0 +1,79 @@
+"""Layout of a run folder: the names of its files, which of them are intact, errors in writing.
+
+config.yaml            resolved config
+vocabulary/            joint.model, or src.model and tgt.model
+best.safetensors       best weights, with the length limit of search
+step-N.safetensors     snapshots: the weights of other validations
+last.safetensors       training state
+previous.safetensors   the training state before it; resumed from if the last is missing
+metrics.jsonl          losses and scores, which the seed determines
+timing.jsonl           speed and times
+train.log              log of the training
+tensorboard/           metrics and timing for TensorBoard
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from seq2seq.runs import tensor_file
+from seq2seq.runtime.errors import DamagedFile, RunError, UserError
+
+BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
+CONFIG, VOCABULARY = "config.yaml", "vocabulary"
+_SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
+METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
+
+
+def snapshot_step(path: Path) -> int | None:
+    """Return the step of a snapshot by its file name; None for other names."""
+    found = _SNAPSHOT.fullmatch(path.name)
+    return int(found[1]) if found else None
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """List the snapshots of a run, oldest first."""
+    found = folder.glob("step-*.safetensors")
+    steps = {path: step for path in found if (step := snapshot_step(path)) and not path.is_dir()}
+    return sorted(steps, key=lambda path: steps[path])
+
+
+@contextmanager
+def with_recovery_hint(path: Path) -> Iterator[None]:
+    """Add to a DamagedFile error which checkpoints are intact and how to recover."""
+    try:
+        yield
+    except DamagedFile as error:
+        raise DamagedFile(f"{error}. {_recovery_hint(path.parent, path.name)}") from None
+
+
+def _recovery_hint(folder: Path, damaged: str) -> str:
+    others = (name for name in (LAST, PREVIOUS, BEST) if name != damaged)
+    intact = [name for name in others if _is_intact(folder / name)]
+    resume = "`seq2seq train CONFIG --resume`"
+    if damaged == BEST and LAST in intact:
+        return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
+    if damaged == LAST and PREVIOUS in intact:
+        return f"{PREVIOUS} is intact: delete {LAST}, and {resume} continues from it"
+    if BEST in intact:
+        return f"{BEST} is intact and translates; to train again, --overwrite or another run_dir"
+    return "No other checkpoint here is intact: copy the run again, or train with --overwrite"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Convert a failure to write into a RunError."""
+    try:
+        yield
+    except OSError as error:
+        there = path.parent.is_dir()
+        state = "Earlier files are intact" if there else f"{path.parent} no longer exists"
+        raise RunError(f"{path}: cannot be written ({error}). {state}") from None
+
+
+def _is_intact(path: Path) -> bool:
+    with suppress(UserError):
+        tensor_file.read_tensors(path)
+        return True
+    return False
