@@ -16,7 +16,7 @@ from seq2seq.cli.main import main
 from seq2seq.evaluation.bootstrap import bleu, bleu_counts
 from seq2seq.evaluation.metrics import score
 from seq2seq.inference.translator import Translator
-from seq2seq.runs import training_state
+from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import LAST
 from seq2seq.runs.tensor_file import read_tensors
@@ -128,13 +128,13 @@ def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
 def test_the_state_of_a_finished_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare("--seeds", "1") == 0
     read: list[str] = []
-    read_file = training_state.read_file
+    read_file = tensor_file.read_file
 
     def spy(path: Path) -> object:
         read.append(path.parent.name)
         return read_file(path)
 
-    monkeypatch.setattr(training_state, "read_file", spy)
+    monkeypatch.setattr(tensor_file, "read_file", spy)
     assert compare("--seeds", "1") == 0
     assert sorted(read) == ["luong-seed1", "none-seed1"]
 
