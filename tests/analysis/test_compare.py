@@ -131,7 +131,8 @@ def test_the_state_of_a_finished_run_is_read_once(monkeypatch: pytest.MonkeyPatc
     read_file = tensor_file.read_file
 
     def spy(path: Path) -> object:
-        read.append(path.parent.name)
+        if path.name == LAST:
+            read.append(path.parent.name)
         return read_file(path)
 
     monkeypatch.setattr(tensor_file, "read_file", spy)
