@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -521,8 +522,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
 
 BUSY = """
-import os, time
+import os, signal, time
 from seq2seq.data.cache import workers
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
 with workers._worker_pool(2) as pool:
     for _ in range(2):
         workers._submit(pool, time.sleep, 600)
@@ -548,13 +550,19 @@ def test_workers_end_with_their_parent_and_leave_ctrl_c_to_it(
         encoding="utf-8",
         start_new_session=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "busy\n"
-    if signal_ == signal.SIGINT:
-        os.killpg(process.pid, signal_)  # as a terminal does
-    else:
-        process.kill()
-    _, errors = process.communicate(timeout=60)  # returns when no worker holds the pipes any more
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        if signal_ == signal.SIGINT:
+            os.killpg(process.pid, signal_)  # as a terminal does
+        else:
+            process.kill()
+        # Returns when no worker holds the pipes any more.
+        _, errors = process.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     assert process.returncode == -signal_
     assert errors.count("Traceback") == (signal_ == signal.SIGINT), errors
 
