@@ -62,7 +62,9 @@ def run(options: argparse.Namespace) -> int:
         logger.info(f"note: {note}")
     from seq2seq.analysis.compare.compare import compare
     from seq2seq.analysis.compare.figure import write_figures
+    from seq2seq.evaluation.bootstrap import seed_name
 
+    seed_name()  # refused before the first training
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
@@ -132,7 +134,7 @@ def _lengths(result: "ComparisonResult") -> str:
 
 
 def _legend(result: "ComparisonResult") -> str:
-    from seq2seq.evaluation.metrics import RESAMPLES
+    from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
 
     plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.scores
     lines = [
@@ -145,6 +147,8 @@ def _legend(result: "ComparisonResult") -> str:
             f"bootstrap over sentences, {RESAMPLES:,} resamples"
         )
         lines.append("p ignores the seeds: a difference within its sd may be due to them")
+        if len(task.text) < MIN_SENTENCES:
+            lines.append(f"no p for fewer than {MIN_SENTENCES} sentences")
     if any(bucket.beyond for bucket in result.buckets):
         lines.append(f"*: more words than any source in training ({task.longest})")
     for variant in plan.variants:

@@ -15,6 +15,7 @@ from seq2seq.runtime.errors import UserError
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
     from seq2seq.evaluation.metrics import Comparison, Scores
+    from seq2seq.evaluation.segmentation import Segmentation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
-    text = "sacreBLEU tokenizer (default: that of the target language, else 13a)"
+    text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
     parser.add_argument("--tokenize", metavar="NAME", help=text)
     arguments.add_json_report(parser)
     arguments.add_int8(parser)
@@ -56,26 +57,49 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.output, *inputs)
     check_output(options.json, *inputs, options.output)
     from seq2seq.evaluation import metrics
+    from seq2seq.evaluation.bootstrap import seed_name
+    from seq2seq.evaluation.segmentation import check_tokenizer, segmentation_of
 
-    tokenize = options.tokenize or metrics.tokenizer_of(data.tgt_lang if data else "")
-    metrics.check_tokenizer(tokenize)
-    metrics.check_seed()
+    if options.tokenize:
+        check_tokenizer(options.tokenize)
+    seed_name()
     texts, references = _read(options, data)
     metrics.check_line_counts([*texts, *references])
-    hypotheses = [lines for _, lines in texts]
-    if options.model:
-        hypotheses = [_translate(options, hypotheses[0])]
     files = [*texts, *references] if options.hyp else references
-    notes = [*map(metrics.tokenized_note, hypotheses), *(metrics.not_nfc_note(*f) for f in files)]
-    for note in filter(None, notes):
-        logger.info(f"note: {note}")
-    how = ([lines for _, lines in references], options.lowercase, tokenize)
-    scores = metrics.score(hypotheses[-1], *how)
-    comparison = None
+    if options.model:
+        texts = [("translation", _translate(options, texts[0][1]))]
+    lists = [lines for _, lines in references]
+    segmentation = segmentation_of(data.tgt_lang if data else "", lists, options.tokenize)
+    _log_notes(files, texts, references, segmentation)
+    hypotheses = [lines for _, lines in texts]
+    how = (lists, options.lowercase, segmentation)
     if len(hypotheses) == 2:
         comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
+        scores = comparison.system_scores()
+    else:
+        comparison, scores = None, metrics.score(hypotheses[0], *how)
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
+
+
+def _log_notes(
+    files: Sequence[NamedLines],
+    hypotheses: Sequence[NamedLines],
+    references: Sequence[NamedLines],
+    segmentation: "Segmentation",
+) -> None:
+    """Log what affects the scores; `files` are those read."""
+    from seq2seq.evaluation import metrics
+
+    for note in (
+        *(metrics.tokenized_note(lines) for _, lines in hypotheses),
+        *(metrics.not_nfc_note(*each) for each in files),
+        segmentation.note(),
+        metrics.long_line_note([*hypotheses, *references], segmentation),
+        metrics.few_lines_note(len(references[0][1])),
+    ):
+        if note is not None:
+            logger.info(f"note: {note}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -139,15 +163,22 @@ def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
 
     rows = [("", "score", "95 % interval", "signature")]
     for name, value in zip(METRIC_NAMES, scores, strict=True):
+        if value is None:
+            rows.append((name, "-", "-", "-"))
+            continue
         rows.append((name, f"{value.score:.1f}", _interval(value.ci), value.signature))
     if comparison is None:
         return aligned_table(rows, "left")
     paired = [("", "baseline", "95 % interval", "system", "95 % interval", "p", "signature")]
     for name, pair in zip(METRIC_NAMES, comparison, strict=True):
+        if pair is None:
+            paired.append((name, *"------"))
+            continue
         baseline, system = (
             (f"{side.score:.1f}", _interval(side.ci)) for side in (pair.baseline, pair.system)
         )
-        paired.append((name, *baseline, *system, f"{pair.p_value:.4f}", pair.signature))
+        p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
+        paired.append((name, *baseline, *system, p_value, pair.signature))
     return f"{aligned_table(rows, 'left')}\n\n{aligned_table(paired, 'left')}"
 
 

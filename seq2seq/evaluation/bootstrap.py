@@ -1,17 +1,23 @@
-"""Bootstrap resampling of BLEU from sentence counts: subsets and means over seeds."""
+"""Bootstrap resampling over sentences: intervals of scores and tests of differences."""
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.evaluation.metrics import RESAMPLES, quiet_sacrebleu
+from seq2seq.runtime.errors import UserError
 
-Counts = NDArray[np.int64]  # [N, 10]: lengths, n-gram matches and totals of N sentences
-_METRIC = BLEU()
-_SEED = 12345  # sacrebleu's default
+RESAMPLES = 1000  # sacrebleu's default
+MIN_SENTENCES = 20  # fewest sentences for an interval or a p-value
+CONFIDENCE = (0.025, 0.975)  # quantiles that bound a 95 % interval
+_SEED = "12345"  # sacrebleu's default
+_ROUNDING = 1e-9  # rounding error of the mean of equal differences
+
+Counts = NDArray[np.float64]  # [N, S]: statistics of N sentences, whose sums determine a score
+Scores = NDArray[np.float64]  # [RESAMPLES]: the score of each resample
 
 
 class Difference(NamedTuple):
@@ -19,63 +25,88 @@ class Difference(NamedTuple):
 
     `deviation` is the sample standard deviation of the difference over seeds, paired because equal
     seeds see the same batches; None for a single seed. `ci` is the 95 % interval of the difference
-    over resampled sentences, and `p_value` the two-sided share of resamples that deviate from their
-    mean at least as much as the difference deviates from 0. Both vary the sentences for these
-    models; only `deviation` accounts for other seeds.
+    over resampled sentences and `p_value` that of `two_sided_p_value`, both None for fewer than
+    MIN_SENTENCES sentences. Both vary the sentences for these models; only `deviation` accounts
+    for other seeds.
     """
 
     mean: float
     deviation: float | None
-    ci: tuple[float, float]
-    p_value: float
+    ci: tuple[float, float] | None
+    p_value: float | None
 
 
-@quiet_sacrebleu()
-def bleu_counts(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str = "13a"
-) -> Counts:
-    """Return the statistics of each sentence, with one reference, whose sums determine BLEU."""
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize)
-    counted = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
-    return np.array(counted, dtype=np.int64)
+class Resamples:
+    """Bootstrap resamples of a test set, the same for every system scored with this object.
 
-
-def bleu(counts: Counts) -> float:
-    """Return the corpus BLEU of counted sentences."""
-    return float(_METRIC._compute_score_from_stats(counts.sum(axis=0).tolist()).score)
-
-
-def resample(systems: Sequence[Sequence[Counts]]) -> NDArray[np.float64]:
-    """Return the mean BLEU over seeds of each system and resample [systems, RESAMPLES].
-
-    A system has the counts of each of its seeds. All systems share the resamples, which are those
-    of sacrebleu's paired test.
+    The seed is sacrebleu's: 12345, or the environment's SACREBLEU_SEED; `none` draws a seed once.
+    The resamples are those that sacrebleu draws with that seed.
     """
-    sentences = len(systems[0][0])
-    draws = np.random.default_rng(_SEED).choice(
-        sentences, size=(RESAMPLES, sentences), replace=True
-    )
-    return np.array(
-        [
-            np.mean([[bleu(counts[draw]) for draw in draws] for counts in seeds], 0)
-            for seeds in systems
-        ]
-    )
+
+    def __init__(self, sentences: int, count: int | None = None) -> None:
+        """Define `count` resamples (default: RESAMPLES) of that number of sentences."""
+        self.sentences, self.count = sentences, RESAMPLES if count is None else count
+        seed = seed_name()
+        self._seed = np.random.SeedSequence().entropy if seed == "none" else int(seed)
+
+    @property
+    def suffice(self) -> bool:
+        """Return whether intervals and p-values can be given."""
+        return self.count > 1 and self.sentences >= MIN_SENTENCES
+
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the sentence indices [N] of each resample."""
+        generator = np.random.default_rng(self._seed)
+        for _ in range(self.count):
+            yield generator.choice(self.sentences, size=self.sentences, replace=True)
+
+    def scores(self, counts: Counts, score: Callable[[list[float]], float]) -> Scores:
+        """Return the score of each resample, by a function of summed statistics."""
+        return np.array([score(counts[rows].sum(axis=0).tolist()) for rows in self])
+
+
+def seed_name() -> str:
+    """Return the seed of all resamples, or `none`; raises UserError if it cannot be parsed."""
+    seed = os.environ.get("SACREBLEU_SEED", _SEED).lower()
+    if seed != "none" and not re.fullmatch("[0-9]+", seed):
+        raise UserError(f"SACREBLEU_SEED={seed}: must be a non-negative integer or none")
+    return seed
+
+
+def interval(scores: Scores) -> tuple[float, float]:
+    """Return the 95 % percentile interval, which lies within the range of the score."""
+    low, high = np.quantile(scores, CONFIDENCE)
+    return float(low), float(high)
+
+
+def two_sided_p_value(difference: float, resampled: Scores) -> float:
+    """Return the p-value of a difference between two systems, given its paired resamples.
+
+    It is the share of resamples whose difference deviates from the mean over resamples, in either
+    direction, at least as much as the observed difference deviates from 0: the paired bootstrap of
+    Koehn (2004), two-sided, with the distribution shifted to the null hypothesis (Efron and
+    Tibshirani 1993, section 16.4). It is 1 for equal systems.
+    """
+    extreme = np.abs(resampled - resampled.mean()) >= abs(difference) - _ROUNDING
+    return (int(extreme.sum()) + 1) / (len(resampled) + 1)
 
 
 def difference(
     baseline: Sequence[float],
     system: Sequence[float],
-    baseline_resampled: NDArray[np.float64],
-    system_resampled: NDArray[np.float64],
+    baseline_resampled: Scores | None,
+    system_resampled: Scores | None,
 ) -> Difference:
-    """Test a system against a baseline, given the BLEU of each seed and the resampled means."""
+    """Test a system against a baseline, given the BLEU of each seed and the resampled means.
+
+    The resampled means are None for too few sentences.
+    """
     by_seed = np.subtract(system, baseline)
-    mean, drawn = float(by_seed.mean()), system_resampled - baseline_resampled
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    extreme = np.abs(drawn - drawn.mean()) >= abs(mean) - 1e-9  # ties of equal systems, rounded
-    p_value = (int(extreme.sum()) + 1) / (len(drawn) + 1)
-    return Difference(mean, deviation(by_seed.tolist()), (float(low), float(high)), p_value)
+    mean, spread = float(by_seed.mean()), deviation(by_seed.tolist())
+    if baseline_resampled is None or system_resampled is None:
+        return Difference(mean, spread, None, None)
+    drawn = system_resampled - baseline_resampled
+    return Difference(mean, spread, interval(drawn), two_sided_p_value(mean, drawn))
 
 
 def deviation(values: Sequence[float]) -> float | None:

@@ -1,33 +1,46 @@
 """BLEU, chrF and TER by sacrebleu, with signatures, 95 % intervals and significance tests."""
 
-import logging
-import os
-import re
+import time
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest
 
+from seq2seq.evaluation.bootstrap import (
+    MIN_SENTENCES,
+    RESAMPLES,
+    Counts,
+    Resamples,
+    interval,
+    seed_name,
+    two_sided_p_value,
+)
+from seq2seq.evaluation.segmentation import (
+    BY_SPACES,
+    Segmentation,
+    check_tokenizer,
+    quiet_sacrebleu,
+)
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 METRIC_NAMES = ("BLEU", "chrF2", "TER")  # sacrebleu's names, in the order of `Scores`
-RESAMPLES = 1000  # bootstrap resamples, sacrebleu's default
-_CHINESE = ("zh", "zho", "chi", "cmn", "yue")
-_UNSPACED = ("ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod")
+MAX_TER_WORDS = 300  # of a line, on either side; beyond, TER of one line may take many seconds
+_TER_REPORT_SECONDS = 10.0
 _TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text for tokenized
 
 
 class Score(NamedTuple):
     """A corpus score in percentage points.
 
-    `ci` is its 95 % confidence interval (low, high): sacrebleu's bootstrap mean minus and plus its
-    half-width; None without bootstrap.
+    `ci` is its 95 % confidence interval (low, high), the percentiles of its bootstrap resamples;
+    None without bootstrap and for fewer than `bootstrap.MIN_SENTENCES` lines.
     """
 
     score: float
@@ -36,51 +49,51 @@ class Score(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """BLEU and chrF2 (character 1- to 6-grams), higher is better; TER, lower is better."""
+    """BLEU and chrF2 (character 1- to 6-grams), higher is better; TER, lower is better.
+
+    TER is None for texts with longer lines than MAX_TER_WORDS.
+    """
 
     bleu: Score
     chrf: Score
-    ter: Score
+    ter: Score | None
 
 
 class Resampled(NamedTuple):
     """A corpus score, the mean of its bootstrap resamples, and `ci` as in `Score`."""
 
     score: float
-    mean: float
-    ci: tuple[float, float]
+    mean: float | None
+    ci: tuple[float, float] | None
 
 
 class Paired(NamedTuple):
-    """One metric of two systems, and the p-value of their difference.
+    """One metric of two systems, and the two-sided p-value of their difference.
 
-    It is 1 if both systems are equal, where sacrebleu reports its smallest possible value.
+    The p-value is None if `ci` is.
     """
 
     baseline: Resampled
     system: Resampled
-    p_value: float
+    p_value: float | None
     signature: str
+
+    def score(self) -> Score:
+        """Return the score of the system."""
+        return Score(self.system.score, self.system.ci, self.signature)
 
 
 class Comparison(NamedTuple):
-    """Paired bootstrap test (Koehn 2004) of a system against a baseline."""
+    """Paired bootstrap test (Koehn 2004) of a system against a baseline; TER as in `Scores`."""
 
     bleu: Paired
     chrf: Paired
-    ter: Paired
+    ter: Paired | None
 
-
-@contextmanager
-def quiet_sacrebleu() -> Iterator[None]:
-    """Suppress sacrebleu's progress and hints; the relevant ones are notes of ours."""
-    logger = logging.getLogger("sacrebleu")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    def system_scores(self) -> Scores:
+        """Return the scores of the system."""
+        bleu, chrf, ter = self
+        return Scores(bleu.score(), chrf.score(), None if ter is None else ter.score())
 
 
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -97,31 +110,6 @@ def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
                 f"{first_name} has {len(first_lines)} lines but {name} has {len(lines)}: "
                 "line N of one must belong to line N of the other"
             )
-
-
-@quiet_sacrebleu()
-def check_tokenizer(tokenize: str) -> None:
-    """Check that a BLEU tokenizer is known to sacrebleu and can be loaded; raises UserError."""
-    if tokenize not in BLEU.TOKENIZERS:
-        raise UserError(
-            f"unknown BLEU tokenizer {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
-        )
-    try:
-        BLEU(tokenize=tokenize)
-    except OSError as error:
-        raise UserError(
-            f"BLEU tokenizer {tokenize!r} needs a model that sacrebleu could not download ({error})"
-        ) from error
-    except (ImportError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error
-
-
-def check_seed() -> None:
-    """Check that sacrebleu can parse SACREBLEU_SEED; raises UserError."""
-    seed = os.environ.get("SACREBLEU_SEED", "none").lower()
-    if seed != "none" and not re.fullmatch("[0-9]+", seed):
-        raise UserError(f"SACREBLEU_SEED={seed}: must be a non-negative integer or none")
 
 
 def tokenized_note(hypotheses: Sequence[str]) -> str | None:
@@ -147,14 +135,45 @@ def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
     )
 
 
-def tokenizer_of(language: str) -> str:
-    """Return the BLEU tokenizer for a language code: 13a for languages that separate words.
+def long_line_note(
+    texts: Sequence[tuple[str, Sequence[str]]], segmentation: Segmentation
+) -> str | None:
+    """Return a note if a line of the named texts is too long for TER."""
+    for name, lines in texts:
+        for number, line in enumerate(lines, start=1):
+            if (words := segmentation.ter_words(line)) > MAX_TER_WORDS:
+                return (
+                    f"{name}:{number}: the line has {words:,} words; TER is computed only for "
+                    f"texts without lines of more than {MAX_TER_WORDS} words, since such a line "
+                    "may take minutes"
+                )
+    return None
 
-    Chinese has sacrebleu's `zh`; the others without spaces (Japanese, Thai, ...) are scored by
-    character.
-    """
-    code = re.split("[-_]", language.lower())[0]
-    return "zh" if code in _CHINESE else "char" if code in _UNSPACED else "13a"
+
+def few_lines_note(lines: int) -> str | None:
+    """Return a note if there are too few lines for intervals and p-values."""
+    if lines >= MIN_SENTENCES:
+        return None
+    return f"{lines} lines are too few for intervals and p-values, which need {MIN_SENTENCES}"
+
+
+@quiet_sacrebleu()
+def bleu_counts(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str = "13a"
+) -> Counts:
+    """Return the statistics of each sentence, with one reference, whose sums determine BLEU."""
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, references=[references])
+    return _counts(metric, hypotheses)
+
+
+def bleu_of(counts: Counts) -> float:
+    """Return the corpus BLEU of counted sentences."""
+    return bleu_of_sums(counts.sum(axis=0).tolist())
+
+
+def bleu_of_sums(sums: list[float]) -> float:
+    """Return the corpus BLEU for the summed statistics of its sentences."""
+    return _score_of_sums(_BLEU, sums)
 
 
 @quiet_sacrebleu()
@@ -171,19 +190,24 @@ def score(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     lowercase: bool = False,
-    tokenize: str = "13a",
+    segmentation: Segmentation = BY_SPACES,
     bootstrap: int = RESAMPLES,
 ) -> Scores:
     """Score detokenized hypotheses against one or more lists of references.
 
-    `lowercase` ignores case in all three metrics (sacrebleu's TER does so by default); `tokenize`
-    names BLEU's tokenizer; `bootstrap` is the number of resamples, without intervals below 2. The
-    seed is sacrebleu's: 12345, or the environment's SACREBLEU_SEED. Raises UserError for missing
-    references, unequal numbers of lines or an unusable tokenizer.
+    `lowercase` ignores case in all three metrics (sacrebleu's TER does so by default);
+    `bootstrap` is the number of resamples, without intervals below 2; their seed is that of
+    `Resamples`. Raises UserError for missing references, unequal numbers of lines or an unusable
+    tokenizer.
     """
-    _check_texts([("hypotheses", hypotheses)], references)
-    metrics = _metrics(references, lowercase, tokenize)
-    return Scores(*(_score(metric, hypotheses, bootstrap) for metric in metrics))
+    texts = [("hypotheses", hypotheses)]
+    resamples = Resamples(len(hypotheses), bootstrap)
+    bleu, chrf, ter = _metrics(texts, references, lowercase, segmentation)
+    return Scores(
+        _score(bleu, hypotheses, resamples),
+        _score(chrf, hypotheses, resamples),
+        None if ter is None else _score(ter, hypotheses, resamples),
+    )
 
 
 @quiet_sacrebleu()
@@ -192,75 +216,97 @@ def compare(
     system: Sequence[str],
     references: Sequence[Sequence[str]],
     lowercase: bool = False,
-    tokenize: str = "13a",
+    segmentation: Segmentation = BY_SPACES,
     bootstrap: int = RESAMPLES,
 ) -> Comparison:
-    """Test a system against a baseline by sacrebleu's paired bootstrap; as `score` otherwise."""
-    _check_texts([("baseline", baseline), ("system", system)], references)
-    metrics = _metrics(references, lowercase, tokenize)
-    signatures, results = PairedTest(
-        [("baseline", baseline), ("system", system)],
-        dict(zip(METRIC_NAMES, metrics, strict=True)),
-        references=None,  # already given to the metrics, so tokenized once
-        test_type="bs",
-        n_samples=bootstrap,
-    )()
-    return Comparison(*(_paired(results[name], str(signatures[name])) for name in METRIC_NAMES))
-
-
-def _check_texts(
-    texts: Sequence[tuple[str, Sequence[str]]], references: Sequence[Sequence[str]]
-) -> None:
-    if not references:
-        raise UserError("no reference to score against: give at least one")
-    numbered = ((f"reference {n}", lines) for n, lines in enumerate(references, start=1))
-    check_line_counts([*texts, *numbered])
-
-
-@quiet_sacrebleu()
-def _metrics(
-    references: Sequence[Sequence[str]], lowercase: bool, tokenize: str
-) -> tuple[BLEU, CHRF, TER]:
-    check_tokenizer(tokenize)
-    return (
-        BLEU(lowercase=lowercase, tokenize=tokenize, references=references),
-        CHRF(lowercase=lowercase, references=references),
-        TER(case_sensitive=not lowercase, references=references),
+    """Test a system against a baseline by the paired bootstrap; as `score` otherwise."""
+    texts = [("baseline", baseline), ("system", system)]
+    resamples = Resamples(len(baseline), bootstrap)
+    bleu, chrf, ter = _metrics(texts, references, lowercase, segmentation)
+    return Comparison(
+        _paired(bleu, baseline, system, resamples),
+        _paired(chrf, baseline, system, resamples),
+        None if ter is None else _paired(ter, baseline, system, resamples),
     )
 
 
-def _score(metric: Metric, hypotheses: Sequence[str], bootstrap: int) -> Score:
-    try:
-        result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
-    except TypeError:
-        # sacrebleu cannot average NumPy scores with the Python float of a resample without matches.
-        _return_python_floats(metric)
-        result = metric.corpus_score(hypotheses, references=None, n_bootstrap=bootstrap)
-    ci = _bounds(result._mean, result._ci) if bootstrap > 1 else None
-    return Score(float(result.score), ci, str(metric.get_signature()))
+_BLEU = BLEU()  # scores sums; its tokenizer is not used
 
 
-def _return_python_floats(metric: Metric) -> None:
-    compute = metric._compute_score_from_stats
+def _metrics(
+    texts: Sequence[tuple[str, Sequence[str]]],
+    references: Sequence[Sequence[str]],
+    lowercase: bool,
+    segmentation: Segmentation,
+) -> tuple[BLEU, CHRF, TER | None]:
+    """Check the texts and return the metrics, which hold the references; None for no TER."""
+    if not references:
+        raise UserError("no reference to score against: give at least one")
+    numbered = [(f"reference {n}", lines) for n, lines in enumerate(references, start=1)]
+    check_line_counts([*texts, *numbered])
+    check_tokenizer(segmentation.tokenize)
+    ter = None
+    if long_line_note([*texts, *numbered], segmentation) is None:
+        options = {"normalized": segmentation.asian, "asian_support": segmentation.asian}
+        ter = TER(**options, case_sensitive=not lowercase, references=references)
+    return (
+        BLEU(lowercase=lowercase, tokenize=segmentation.tokenize, references=references),
+        CHRF(lowercase=lowercase, references=references),
+        ter,
+    )
 
-    def plain(stats: list[int]) -> Any:
-        result = compute(stats)
-        result.score = float(result.score)
-        return result
 
-    metric._compute_score_from_stats = plain  # type: ignore[method-assign]
-
-
-def _paired(results: Sequence[Any], signature: str) -> Paired:
-    baseline, system = map(_resampled, results)
-    p_value = 1.0 if baseline == system else float(results[1].p_value)
-    return Paired(baseline, system, p_value, signature)
+def _counts(metric: Metric, hypotheses: Sequence[str]) -> Counts:
+    """Return the statistics of each sentence against the references that the metric holds."""
+    lines = _reported(hypotheses) if isinstance(metric, TER) else hypotheses
+    return np.array(metric._extract_corpus_statistics(lines, None), dtype=np.float64)  # type: ignore[arg-type]
 
 
-def _resampled(result: Any) -> Resampled:
-    return Resampled(float(result.score), float(result.mean), _bounds(result.mean, result.ci))
+def _reported(hypotheses: Sequence[str]) -> Iterator[str]:
+    """Yield the hypotheses, and log the progress of a slow consumer."""
+    last = time.monotonic()
+    for number, line in enumerate(hypotheses):
+        if time.monotonic() - last > _TER_REPORT_SECONDS:
+            logger.info(f"TER: {number:,} of {len(hypotheses):,} lines are scored")
+            last = time.monotonic()
+        yield line
 
 
-def _bounds(mean: float, half_width: float) -> tuple[float, float]:
-    center, half = float(mean), float(half_width)  # float32 from a paired test
-    return center - half, center + half
+def _score_of_sums(metric: Metric, sums: list[float]) -> float:
+    return float(metric._compute_score_from_stats(sums).score)
+
+
+def _score(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> Score:
+    found, _ = _resampled(metric, _counts(metric, hypotheses), resamples)
+    return Score(found.score, found.ci, _signature(metric, resamples))
+
+
+def _paired(
+    metric: Metric, baseline: Sequence[str], system: Sequence[str], resamples: Resamples
+) -> Paired:
+    first, first_drawn = _resampled(metric, _counts(metric, baseline), resamples)
+    second, second_drawn = _resampled(metric, _counts(metric, system), resamples)
+    p_value = None
+    if first_drawn is not None and second_drawn is not None:
+        p_value = two_sided_p_value(second.score - first.score, second_drawn - first_drawn)
+    return Paired(first, second, p_value, _signature(metric, resamples))
+
+
+def _resampled(
+    metric: Metric, counts: Counts, resamples: Resamples
+) -> tuple[Resampled, NDArray[np.float64] | None]:
+    """Return the score of counted sentences, and those of its resamples if they suffice."""
+    own = _score_of_sums(metric, counts.sum(axis=0).tolist())
+    if not resamples.suffice:
+        return Resampled(own, None, None), None
+    drawn = resamples.scores(counts, lambda sums: _score_of_sums(metric, sums))
+    return Resampled(own, float(drawn.mean()), interval(drawn)), drawn
+
+
+def _signature(metric: Metric, resamples: Resamples) -> str:
+    """Return sacrebleu's signature, with the resamples if there are any."""
+    signature = metric.get_signature()
+    if resamples.suffice:
+        signature.update("bs", resamples.count)
+        signature.update("seed", seed_name())
+    return str(signature)

@@ -11,7 +11,8 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder, LengthLimit, make_batch
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary import Vocabularies
-from seq2seq.evaluation.metrics import bleu_score, tokenizer_of
+from seq2seq.evaluation.metrics import bleu_score
+from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
@@ -91,7 +92,8 @@ def greedy_bleu(
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
     translations = translator.translate(group.share(text.src), beam_size=1, text_only=True)
     hypotheses = group.gather_shares([translation.text for translation in translations])
-    return bleu_score(hypotheses, text.tgt, tokenizer_of(config.data.tgt_lang)), hypotheses
+    tokenize = segmentation_of(config.data.tgt_lang, [text.tgt]).tokenize
+    return bleu_score(hypotheses, text.tgt, tokenize), hypotheses
 
 
 @contextmanager

@@ -13,8 +13,7 @@ import torch
 from seq2seq.analysis.compare import figure
 from seq2seq.analysis.compare.figure import spread
 from seq2seq.cli.main import main
-from seq2seq.evaluation.bootstrap import bleu, bleu_counts
-from seq2seq.evaluation.metrics import score
+from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
@@ -323,5 +322,5 @@ def test_a_table_of_lengths_agrees_with_scores_of_its_sentences(
             found = []
             for run in variant["runs"]:
                 lines = Path(run["translations"]).read_text(encoding="utf-8").splitlines()
-                found.append(bleu(bleu_counts(lines, references, False)[rows]))
+                found.append(bleu_of(bleu_counts(lines, references, False)[rows]))
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))

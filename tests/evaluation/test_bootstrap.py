@@ -5,9 +5,10 @@ import random
 import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import _bootstrap_resample
 
-from seq2seq.evaluation import bootstrap
-from seq2seq.evaluation import metrics as evaluation
+from seq2seq.evaluation import bootstrap, metrics
+from seq2seq.evaluation.bootstrap import Counts, Resamples
 
 GENERATOR = random.Random(3)
 WORDS = "The a dog cat runs sleeps on in under big old red house tree , today"
@@ -34,43 +35,68 @@ SYSTEMS = [noisy(REFERENCES, share) for share in (0.4, 0.2, 0.3)]
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_any_part_has_the_bleu_that_sacrebleu_gives_it(lowercase: bool) -> None:
-    counts = bootstrap.bleu_counts(SYSTEMS[0], REFERENCES, lowercase)
+    counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, lowercase)
     for rows in (range(60), range(5, 31), [7], [3, 3, 40]):
         hypotheses, references = ([side[row] for row in rows] for side in (SYSTEMS[0], REFERENCES))
         wanted = BLEU(lowercase=lowercase).corpus_score(hypotheses, [references]).score
-        assert bootstrap.bleu(counts[list(rows)]) == pytest.approx(wanted)
+        assert metrics.bleu_of(counts[list(rows)]) == pytest.approx(wanted)
 
 
-def test_the_resamples_are_those_of_sacrebleus_paired_test() -> None:
-    first, second = (bootstrap.bleu_counts(each, REFERENCES, False) for each in SYSTEMS[:2])
-    drawn = bootstrap.resample([[first], [second]])
-    pair = evaluation.compare(SYSTEMS[0], SYSTEMS[1], [REFERENCES]).bleu
-    for own, theirs in zip(drawn, (pair.baseline, pair.system), strict=True):
-        ordered = np.sort(own)
-        assert own.mean() == pytest.approx(theirs.mean, rel=1e-5)
-        half = (ordered[-26] - ordered[25]) / 2
-        assert half == pytest.approx((theirs.ci[1] - theirs.ci[0]) / 2, rel=1e-4)
+def resampled(counts: Counts, count: int | None = None) -> np.ndarray:
+    return Resamples(len(counts), count).scores(counts, metrics.bleu_of_sums)
 
 
-def test_several_seeds_are_resampled_together() -> None:
-    counts = [bootstrap.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
-    together = bootstrap.resample([counts])[0]
-    apart = bootstrap.resample([[each] for each in counts])
-    np.testing.assert_allclose(together, apart.mean(axis=0))
+def test_the_resamples_are_those_of_sacrebleu() -> None:
+    counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
+    metric = BLEU(references=[REFERENCES])
+    statistics = metric._extract_corpus_statistics(SYSTEMS[0], None)
+    _, wanted = _bootstrap_resample(statistics, metric, bootstrap.RESAMPLES)
+    np.testing.assert_allclose(resampled(counts), [each.score for each in wanted], rtol=1e-5)
+
+
+def test_the_seed_of_the_environment_is_that_of_all_resamples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
+    default = resampled(counts, 30)
+    monkeypatch.setenv("SACREBLEU_SEED", "12345")
+    np.testing.assert_array_equal(resampled(counts, 30), default)
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert (resampled(counts, 30) != default).any()
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    drawn_once = Resamples(60, 30)
+    first, second = (drawn_once.scores(counts, metrics.bleu_of_sums) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert (resampled(counts, 30) != resampled(counts, 30)).any()
 
 
 def test_a_difference_is_tested_on_both_sides() -> None:
-    counts = [bootstrap.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
-    worse, better, between = (
-        ([bootstrap.bleu(each)], bootstrap.resample([[each]])[0]) for each in counts
-    )
+    counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
+    worse, better, between = (([metrics.bleu_of(each)], resampled(each)) for each in counts)
     up = bootstrap.difference(worse[0], better[0], worse[1], better[1])
     down = bootstrap.difference(better[0], worse[0], better[1], worse[1])
     assert up.mean == -down.mean > 5
-    assert up.p_value == down.p_value < 0.01
+    assert up.p_value == down.p_value is not None
+    assert up.p_value < 0.01
+    assert up.ci is not None
+    assert down.ci is not None
     assert up.ci[0] > 0 > down.ci[1]
     near = bootstrap.difference(between[0], between[0], between[1], between[1])
     assert (near.mean, near.p_value, near.ci, near.deviation) == (0, 1, (0, 0), None)
+
+
+def test_evaluate_and_compare_give_one_answer() -> None:
+    counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
+    for first, second in ((0, 1), (1, 2), (2, 2)):
+        pair = metrics.compare(SYSTEMS[first], SYSTEMS[second], [REFERENCES]).bleu
+        found = bootstrap.difference(
+            [metrics.bleu_of(counts[first])],
+            [metrics.bleu_of(counts[second])],
+            resampled(counts[first]),
+            resampled(counts[second]),
+        )
+        assert found.p_value == pair.p_value
+        assert pair.system.score - pair.baseline.score == pytest.approx(found.mean)
 
 
 def test_both_tails_are_counted() -> None:
@@ -79,23 +105,65 @@ def test_both_tails_are_counted() -> None:
     assert found.p_value == (2 + 1) / (5 + 1)
 
 
-def test_chance_alone_is_seldom_found_significant() -> None:
-    """Of pairs of systems of one kind about a twentieth has p below 0.05."""
+def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
+    """P-values of pairs of systems that differ by chance alone."""
     found = []
-    for _ in range(60):
-        references = sentences(40)
-        drawn = [bootstrap.bleu_counts(noisy(references, 0.3), references, False) for _ in range(2)]
-        means = np.stack(
-            [[bootstrap.bleu(each[rows]) for rows in draws(40, 150)] for each in drawn]
-        )
-        scores = [[bootstrap.bleu(each)] for each in drawn]
-        found.append(bootstrap.difference(*scores, *means).p_value)
-    assert np.mean(np.array(found) < 0.05) < 0.2
-    assert np.mean(np.array(found) < 0.5) > 0.2
+    for _ in range(tests):
+        references = sentences(sentence_count)
+        counts = [metrics.bleu_counts(noisy(references, 0.3), references, False) for _ in range(2)]
+        first, second = (resampled(each, 100) for each in counts)
+        difference = metrics.bleu_of(counts[1]) - metrics.bleu_of(counts[0])
+        found.append(bootstrap.two_sided_p_value(difference, second - first))
+    return np.array(found)
 
 
-def draws(sentences: int, times: int) -> np.ndarray:
-    return np.random.default_rng(1).integers(sentences, size=(times, sentences))
+@pytest.mark.slow
+def test_chance_alone_is_found_significant_as_often_as_the_level_says() -> None:
+    """At 200 tests the share of p below 0.05 has a standard error of 1.5 points."""
+    found = null_p_values(100, 200)
+    assert 0.01 < np.mean(found < 0.05) < 0.095
+    assert 0.4 < np.mean(found < 0.5) < 0.6
+    assert found.max() > 0.95
+
+
+def test_chance_alone_is_seldom_found_significant() -> None:
+    found = null_p_values(40, 40)
+    assert np.mean(found < 0.05) < 0.25
+    assert 0.25 < np.mean(found < 0.5) < 0.75
+    assert found.max() > 0.6  # sacrebleu's rule never exceeds one half
+
+
+@pytest.mark.parametrize("lines", [1, 2, bootstrap.MIN_SENTENCES - 1])
+def test_few_sentences_have_no_interval_and_no_p_value(lines: int) -> None:
+    first, second, references = (each[:lines] for each in (*SYSTEMS[:2], REFERENCES))
+    for each in metrics.score(first, [references]):
+        assert each is not None
+        assert each.ci is None
+        assert "bs:" not in each.signature
+    for pair in metrics.compare(first, second, [references]):
+        assert pair is not None
+        assert (pair.p_value, pair.system.ci, pair.baseline.mean) == (None, None, None)
+    assert "too few" in (metrics.few_lines_note(lines) or "")
+    assert metrics.few_lines_note(bootstrap.MIN_SENTENCES) is None
+    assert bootstrap.difference([1.0], [2.0], None, None).p_value is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.97, 1.0])
+def test_intervals_stay_within_the_range_of_the_score(share: float) -> None:
+    for lines in (20, 40):
+        for _ in range(4):
+            references = sentences(lines)
+            bleu, chrf, ter = metrics.score(noisy(references, share), [references], bootstrap=200)
+            assert ter is not None
+            for each in (bleu, chrf, ter):
+                assert each.ci is not None
+                assert 0 <= each.ci[0] <= each.ci[1]
+            assert bleu.ci is not None
+            assert chrf.ci is not None
+            assert max(bleu.ci[1], chrf.ci[1]) <= 100 + 1e-9
+            if share == 0:
+                assert bleu.ci == pytest.approx((100, 100))
+                assert ter.ci == (0, 0)
 
 
 def test_seeds_are_paired() -> None:

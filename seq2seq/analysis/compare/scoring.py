@@ -6,13 +6,16 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seq2seq.analysis.compare.variants import Plan, Variant
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
-from seq2seq.evaluation import bootstrap
-from seq2seq.evaluation import metrics as evaluation
-from seq2seq.evaluation.bootstrap import Counts, Difference
+from seq2seq.evaluation import bootstrap, metrics
+from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
 from seq2seq.evaluation.metrics import Scores
+from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, TIMING
 from seq2seq.runs.tensor_file import read_header
@@ -102,6 +105,7 @@ def score_all(
 ) -> ComparisonResult:
     """Translate with every run and every ensemble, and score; `states` have been read already."""
     buckets = length_buckets(task.text.src, task.longest)
+    resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
     first_resampled = None
     for variant in plan.variants:
@@ -109,9 +113,9 @@ def score_all(
         folders = [config.run_dir for config in configs]
         runs = [_score_run(plan, task, variant, each, states.get(each.run_dir)) for each in configs]
         counts = [run.output.counts for run in runs]
-        (resampled,) = bootstrap.resample([counts])
+        resampled = _resampled_means(counts, resamples)
         difference = ensemble = None
-        if first_resampled is None:
+        if not results:
             first_resampled = resampled
         else:
             scores = bleu_scores(results[0].runs), bleu_scores(runs)
@@ -119,9 +123,16 @@ def score_all(
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
         parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
-        by_length = [mean(bootstrap.bleu(n[bucket.rows]) for n in counts) for bucket in buckets]
+        by_length = [mean(metrics.bleu_of(n[bucket.rows]) for n in counts) for bucket in buckets]
         results.append(VariantResult(variant, runs, ensemble, parameters, difference, by_length))
     return ComparisonResult(plan, task, buckets, results)
+
+
+def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[np.float64] | None:
+    """Return the mean BLEU over seeds of each resample; None for too few sentences."""
+    if not resamples.suffice:
+        return None
+    return np.stack([resamples.scores(each, metrics.bleu_of_sums) for each in counts]).mean(axis=0)
 
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
@@ -186,12 +197,13 @@ def _score(
     file = plan.folder / f"{name}.{task.split}.hyp"
     atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
     references = task.text.tgt
-    tokenize = evaluation.tokenizer_of(variant.config.data.tgt_lang)
-    scores = evaluation.score(hypotheses, [references], task.lowercase, tokenize, bootstrap=0)
+    segmentation = segmentation_of(variant.config.data.tgt_lang, [references])
+    scores = metrics.score(hypotheses, [references], task.lowercase, segmentation, bootstrap=0)
     logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
     if split := sum(each.parts > 1 for each in translations):
         logger.info(f"note: {split} lines longer than data.max_length were translated in parts")
-    counts = bootstrap.bleu_counts(hypotheses, references, task.lowercase, tokenize)
+    tokenize = segmentation.tokenize
+    counts = metrics.bleu_counts(hypotheses, references, task.lowercase, tokenize)
     return ScoredOutput(file, scores, counts)
 
 

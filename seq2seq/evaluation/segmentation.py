@@ -1,0 +1,153 @@
+"""Segmentation of text into words for BLEU and TER, by the script of the references."""
+
+import logging
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.tokenizers.tokenizer_ter import TercomTokenizer
+
+from seq2seq.runtime.errors import UserError
+
+DEFAULT_TOKENIZER = "13a"
+_BY_SPACES = (DEFAULT_TOKENIZER, "intl", "none")  # tokenizers that split words at spaces
+# Scripts without spaces between words, by the start of the Unicode names of their letters.
+_UNSPACED = {
+    "CJK": "Han",
+    "IDEOGRAPHIC": "Han",
+    "BOPOMOFO": "Han",
+    "HIRAGANA": "Kana",
+    "KATAKANA": "Kana",
+    "KATAKANA-HIRAGANA": "Kana",
+    "HALFWIDTH KATAKANA": "Kana",
+    **{
+        name.upper(): name
+        for name in (
+            *("Thai", "Lao", "Khmer", "Myanmar", "Tibetan", "Tai", "New Tai", "Ahom"),
+            *("Javanese", "Balinese", "Yi", "Nushu", "Tangut"),
+        )
+    },
+}
+_JAPANESE_CODES = ("ja", "jpn", "jp", "japanese")  # for references in Han characters alone
+_UNSPACED_SHARE = 0.3  # of the letters; one Han character is worth several Latin letters
+_KANA_SHARE = 0.05  # of Han and kana, from which a text is taken to be Japanese
+_SAMPLED_LINES = 2000
+
+
+_TER_TOKENIZERS = {
+    asian: TercomTokenizer(normalized=asian, asian_support=asian) for asian in (False, True)
+}
+
+
+class Segmentation(NamedTuple):
+    """Segmentation of hypotheses and references into words.
+
+    `tokenize` names sacrebleu's tokenizer for BLEU. `asian` turns on sacrebleu's Asian support in
+    TER, which splits at Chinese characters. `script` is the script of references without spaces
+    between words; None for other references.
+    """
+
+    tokenize: str = DEFAULT_TOKENIZER
+    asian: bool = False
+    script: str | None = None
+
+    def ter_words(self, line: str) -> int:
+        """Return the number of words of a line in TER."""
+        return len(_TER_TOKENIZERS[self.asian](line).split())
+
+    def note(self) -> str | None:
+        """Return a note on references without spaces between words."""
+        if self.script is None:
+            return None
+        bleu = f"BLEU uses sacrebleu's tokenizer {self.tokenize}"
+        if self.tokenize in _BY_SPACES:
+            bleu += ", which counts text between spaces as one word (--tokenize char would not)"
+        ter = "splits at Chinese characters (asian:yes)"
+        if not self.asian:
+            ter = "counts text between spaces as one word"
+        return (
+            f"the references are in {self.script} script, without spaces between words: {bleu}; "
+            f"TER {ter}"
+        )
+
+
+BY_SPACES = Segmentation()  # for text with spaces between words
+
+
+def segmentation_of(
+    language: str, references: Iterable[Sequence[str]], tokenize: str | None = None
+) -> Segmentation:
+    """Return the segmentation for one or more lists of references in a language.
+
+    The script of the references decides, so that the spelling of the language code does not
+    matter: sacrebleu's `zh` for Chinese, `char` for Japanese and other scripts without spaces
+    (Thai, Lao, Khmer, Burmese, Tibetan, ...), `13a` otherwise. The code (which may be empty)
+    decides only whether Han characters without kana are Chinese or Japanese. `tokenize` replaces
+    the choice for BLEU.
+    """
+    letters = _letters_by_script(references)
+    unspaced = {script: count for script, count in letters.items() if script is not None}
+    if sum(unspaced.values()) < max(1, _UNSPACED_SHARE * letters.total()):
+        return Segmentation(tokenize or DEFAULT_TOKENIZER)
+    han, kana = unspaced.pop("Han", 0), unspaced.pop("Kana", 0)
+    if unspaced and max(unspaced.values()) > han + kana:
+        return Segmentation(tokenize or "char", False, max(unspaced, key=unspaced.__getitem__))
+    code = re.split("[-_]", language.lower())[0]
+    if code in _JAPANESE_CODES or kana >= _KANA_SHARE * (han + kana):
+        return Segmentation(tokenize or "char", True, "Japanese")
+    return Segmentation(tokenize or "zh", True, "Chinese")
+
+
+def _letters_by_script(references: Iterable[Sequence[str]]) -> Counter[str | None]:
+    """Count letters and marks by unspaced script (None: any other) in evenly spaced lines."""
+    characters: Counter[str] = Counter()
+    for lines in references:
+        for line in lines[:: max(1, -(-len(lines) // _SAMPLED_LINES))]:
+            characters.update(line)
+    letters: Counter[str | None] = Counter()
+    for character, count in characters.items():
+        if unicodedata.category(character)[0] in "LM":
+            letters[_script(character)] += count
+    return letters
+
+
+@cache
+def _script(character: str) -> str | None:
+    name = unicodedata.name(character, "")
+    found = (script for start, script in _UNSPACED.items() if name.startswith(f"{start} "))
+    return next(found, None)
+
+
+@contextmanager
+def quiet_sacrebleu() -> Iterator[None]:
+    """Suppress sacrebleu's progress and hints; the relevant ones are notes of ours."""
+    logger = logging.getLogger("sacrebleu")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@quiet_sacrebleu()
+def check_tokenizer(tokenize: str) -> None:
+    """Check that a BLEU tokenizer is known to sacrebleu and can be loaded; raises UserError."""
+    if tokenize not in BLEU.TOKENIZERS:
+        raise UserError(
+            f"unknown BLEU tokenizer {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
+        )
+    try:
+        BLEU(tokenize=tokenize)
+    except OSError as error:
+        raise UserError(
+            f"BLEU tokenizer {tokenize!r} needs a model that sacrebleu could not download ({error})"
+        ) from error
+    except (ImportError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error

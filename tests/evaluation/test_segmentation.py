@@ -1,0 +1,128 @@
+"""The tokenizer follows the script of the references, whatever the language code says."""
+
+import time
+
+import pytest
+from sacrebleu.metrics.ter import TER
+
+from seq2seq.evaluation import metrics
+from seq2seq.evaluation.segmentation import BY_SPACES, Segmentation, segmentation_of
+
+CHINESE = ["我昨天买了三本新书。", "猫在窗外看着雨,很安静。", "他说iPhone比较贵。"]
+JAPANESE = ["彼は昨日新しい本を三冊買いました。", "猫が静かに窓の外を見ていますよ。"]
+UNSPACED = {
+    "Chinese": CHINESE,
+    "Japanese": JAPANESE,
+    "Thai": ["เมื่อวานเขาซื้อหนังสือใหม่สามเล่ม", "แมวนั่งมองออกไปนอกหน้าต่าง"],
+    "Khmer": ["គាត់បានទិញសៀវភៅថ្មីបីក្បាលកាលពីម្សិលមិញ"],
+    "Lao": ["ລາວຊື້ປຶ້ມໃໝ່ສາມຫົວມື້ວານນີ້"],
+    "Myanmar": ["သူမနေ့ကစာအုပ်အသစ်သုံးအုပ်ဝယ်ခဲ့သည်။"],
+    "Tibetan": ["ཁོས་ཁ་སང་དཔེ་ཆ་གསར་པ་གསུམ་ཉོས་སོང་།"],
+    "Javanese": ["ꦱꦧꦼꦤ꧀ꦮꦺꦴꦁꦏꦭꦲꦶꦂꦲꦏꦺ"],
+}
+CODES = ["", "en", "jp", "cn", "japanese", "chinese", "zhs", "zht", "zh-Hant", "kn", "bur", "xx"]
+SPACED = [
+    ["He bought three new books yesterday.", "The cat looks out of the window."],
+    ["그는 어제 새 책 세 권을 샀다.", "고양이가 창밖을 조용히 보고 있다."],
+    ["उसने कल तीन नई किताबें खरीदीं।"],
+    ["اشترى أمس ثلاثة كتب جديدة."],
+    ["Wo zuotian mai le san ben xin shu."],
+    ["He said 好 and left the room at once, without a word."],
+    ["", "  "],
+    ["12 34", "?"],
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("script", UNSPACED)
+def test_identical_text_without_spaces_has_full_marks(script: str, code: str) -> None:
+    references = UNSPACED[script]
+    found = segmentation_of(code, [references])
+    assert found.script == script or {found.script, code} <= {"Japanese", "jp", "japanese"}
+    scores = metrics.score(references, [references], segmentation=found, bootstrap=0)
+    assert scores.bleu.score == pytest.approx(100)
+    assert scores.ter is not None
+    assert scores.ter.score == 0
+    assert f"tok:{found.tokenize}|" in scores.bleu.signature
+    assert metrics.bleu_score(references, references, found.tokenize) == pytest.approx(100)
+    note = found.note()
+    assert note is not None
+    assert str(found.script) in note
+    assert f"tokenizer {found.tokenize}" in note
+    assert "\n" not in note
+
+
+@pytest.mark.parametrize("code", [*CODES, "zh", "ja", "th", "ko"])
+@pytest.mark.parametrize("references", SPACED, ids=lambda lines: lines[0][:12])
+def test_text_with_spaces_is_split_by_13a(references: list[str], code: str) -> None:
+    assert segmentation_of(code, [references]) == BY_SPACES
+    assert BY_SPACES.note() is None
+
+
+def test_chinese_and_japanese_differ_by_kana_or_by_code() -> None:
+    han = ["東京大学本郷", "日本経済新聞"]
+    for code in ("ja", "jpn", "jp", "ja_JP", "Japanese"):
+        assert segmentation_of(code, [han]).tokenize == "char"
+    for code in ("", "zh", "zh-TW", "cmn_Hans", "yue", "cn"):
+        assert segmentation_of(code, [han]).tokenize == "zh"
+    assert segmentation_of("zh", [JAPANESE]).tokenize == "char"
+    several = segmentation_of("", [["", ""], JAPANESE])  # lists of references, the first blank
+    assert several.script == "Japanese"
+
+
+def test_a_chosen_tokenizer_replaces_that_of_the_script_and_is_noted() -> None:
+    found = segmentation_of("ja", [JAPANESE], "13a")
+    assert found == Segmentation("13a", True, "Japanese")
+    assert "counts text between spaces as one word" in (found.note() or "")
+    assert segmentation_of("en", [SPACED[0]], "intl").tokenize == "intl"
+
+
+@pytest.mark.parametrize("references", [CHINESE, JAPANESE])
+def test_ter_has_sacrebleus_asian_options(references: list[str]) -> None:
+    hypotheses = [line[:3] + line[4:] for line in references]
+    found = segmentation_of("", [references])
+    ter = metrics.score(hypotheses, [references], segmentation=found, bootstrap=0).ter
+    assert ter is not None
+    wanted = TER(normalized=True, asian_support=True, case_sensitive=True)
+    assert ter.score == wanted.corpus_score(hypotheses, [references]).score
+    plain = TER(case_sensitive=True).corpus_score(hypotheses, [references]).score
+    assert ter.score < plain == 100
+    assert "norm:yes|punct:yes|asian:yes" in ter.signature
+
+
+@pytest.mark.parametrize(
+    ("line", "segmentation"),
+    [
+        (" ".join(f"w{n}" for n in range(3000)), BY_SPACES),
+        ("我" * 400, Segmentation("zh", True, "Chinese")),
+    ],
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_lines_too_long_for_ter_are_named_and_the_rest_is_scored(
+    line: str, segmentation: Segmentation, side: int
+) -> None:
+    texts = [[line, "a b c d e"], [line, "a b c d e"]]
+    texts[1 - side] = ["short", "a b c d e"]
+    began = time.monotonic()
+    scores = metrics.score(texts[0], texts[1:], segmentation=segmentation)
+    test = metrics.compare(texts[0], texts[0], texts[1:], segmentation=segmentation)
+    assert time.monotonic() - began < 10
+    assert (scores.ter, test.ter) == (None, None)
+    assert scores.chrf.score > 0
+    note = metrics.long_line_note([("hyp", texts[0]), ("ref", texts[1])], segmentation)
+    assert note is not None
+    assert note.startswith(f"{('hyp', 'ref')[side]}:1: the line has ")
+    assert "300 words" in note
+
+
+def test_lines_within_the_bound_have_a_ter(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = " ".join(f"w{n}" for n in range(metrics.MAX_TER_WORDS))
+    assert metrics.long_line_note([("hyp", [line])], BY_SPACES) is None
+    ter = metrics.score([line], [[line]], bootstrap=0).ter
+    assert ter is not None
+    assert ter.score == 0
+    logged: list[str] = []
+    monkeypatch.setattr(metrics.logger, "info", logged.append)
+    monkeypatch.setattr(metrics, "_TER_REPORT_SECONDS", -1.0)
+    metrics.score(["a", "b"], [["a", "b"]], bootstrap=0)
+    assert logged == ["TER: 0 of 2 lines are scored", "TER: 1 of 2 lines are scored"]
