@@ -567,8 +567,20 @@ def test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are(
     assert score < 50
 
 
+def enlarge(*files: Path) -> None:
+    """Repeat the lines of files until there are enough for intervals and p-values."""
+    for file in files:
+        file.write_bytes(file.read_bytes() * 3)
+
+
 def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
     hyp, ref = texts
+    few = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--json", tmp_path / "few")
+    assert "note: 11 lines are too few for intervals and p-values" in few.err
+    assert few.lines[1].split()[2] == "-"
+    for each in json.loads((tmp_path / "few").read_bytes())["paired"].values():
+        assert (each["p_value"], each["system"]["ci"]) == (None, None)
+    enlarge(hyp, ref)
     scores = sacrebleu_scores(hyp, ref)
     assert 5 < scores[0] < 95
     printed = call("evaluate", "--hyp", hyp, "-r", ref, "--json", "-")
@@ -586,8 +598,9 @@ def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) ->
 
 def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
     hyp, ref = texts
+    enlarge(hyp, ref)
     better = tmp_path / "better"
-    lines = [*lines_of(ref)[:6], *lines_of(hyp)[6:]]
+    lines = [*lines_of(ref)[:18], *lines_of(hyp)[18:]]
     better.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     result = call("evaluate", "--hyp", hyp, "--hyp", better, "-r", ref, "--json", tmp_path / "json")
     wanted = [sacrebleu_scores(path, ref)[0] for path in (hyp, better)]
@@ -599,6 +612,28 @@ def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path
     pair = tree["paired"]["bleu"]
     assert [pair[side]["score"] for side in ("baseline", "system")] == pytest.approx(wanted)
     assert 0 < pair["p_value"] < 0.2
+
+
+def test_text_without_spaces_and_long_lines_are_scored_with_a_note(
+    call: Call, tmp_path: Path
+) -> None:
+    hyp, ref = tmp_path / "hyp", tmp_path / "ref"
+    for file in (hyp, ref):
+        file.write_text(
+            "\u5f7c\u306f\u6628\u65e5\u672c\u3092\u8cb7\u3044\u307e\u3057\u305f\n" * 2, "utf-8"
+        )
+    result = call("evaluate", "--hyp", hyp, "-r", ref)
+    assert table_scores(result) == ["100.0", "100.0", "0.0"]
+    assert "|tok:char|" in result.lines[1]
+    assert "|norm:yes|punct:yes|asian:yes|" in result.lines[3]
+    assert "references are in Japanese script" in result.err
+    for file in (hyp, ref):
+        file.write_text("a b c d " * 800 + "\n", "utf-8")
+    result = call("evaluate", "--hyp", hyp, "--hyp", hyp, "-r", ref, "--json", tmp_path / "json")
+    assert table_scores(result)[2] == "-"
+    assert f"note: {hyp}:1: the line has 3,200 words; TER" in result.err
+    tree = json.loads((tmp_path / "json").read_bytes())
+    assert (tree["ter"], tree["paired"]["ter"]) == (None, None)
 
 
 def test_case_and_several_references(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:

@@ -132,7 +132,9 @@ def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[
     """Return the mean BLEU over seeds of each resample; None for too few sentences."""
     if not resamples.suffice:
         return None
-    return np.stack([resamples.scores(each, metrics.bleu_of_sums) for each in counts]).mean(axis=0)
+    drawn = [resamples.scores(each, metrics.bleu_of_sums) for each in counts]
+    means: NDArray[np.float64] = np.stack(drawn).mean(axis=0)
+    return means
 
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
