@@ -154,12 +154,12 @@ def _chunk_loss(
     """Return the summed loss of a chunk with logits [M, V] and their row means [M].
 
     Turns its probabilities [M, V], in place, into the gradient with respect to the logits, without
-    the `- e / V` of smoothing. `-log p_y` is the logarithm of a probability that is already there.
+    the `- e / V` of smoothing.
     """
     rows = torch.arange(len(tgt), device=tgt.device)
     logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
-    least = torch.finfo(means.dtype).tiny
-    loss = (smoothing * (logit - means) - likelihood.clamp(min=least).log()).sum()
+    surprisal = _surprisal(logits, probabilities, logit, likelihood)
+    loss = (smoothing * (logit - means) + surprisal).sum()
     if consistency:
         divergence, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
         loss = loss + consistency / 2 * divergence
@@ -167,6 +167,21 @@ def _chunk_loss(
     if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
     return loss
+
+
+def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood: Tensor) -> Tensor:
+    """Return `-log p_y` [M] for logits and probabilities [M, V], and those of y [M].
+
+    It is the logarithm of a probability that is already there; if that underflows, it is computed
+    from the largest logit z_m as `z_m - z_y - log p_m`.
+    """
+    normal = likelihood >= torch.finfo(likelihood.dtype).tiny
+    if not likelihood.is_cuda and normal.all():  # on CUDA, reading the answer would synchronize
+        return -likelihood.log()
+    largest, index = logits.max(dim=-1)
+    most_probable = probabilities.gather(1, index[:, None])[:, 0].to(likelihood.dtype)
+    far = largest.to(logit.dtype) - logit - most_probable.log()
+    return torch.where(normal, -likelihood.log(), far)
 
 
 def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:

@@ -209,6 +209,21 @@ def test_logits_beyond_the_range_of_exp_stay_finite() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("scale", [50.0, 1000.0, 1e8])
+def test_a_diverged_model_has_the_loss_of_torch(
+    scale: float, smoothing: float, device: str
+) -> None:
+    """Probabilities of the targets underflow."""
+    outputs, projection, tgt = make_inputs(3 * CHUNK + 1, device)
+    scaled = (outputs.detach().float() * scale).requires_grad_()
+    loss = token_loss(scaled, projection.float(), tgt, smoothing)
+    expected = plain_loss(scaled, projection, tgt, smoothing)
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=0)
+    assert loss > 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("already_rounded", [False, True])
 def test_bf16_autocast_is_close_to_float32(already_rounded: bool, device: str) -> None:
     outputs, projection, tgt = make_inputs(3 * CHUNK + 1, device)
