@@ -1,4 +1,7 @@
-"""Diagnosis of a finished training: likely problems, and the config key to change."""
+"""Diagnosis of a finished training: likely problems, and the config key to change.
+
+Advice names only keys that apply to the config of the run, with their present values.
+"""
 
 import re
 from collections import Counter
@@ -6,11 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from seq2seq.config.schema import Config
+from seq2seq.data.corpus import has_text
 from seq2seq.data.vocabulary import UNKNOWN
+from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
 
 MIN_LINES = 8  # too few lines to judge below
 FEW_STEPS = 500
 NO_BLEU, LOW_BLEU = 2.0, 10.0
+HIGH_DROPOUT = 0.5  # from which more dropout is not recommended
 _LOOP = re.compile(r"(.{2,40}?)\1{3,}")  # four repetitions in a row
 
 Metrics = Sequence[Mapping[str, float]]  # the lines of metrics.jsonl
@@ -25,124 +32,200 @@ class ValidationResult(NamedTuple):
     metrics: Metrics
 
 
-def diagnose(result: ValidationResult) -> list[str]:
-    """Return a line for each suspected problem, the most informative first."""
+def diagnose(result: ValidationResult, config: Config) -> list[str]:
+    """Return a line for each suspected problem, the most informative first.
+
+    Pairs with a blank side are not judged.
+    """
+    if (divergence := _check_divergence(result.metrics, config)) is not None:
+        return [divergence]
+    lines = zip(result.sources, result.references, result.hypotheses, strict=False)
+    kept = [each for each in lines if has_text(*each[:2])]
     found: list[str] = []
-    if len(result.hypotheses) >= MIN_LINES:
-        found = list(_check_text(result)) or list(_check_score(result))
-    return [*found, *_check_losses(result.metrics)]
+    if len(kept) >= MIN_LINES:
+        sources, references, hypotheses = zip(*kept, strict=True)
+        filled = ValidationResult(sources, references, hypotheses, result.metrics)
+        found = list(_check_text(filled, config)) or list(_check_score(filled, config))
+    return [*found, *_check_losses(result.metrics, config)]
 
 
-def _check_text(result: ValidationResult) -> Iterator[str]:
+def _check_divergence(metrics: Metrics, config: Config) -> str | None:
+    """Check for a training loss that rose far above its start."""
+    train, settings = _series(metrics, "train_loss"), config.training
+    if len(train) < 2 or train[-1] <= 1.5 * train[0] + 1.0:
+        return None
+    return (
+        f"the training loss rose from {train[0]:.2f} to {train[-1]:.2f}, so the training diverged: "
+        f"{_lower_rate(config)} or training.clip_norm (now {settings.clip_norm:g})"
+    )
+
+
+def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check the hypotheses by themselves."""
     sources, references, hypotheses, metrics = result
-    early, of_them = _early(metrics), "of the last validation's translations"
+    early, of_them = _early(metrics, config), "of the last validation's translations"
     if (share := _share(_is_blank, hypotheses) - _share(_is_blank, references)) > 0.2:
         yield (
             f"{share:.0%} {of_them} are empty: "
             f"{early or 'the model ends at once'}; check for blank or misaligned targets "
-            "(seq2seq check), else lower training.learning_rate"
+            f"(seq2seq check), else {_lower_rate(config)}"
         )
     if (share := _unknown(hypotheses) - _unknown(references)) > 0.2:
         yield (
             f"{share:.0%} of the words of the last validation's translations are unknown "
-            f"({UNKNOWN}), not in the vocabulary: raise vocabulary.size, set "
-            "vocabulary.type=unigram, or let decoding.replace_unknown copy source words"
+            f"({UNKNOWN}), not in the vocabulary: {_fewer_unknown(config)}"
         )
     elif (share := _most_frequent(hypotheses)) > max(0.5, 2 * _most_frequent(references)):
         yield (
             f"{share:.0%} {of_them} are one and the same: "
             f"{early or 'the model ignores its source'}; check that the two sides "
-            "translate one another (seq2seq check), else lower training.learning_rate"
+            f"translate one another (seq2seq check), else {_lower_rate(config)}"
         )
     elif (share := _share(_LOOP.search, hypotheses)) > 0.1 + 2 * _share(_LOOP.search, references):
-        yield (
-            f"{share:.0%} {of_them} repeat themselves: "
-            f"{early or 'attention does not advance'}; train longer (training.max_epochs), "
-            "lower training.learning_rate, or use model.decoder=bahdanau"
-        )
+        yield f"{share:.0%} {of_them} repeat themselves: {early or _less_repetition(config)}"
     elif (share := _copied(sources, hypotheses)) > 0.5 > _copied(sources, references):
         yield (
             f"{share:.0%} {of_them} are copies of their source: "
-            "the training targets may be in the source language; check data.train.tgt"
+            f"the training targets may be in the source language; check {_target(config, 'train')}"
         )
 
 
-def _check_score(result: ValidationResult) -> Iterator[str]:
+def _check_score(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check length and BLEU of hypotheses that are plausible by themselves."""
     _, references, hypotheses, metrics = result
-    early = _early(metrics)
+    early = _early(metrics, config)
     ratio = sum(map(len, hypotheses)) / max(1, sum(map(len, references)))
     if not 0.6 < ratio < 1.7:
-        side, other = ("short", "raise") if ratio < 1 else ("long", "lower")
         yield (
-            f"the last validation's translations are too {side}, {ratio:.2f} times as long as the "
-            f"references: "
+            f"the last validation's translations are too {'short' if ratio < 1 else 'long'}, "
+            f"{ratio:.2f} times as long as the references: "
             f"{early or 'the training targets may differ from those of validation'}; "
-            f"compare their lengths (seq2seq check), or {other} decoding.max_length if it is set"
+            f"compare their lengths (seq2seq check){_other_max_length(config, ratio)}"
         )
     bleus, losses = _series(metrics, "valid_bleu"), _series(metrics, "valid_loss")
-    if not bleus or max(bleus) >= NO_BLEU:
+    if not bleus or not losses or max(bleus) >= NO_BLEU:
         return
     bleu = f"BLEU is {bleus[-1]:.1f}"
     words = [word for line in references for word in line.split()]
-    if sum(map(len, words)) > 12 * max(1, len(words)):
+    by_spaces = segmentation_of(config.data.tgt_lang, [references]).tokenize == BY_SPACES.tokenize
+    if by_spaces and sum(map(len, words)) > 12 * max(1, len(words)):
         yield (
-            f"{bleu}, but the references have no spaces between words, and so BLEU counts a line "
-            "as a word: judge by chrF, or give seq2seq evaluate a tokenizer "
-            "(--tokenize zh, ja-mecab, ko-mecab or char)"
+            f"{bleu}, but the references have hardly any spaces, and BLEU's tokenizer "
+            f"{BY_SPACES.tokenize} splits words at spaces: judge by chrF, or run seq2seq evaluate "
+            "with --tokenize char"
         )
     elif early:
-        yield f"{bleu}: {early}; raise training.max_epochs or max_steps"
+        yield f"{bleu}: {early}"
     elif losses[-1] < 0.9 * losses[0]:
         yield (
             f"the validation loss fell from {losses[0]:.2f} to {losses[-1]:.2f}, but {bleu}: the "
-            "model learns, but its output does not match the references; train longer "
-            "(training.max_epochs), or check that data.valid.tgt is written like data.train.tgt "
+            f"model learns, but its output does not match the references; {_longer(config)}, or "
+            f"check that {_target(config, 'valid')} is written like {_target(config, 'train')} "
             "(script, case, tokenization)"
         )
     else:
         yield (
-            f"{bleu} and the validation loss has hardly fallen: the sides may not "
-            "translate one another (seq2seq check), or training.learning_rate is far off"
+            f"{bleu} and the validation loss has hardly fallen: the sides may not translate one "
+            "another (seq2seq check), or training.learning_rate "
+            f"(now {config.training.learning_rate:g}) is far off"
         )
 
 
-def _check_losses(metrics: Metrics) -> Iterator[str]:
+def _check_losses(metrics: Metrics, config: Config) -> Iterator[str]:
     """Check for losses that do not fall, that rise from the start, or that are far apart."""
     valid, train = _series(metrics, "valid_loss"), _series(metrics, "train_loss")
     learned = max(_series(metrics, "valid_bleu"), default=0.0) >= LOW_BLEU
     if not learned and len(train) >= 4 and min(train[1:]) > 0.95 * train[0]:
         yield (
-            f"the training loss has hardly fallen ({train[0]:.2f} to {train[-1]:.2f}): "
-            "change training.learning_rate by a factor of ten, down first"
+            f"the training loss has hardly fallen ({train[0]:.2f} to {train[-1]:.2f}): change "
+            f"training.learning_rate (now {config.training.learning_rate:g}) by a factor of ten, "
+            "down first"
         )
     elif len(valid) >= 3 and valid[-1] > 1.05 * valid[0] and all(b > a for a, b in pairwise(valid)):
         yield (
             f"the validation loss has risen from the first validation ({valid[0]:.2f} to "
             f"{valid[-1]:.2f}) while the training loss fell: the model overfits, or the validation "
-            "data differ from the training data; check the data (seq2seq check), raise "
-            "model.dropout, lower model.hidden_size"
+            "data differ from the training data; check the data (seq2seq check)"
+            f"{_regularise(config)}, or lower model.hidden_size (now {config.model.hidden_size})"
         )
     elif valid and train and min(valid) > train[-1] + max(2.0, 0.5 * train[-1]):
         yield (
             f"the validation loss ({min(valid):.2f} at its best) is far above the training loss "
-            f"({train[-1]:.2f}): the validation data differ from the training data (swapped sides, "
-            "language, domain or tokenization), or there is too little text; check data.valid "
-            "(seq2seq check), raise model.dropout"
+            f"({train[-1]:.2f}): the validation data may differ from the training data (swapped "
+            "sides, language, domain or tokenization), or there is too little text; check "
+            f"data.valid (seq2seq check){_regularise(config)}"
         )
 
 
+def _lower_rate(config: Config) -> str:
+    return f"lower training.learning_rate (now {config.training.learning_rate:g})"
+
+
+def _longer(config: Config) -> str:
+    """Advise to raise the limits of training that are set."""
+    settings = config.training
+    limits = [
+        f"training.{name} (now {limit:g})"
+        for name in ("max_epochs", "max_steps", "max_minutes", "patience")
+        if (limit := getattr(settings, name)) is not None
+    ]
+    return f"train longer: raise {' or '.join(limits)}"
+
+
+def _fewer_unknown(config: Config) -> str:
+    """Advise on unknown words: the vocabulary and, for word vocabularies, other types."""
+    vocabulary = config.vocabulary
+    advice = [f"raise vocabulary.size (now {vocabulary.size})"]
+    if vocabulary.type != "word":
+        return f"{advice[0]}, or add training text with the missing characters"
+    advice.append("set vocabulary.type=unigram")
+    if config.model.decoder != "none" and not config.decoding.replace_unknown:
+        advice.append("let decoding.replace_unknown copy source words")
+    return ", or ".join(advice)
+
+
+def _less_repetition(config: Config) -> str:
+    """Advise on repetition: training, and attention that the model does not have yet."""
+    model = config.model
+    cause, other = "attention does not advance", ""
+    if model.decoder == "none":
+        cause, other = "the model has no attention", ", or use model.decoder=bahdanau"
+    elif model.decoder == "luong" and not model.input_feeding:
+        other = ", or set model.input_feeding=true"
+    elif model.score != "coverage":
+        other = ", or use model.score=coverage"
+    return f"{cause}; {_lower_rate(config)}, {_longer(config)}{other}"
+
+
+def _other_max_length(config: Config, ratio: float) -> str:
+    limit = config.decoding.max_length
+    if limit is None:
+        return ""
+    return f", or {'raise' if ratio < 1 else 'lower'} decoding.max_length (now {limit})"
+
+
+def _regularise(config: Config) -> str:
+    dropout = config.model.dropout
+    return "" if dropout >= HIGH_DROPOUT else f", raise model.dropout (now {dropout:g})"
+
+
+def _target(config: Config, split: str) -> str:
+    """Return the key of the file that holds the target side of a split."""
+    files = getattr(config.data, split)
+    return f"data.{split}.{'tsv' if files.tsv else 'tgt'}"
+
+
 def _series(metrics: Metrics, key: str) -> list[float]:
-    return [line[key] for line in metrics if key in line]
+    return [value for line in metrics if (value := line.get(key)) is not None]
 
 
-def _early(metrics: Metrics) -> str | None:
-    """Return the explanation that training was short, if it was."""
+def _early(metrics: Metrics, config: Config) -> str | None:
+    """Return the explanation that training was short, if it was, and the keys to change."""
     steps = int(max(_series(metrics, "step"), default=0))
     if steps >= FEW_STEPS:
         return None
-    return f"{steps} steps are few, as attention forms in hundreds or thousands"
+    learner = "translation is learned" if config.model.decoder == "none" else "attention forms"
+    return f"{steps} steps are few, as {learner} in hundreds or thousands; {_longer(config)}"
 
 
 def _share(test: Callable[[str], object], lines: Sequence[str]) -> float:

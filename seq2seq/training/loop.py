@@ -124,7 +124,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         )
         valid, metrics = session.data.valid, reporter.read_metrics()
         last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics)
-        for finding in diagnose(last):
+        for finding in diagnose(last, config):
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
         if sync.stops:

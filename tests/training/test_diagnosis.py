@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.config.schema import load_config
+from seq2seq.config.schema import Config, load_config
 from seq2seq.data.vocabulary import UNK_ID, Vocabularies
 from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.training.diagnosis import FEW_STEPS, UNKNOWN, Metrics, ValidationResult, diagnose
@@ -15,6 +15,15 @@ from seq2seq.training.loop import train
 from seq2seq.training.reporting import read_metrics
 
 SOURCES, REFERENCES = toy_pairs(40, seed=5)
+DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
+
+
+def configured(*overrides: str) -> Config:
+    """The demo's config, with overrides."""
+    return load_config(DEMO, overrides)[0]
+
+
+CONFIG = configured()
 
 
 def figures(
@@ -39,15 +48,17 @@ def nearly(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def diagnose_run(hypotheses: Sequence[str], metrics: Metrics | None = None) -> list[str]:
+def diagnose_run(
+    hypotheses: Sequence[str], metrics: Metrics | None = None, config: Config = CONFIG
+) -> list[str]:
     outcome = ValidationResult(
         SOURCES, REFERENCES, hypotheses, figures() if metrics is None else metrics
     )
-    return diagnose(outcome)
+    return diagnose(outcome, config)
 
 
-def only(hypotheses: Sequence[str], metrics: Metrics | None = None) -> str:
-    (complaint,) = diagnose_run(hypotheses, metrics)
+def only(hypotheses: Sequence[str], metrics: Metrics | None = None, config: Config = CONFIG) -> str:
+    (complaint,) = diagnose_run(hypotheses, metrics, config)
     assert "\n" not in complaint
     return complaint
 
@@ -80,17 +91,18 @@ def test_figures_that_sound_runs_have_are_left_in_peace(metrics: Metrics) -> Non
 
 def test_nothing_is_said_of_texts_where_there_are_none() -> None:
     assert diagnose_run([]) == []
-    assert diagnose(ValidationResult(["a"] * 3, ["b"] * 3, [""] * 3, figures())) == []
+    assert diagnose(ValidationResult(["a"] * 3, ["b"] * 3, [""] * 3, figures()), CONFIG) == []
 
 
 def test_what_the_references_do_as_well_is_no_fault() -> None:
     repeated = ["tra la la la la la la la la la"] * 20 + list(REFERENCES[:20])
-    assert diagnose(ValidationResult(SOURCES, repeated, repeated, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, repeated, repeated, figures()), CONFIG) == []
     blank = [""] * 15 + list(REFERENCES[15:])
-    assert diagnose(ValidationResult(SOURCES, blank, blank, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, blank, blank, figures()), CONFIG) == []
+    assert diagnose(ValidationResult(blank, REFERENCES, blank, figures()), CONFIG) == []
     unknown = [f"{UNKNOWN} ba {n}" for n in range(40)]
-    assert diagnose(ValidationResult(SOURCES, unknown, unknown, figures())) == []
-    assert diagnose(ValidationResult(SOURCES, SOURCES, SOURCES, figures())) == []
+    assert diagnose(ValidationResult(SOURCES, unknown, unknown, figures()), CONFIG) == []
+    assert diagnose(ValidationResult(SOURCES, SOURCES, SOURCES, figures()), CONFIG) == []
 
 
 # ------------------------------------------------------------------------------- the translations
@@ -155,13 +167,22 @@ def test_a_loss_that_stays_without_bleu_is_named() -> None:
     assert "seq2seq check" in text
 
 
-def test_a_script_without_spaces_explains_a_bleu_of_nothing() -> None:
+def test_text_without_spaces_in_an_alphabet_explains_a_low_bleu() -> None:
+    references = ["thequickbrownfoxjumpsoverthelazydog", "acatsatonthematallday"] * 6
+    hypotheses = ["thequickredfoxrunsoverthelazydog", "adogsatonthematallday"] * 6
+    outcome = ValidationResult([str(n) for n in range(12)], references, hypotheses, POOR)
+    (text,) = diagnose(outcome, CONFIG)
+    assert "hardly any spaces" in text
+    assert "--tokenize char" in text
+
+
+def test_a_tokenizer_that_knows_the_script_is_not_blamed() -> None:
     references = ["彼は昨日新しい本を三冊買いました。", "猫が静かに窓の外を見ていますよ。"] * 6
     hypotheses = ["彼は昨日古い本を二冊買いましたよ。", "犬が静かに窓の外を見ていますね。"] * 6
     outcome = ValidationResult([str(n) for n in range(12)], references, hypotheses, POOR)
-    (text,) = diagnose(outcome)
-    assert "no spaces between words" in text
-    assert "--tokenize" in text
+    (text,) = diagnose(outcome, CONFIG)
+    assert "spaces" not in text
+    assert "--tokenize" not in text
 
 
 def test_a_short_training_is_the_first_cause_to_be_named() -> None:
@@ -198,6 +219,99 @@ def test_losses_that_go_wrong_are_named(metrics: Metrics, words: str, key: str) 
     text = only(nearly(REFERENCES), metrics)
     assert words in text
     assert key in text
+
+
+def test_a_diverged_training_is_named_and_no_data_is_blamed() -> None:
+    diverged = figures(valid=(9.0, 5e5, 3e6), train=(9.0, 9.5, 1e5, 4e6), bleu=(0.0, 0.0, 0.0))
+    for hypotheses in (["ba da."] * 40, [""] * 40, REFERENCES):
+        text = only(hypotheses, diverged)
+        assert "the training loss rose from 9.00 to 4000000.00, so the training diverged" in text
+        assert "training.learning_rate (now 0.005)" in text
+        assert "data" not in text
+
+
+# --------------------------------------------------------------------------------------- the config
+
+REPEATED = [f"{line} na na na na na" for line in REFERENCES]
+UNKNOWN_WORDS = [" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES]
+RISING = figures(valid=(3.0, 3.5, 4.0), bleu=(11.0, 11.0, 11.0))
+FAR = figures(valid=(7.0, 6.0, 6.5), train=(6.0, 3.0, 2.0, 1.5), bleu=(2.5, 2.5, 2.5))
+SHORT = [line[: len(line) * 2 // 5] for line in REFERENCES]
+WORDS = ("vocabulary.type=word", "vocabulary.joint=false")
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "metrics", "overrides", "advised", "not_advised"),
+    [
+        (REPEATED, None, ["model.decoder=none"], ["model.decoder=bahdanau", "no attention"], []),
+        (REPEATED, None, ["model.decoder=luong"], ["model.score=coverage"], ["model.decoder"]),
+        (
+            REPEATED,
+            None,
+            ["model.decoder=luong", "model.input_feeding=false"],
+            ["model.input_feeding=true"],
+            ["model.decoder", "model.score"],
+        ),
+        (REPEATED, None, [], ["model.score=coverage", "now 0.005"], ["model.decoder"]),
+        (REPEATED, None, ["model.score=coverage"], [], ["model.decoder", "model.score"]),
+        (REPEATED, None, [], ["max_epochs (now 6)", "max_minutes (now 2.2)"], ["max_steps"]),
+        (
+            REPEATED,
+            None,
+            ["training.max_epochs=null", "training.max_steps=900", "training.patience=3"],
+            ["max_steps (now 900)", "patience (now 3)"],
+            ["max_epochs"],
+        ),
+        (UNKNOWN_WORDS, POOR, [], ["size (now 2400)"], ["vocabulary.type", "replace_unknown"]),
+        (UNKNOWN_WORDS, POOR, WORDS, ["vocabulary.type=unigram", "replace_unknown"], []),
+        (
+            UNKNOWN_WORDS,
+            POOR,
+            [*WORDS, "decoding.replace_unknown=true"],
+            ["vocabulary.type=unigram"],
+            ["replace_unknown"],
+        ),
+        (
+            UNKNOWN_WORDS,
+            POOR,
+            [*WORDS, "model.decoder=none"],
+            ["vocabulary.type=unigram"],
+            ["replace_unknown"],
+        ),
+        (nearly(REFERENCES), RISING, [], ["dropout (now 0.1)", "hidden_size (now 192)"], []),
+        (nearly(REFERENCES), RISING, ["model.dropout=0.5"], ["hidden_size"], ["dropout"]),
+        (nearly(REFERENCES), FAR, ["model.dropout=0.6"], ["data.valid"], ["dropout"]),
+        (SHORT, None, [], [], ["decoding.max_length"]),
+        (SHORT, None, ["decoding.max_length=9"], ["raise decoding.max_length (now 9)"], []),
+        (SOURCES, POOR, [], ["data.train.tgt"], ["tsv"]),
+        (
+            SOURCES,
+            POOR,
+            ["data.train.src=null", "data.train.tgt=null", "data.train.tsv=a.tsv"],
+            ["data.train.tsv"],
+            ["data.train.tgt"],
+        ),
+    ],
+)
+def test_advice_names_only_what_the_config_leaves_open(
+    hypotheses: Sequence[str],
+    metrics: Metrics | None,
+    overrides: Sequence[str],
+    advised: Sequence[str],
+    not_advised: Sequence[str],
+) -> None:
+    text = only(hypotheses, metrics, configured(*overrides))
+    for each in advised:
+        assert each in text
+    for each in not_advised:
+        assert each not in text
+
+
+def test_attention_is_not_waited_for_without_attention() -> None:
+    early = figures(bleu=(0.0, 0.1, 0.4), every=20)
+    text = only(["ba."] * 40, early, configured("model.decoder=none"))
+    assert "80 steps are few" in text
+    assert "attention" not in text
 
 
 # -------------------------------------------------------------------------------------- of the run
