@@ -73,7 +73,8 @@ def average(
     checkpoints = averaging.load_checkpoints(paths, choose_device(device))
     valid, notes = None, []
     try:
-        valid, _ = usable(read_pairs(checkpoints[0].config.data.valid))
+        valid = read_pairs(checkpoints[0].config.data.valid)
+        usable(valid)  # raises if no pair has text
     except UserError as error:
         notes.append(f"note: no validation BLEU was measured: {error}")
     if len(seeds := {each.config.seed for each in checkpoints}) > 1:

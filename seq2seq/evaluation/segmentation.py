@@ -60,6 +60,15 @@ class Segmentation(NamedTuple):
         """Return the number of words of a line in TER."""
         return len(_TER_TOKENIZERS[self.asian](line).split())
 
+    def validation_note(self) -> str | None:
+        """Return a note for the log of a training on such references, where BLEU is measured."""
+        if self.script is None:
+            return None
+        return (
+            f"the validation references are in {self.script} script, without spaces between words: "
+            f"BLEU uses sacrebleu's tokenizer {self.tokenize}, as seq2seq evaluate does"
+        )
+
     def note(self) -> str | None:
         """Return a note on references without spaces between words."""
         if self.script is None:

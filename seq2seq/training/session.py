@@ -15,6 +15,7 @@ from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_
 from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
+from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, count_parameters, named_weights
 from seq2seq.runs import checkpoint, layout
@@ -37,7 +38,11 @@ from seq2seq.training.reporting import NullReporter, Reporter
 
 
 class SessionData(NamedTuple):
-    """The texts of a run, without pairs that have a blank side, and their ids."""
+    """The texts of a run and their ids.
+
+    `valid` has every pair, since BLEU counts every line as `evaluate` does; the ids are those of
+    pairs with text on both sides.
+    """
 
     vocabularies: Vocabularies
     train: EncodedPairs
@@ -126,7 +131,8 @@ def prepare(
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
     with training_data(config.data.train, config.run_dir) as source:
         train = source.text
-        valid, valid_blank = usable(other_texts(config.data, train)[0])
+        valid, _ = other_texts(config.data, train)
+        filled, valid_blank = usable(valid)
         checksums = {"train": source.checksum, "valid": checksum_of_text(valid)}
         repairs: list[str] = []
         if state is not None:
@@ -155,8 +161,9 @@ def prepare(
         notes.append(start.note)
     suspicious = (
         same_sides(train, source.same),
-        same_sides(valid),
+        same_sides(filled),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
+        segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
     )
     trim_memory()
     return session, [*notes, *filter(None, suspicious)]
@@ -179,7 +186,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
     folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
     vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
     with training_data(config.data.train, config.run_dir) as source:
-        valid, _ = usable(other_texts(config.data, source.text)[0])
+        valid, _ = other_texts(config.data, source.text)
         pairs = source.pairs(vocabularies, config.data.max_length)
     checksums = {"train": source.checksum, "valid": checksum_of_text(valid)}
     session = new_session(config, device, vocabularies, pairs, valid, checksums, state.limit)
@@ -218,7 +225,8 @@ def new_session(
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random or the given weights.
 
-    Without a length limit, estimate it. Raises UserError if no training pair is short enough.
+    Without a length limit, estimate it. Raises UserError if no training pair is short enough or
+    no validation pair has text on both sides.
     """
     if not len(train):
         raise UserError(
@@ -227,7 +235,8 @@ def new_session(
         )
     if limit is None:  # ten tokens more than 99 % of the training pairs need
         limit = LengthLimit(length_ratio(train, 0.99), 10)
-    valid_pairs = encode_pairs(valid.src, valid.tgt, vocabularies, None)
+    with_text, _ = usable(valid)
+    valid_pairs = encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, vocabularies).to(device)
     own = named_weights(model)
@@ -273,7 +282,7 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [
         f"{config.name}: {config.data.src_lang} -> {config.data.tgt_lang}, "
-        f"{len(data.train):,} training pairs, {len(data.valid):,} validation pairs, "
+        f"{len(data.train):,} training pairs, {len(data.valid_pairs):,} validation pairs, "
         f"vocabulary of {sizes}",
         f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
         f"{torch.get_num_threads()} threads, {config.training.precision}",
@@ -282,10 +291,14 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
     for count, reason in (
         (train_blank, "in training: pairs with a blank side"),
         (data.train.too_long, f"in training: pairs of more than {longest} tokens a side"),
-        (valid_blank, "in validation: pairs with a blank side"),
     ):
         if count:
             notes.append(f"skipped {reason}: {count:,}")
+    if valid_blank:
+        notes.append(
+            f"in validation: pairs with a blank side: {valid_blank:,}; the loss leaves them out, "
+            "BLEU counts them, as seq2seq evaluate does"
+        )
     if progress.step:
         notes.append(f"resumed at step {progress.step}, epoch {progress.epoch + 1}")
     return notes

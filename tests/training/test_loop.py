@@ -35,7 +35,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
-from seq2seq.training import stopping
+from seq2seq.training import stopping, validation
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter
@@ -758,7 +758,25 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
     assert "114 training pairs, 14 validation pairs" in log
     assert "skipped in training: pairs with a blank side: 3" in log
     assert "skipped in training: pairs of more than 80 tokens a side: 3" in log
-    assert "skipped in validation: pairs with a blank side: 1" in log
+    assert "in validation: pairs with a blank side: 1; the loss leaves them out, BLEU" in log
+
+
+def test_validation_counts_the_lines_that_evaluate_counts(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = small_corpus.parent
+    edit_lines(folder / "valid.src", {4: " \t", 7: ""})
+    edit_lines(folder / "valid.tgt", {2: "\u3000", 7: ""})
+    scored = []
+    monkeypatch.setattr(validation, "bleu_score", lambda *texts: scored.append(texts) or 1.5)
+    run = trained(small_corpus, "training.max_steps=2")
+    (hypotheses, references, _), *_ = scored
+    files = ("-i", str(folder / "valid.src"), "-r", str(folder / "valid.tgt"))
+    output = folder / "out"
+    assert main(["evaluate", "-m", str(run), *files, "-b", "1", "-o", str(output)]) == 0
+    assert output.read_text(encoding="utf-8").split("\n")[:-1] == hypotheses
+    assert (folder / "valid.tgt").read_text(encoding="utf-8").split("\n")[:-1] == references
+    assert len(references) == 15
 
 
 def test_a_log_without_skipped_pairs_does_not_speak_of_them(small_corpus: Path) -> None:

@@ -68,7 +68,7 @@ def _examine(config: Config, device: torch.device, init_from: Path | None) -> Re
     start = None if init_from is None else read_warm_start(init_from, config)
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
-    valid, _ = usable(texts.valid)
+    usable(texts.valid)  # raises if no pair has text
     vocabularies = (
         start.vocabularies
         if start is not None
@@ -77,7 +77,7 @@ def _examine(config: Config, device: torch.device, init_from: Path | None) -> Re
     max_length = config.data.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, max_length)
     weights = start and start.weights
-    session = new_session(config, device, vocabularies, pairs, valid, weights=weights)
+    session = new_session(config, device, vocabularies, pairs, texts.valid, weights=weights)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
     splits = {
         name: Split(

@@ -95,7 +95,8 @@ def _read_run(config: Config) -> TrainingState | None:
 def _prepare_data(config: Config) -> tuple[int, dict[str, str]]:
     """Prepare data as `train` does; return the words of the longest source, and checksums."""
     with training_data(config.data.train, config.run_dir) as data:
-        valid, _ = usable(other_texts(config.data, data.text)[0])
+        valid, _ = other_texts(config.data, data.text)
+        usable(valid)  # raises if no pair has text
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
             raise UserError(
