@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import is_stream, output_path, resolve_link, write_errors
 
 
@@ -60,10 +60,20 @@ def write_report(text: str, tree: object, json_path: Path | None) -> None:
     """Print a report; write it as JSON to `json_path` too, or in place of the text if that is -."""
     if json_path is not None:
         with open_output(json_path) as output:
-            output.write(json.dumps(as_tree(tree), ensure_ascii=False, indent=2) + "\n")
+            output.write(json_text(as_tree(tree), indent=2) + "\n")
     if json_path is None or str(json_path) != "-":
         with open_output(None) as output:
             output.write(text + "\n")
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Format a value as strict JSON; raises RunError for a number that JSON lacks (nan, inf)."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    except ValueError as error:
+        raise RunError(
+            f"--json: a figure is not finite, which JSON cannot hold ({error})"
+        ) from None
 
 
 def as_tree(value: Any) -> Any:

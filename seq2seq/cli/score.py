@@ -1,16 +1,17 @@
 """`seq2seq score`: log-probabilities of given translations, one output line per pair."""
 
 import argparse
-import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import check_output, open_output
+from seq2seq.cli.output import check_output, json_text, open_output
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from seq2seq.inference.scoring import ScoredLine
@@ -50,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         for start in range(0, len(sources), BATCH_LINES):
             rows = slice(start, start + BATCH_LINES)
             scored = score_lines(translator, sources[rows], targets[rows])
+            _check_finite(scored, start + 1, options)
             output.write("".join(_format(each, options.json) for each in scored))
             output.flush()
             report.note_one_sided(start + 1, [each.possible for each in scored])
@@ -57,6 +59,9 @@ def run(options: argparse.Namespace) -> int:
             tokens += sum(len(each.log_probs) for each in scored)
     src_report.log()
     report.log()
+    if not tokens:
+        logger.info("no perplexity: no pair has text on both sides")
+        return 0
     logger.info(f"perplexity {perplexity(total, tokens):.2f} over {tokens:,} tokens, </s> included")
     return 0
 
@@ -65,6 +70,17 @@ def _read(path: Path | None) -> tuple[LineReport, list[str]]:
     report = LineReport(path)
     with open_input(path) as lines:
         return report, report.decode(1, list(lines))
+
+
+def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
+    """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
+    for line, each in enumerate(scored, start=number):
+        if each.possible and not each.finite:
+            value = next(value for value in each.log_probs if not math.isfinite(value))
+            raise RunError(
+                f"{options.ref}:{line}: a token has the log-probability {value}, which is not a "
+                f"finite number, under {', '.join(map(str, options.model))}; use another model"
+            )
 
 
 def _format(scored: "ScoredLine", as_json: bool) -> str:
@@ -78,4 +94,4 @@ def _format(scored: "ScoredLine", as_json: bool) -> str:
         "tgt_tokens": scored.tgt_tokens,
         "log_probs": [round(each, 6) for each in scored.log_probs],
     }
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return json_text(fields) + "\n"

@@ -2,14 +2,13 @@
 
 import argparse
 import io
-import json
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, arrivals, batches, open_input
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import check_output, open_output
+from seq2seq.cli.output import check_output, json_text, open_output
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
@@ -94,7 +93,7 @@ def translation_as_json(translation: "Translation", with_nbest: bool = False) ->
         fields["n_best"] = [
             {"text": text, "score": round(score, 6)} for text, score in translation.nbest
         ]
-    return json.dumps(fields, ensure_ascii=False)
+    return json_text(fields)
 
 
 class _Prefixes:

@@ -27,7 +27,12 @@ class ScoredLine:
     @property
     def possible(self) -> bool:
         """Return True if both sides have text, or neither."""
-        return self.log_prob > -math.inf
+        return bool(self.log_probs) or self.log_prob > -math.inf
+
+    @property
+    def finite(self) -> bool:
+        """Return True if the log-probability of every token is a finite number."""
+        return all(map(math.isfinite, self.log_probs))
 
     @property
     def perplexity(self) -> float:

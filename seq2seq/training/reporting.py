@@ -5,6 +5,7 @@ for byte; what the clock determines goes to the other files.
 """
 
 import json
+import math
 import sys
 import threading
 import time
@@ -72,13 +73,13 @@ class Reporter:
         self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Write figures that the seed determines."""
-        self._write(METRICS, json.dumps({"step": step, **values}))
+        """Write figures that the seed determines, without those that are not finite."""
+        self._write(METRICS, _json_line(step, values))
         self._plot(step, values)
 
     def timing(self, step: int, values: Mapping[str, float]) -> None:
         """Write figures that the clock determines."""
-        self._write(TIMING, json.dumps({"step": step, **values}))
+        self._write(TIMING, _json_line(step, values))
         self._plot(step, values)
 
     def read_metrics(self) -> list[dict[str, float]]:
@@ -243,6 +244,12 @@ def truncate_metrics(path: Path, step: int) -> None:
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
     atomic_write(path, b"".join(kept))
+
+
+def _json_line(step: int, values: Mapping[str, float]) -> str:
+    """Return a line of strict JSON, which has no nan or infinity: such figures are left out."""
+    finite = {key: value for key, value in values.items() if math.isfinite(value)}
+    return json.dumps({"step": step, **finite}, allow_nan=False)
 
 
 def _ignore_write_errors(failure: threading.ExceptHookArgs) -> None:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -286,6 +287,59 @@ def test_pictures_are_drawn_or_said_to_be_missing(
     assert "luong" in out
     assert "pip install matplotlib" in err.splitlines()[-1]
     assert not list(Path("out").glob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("curves", "steps", "scores"),
+    [
+        ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0)]], [2, 4], [2.0, 3.5]),
+        ([[(2, 1.0), (4, 3.0)]], [2, 4], [1.0, 3.0]),
+        # early stopping: the mean ends with the first seed to stop
+        ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0), (6, 9.0)]], [2, 4], [2.0, 3.5]),
+        # other steps: interpolated between a seed's own validations
+        ([[(0, 0.0), (10, 10.0)], [(5, 1.0), (15, 11.0)]], [5, 10], [3.0, 8.0]),
+        ([[(3, 1.0), (6, 4.0)], [(4, 5.0), (5, 7.0)]], [4, 5], [3.5, 5.0]),
+        # no common range: the seeds that have a score
+        ([[(4, 1.0)], [(6, 2.0)]], [4, 6], [1.0, 2.0]),
+        ([[(1, 1.0), (3, 3.0)], [(6, 2.0), (8, 4.0)]], [1, 3, 6, 8], [1.0, 3.0, 2.0, 4.0]),
+        ([], [], []),
+    ],
+)
+def test_the_mean_of_curves_leaves_out_no_variant(
+    curves: list[list[tuple[int, float]]], steps: list[int], scores: list[float]
+) -> None:
+    found = figure.mean_curve(curves)
+    assert found[0] == steps
+    assert found[1] == pytest.approx(scores)
+
+
+def test_every_variant_is_drawn_and_interpolation_is_stated() -> None:
+    pytest.importorskip("matplotlib")
+
+    def variant(name: str, *curves: list[tuple[int, float]]) -> SimpleNamespace:
+        runs = [SimpleNamespace(curve=curve) for curve in curves]
+        return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
+
+    def drawn(*variants: SimpleNamespace) -> tuple[str, list[str], int]:
+        own = [each.variant for each in variants]
+        plan = SimpleNamespace(seeds=(1, 2), variants=own, trained_as=lambda each: each)
+        (axes,) = figure._curves(SimpleNamespace(plan=plan, variants=variants)).axes
+        thick = [line for line in axes.get_lines() if line.get_linewidth() == 2]
+        return (
+            axes.get_title(loc="left"),
+            [text.get_text() for text in axes.texts],
+            sum(len(line.get_xdata()) > 0 for line in thick),
+        )
+
+    same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0)])
+    title, labels, lines = drawn(same)
+    assert "interpolated" not in title
+    assert (labels, lines) == (["same"], 1)
+    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
+    shifted = variant("shifted", [(2, 1.0), (4, 3.0)], [(3, 2.0), (5, 5.0)])
+    title, labels, lines = drawn(same, apart, shifted)
+    assert "interpolated linearly" in title
+    assert (sorted(labels), lines) == (["apart", "same", "shifted"], 3)
 
 
 @pytest.mark.parametrize("heights", [[], [0.3], [0.1, 0.1, 0.1], [0.0, 0.4, 0.42, 0.44, 0.47, 0.9]])

@@ -10,8 +10,10 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.cli.main import main
+from seq2seq.cli.output import json_text
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import RunError
 
 SRC, TGT = toy_pairs(9, seed=6)
 
@@ -90,3 +92,51 @@ def test_nothing_in_nothing_out(
     empty.touch()
     assert call("-m", luong, "-i", empty, "-r", empty) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e39])
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_scores_that_are_not_finite_are_refused_by_line(
+    luong: Path,
+    files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    factor: float,
+    json_lines: bool,
+) -> None:
+    def spoiled(*_: object) -> Translator:
+        translator = Translator.load(luong, device="cpu")
+        project = translator.model.project
+        monkeypatch.setattr(
+            translator.model, "project", lambda outputs: project(outputs) * factor, raising=False
+        )
+        return translator
+
+    monkeypatch.setattr("seq2seq.cli.score.load_translator", spoiled)
+    assert call("-m", luong, "-i", files[0], "-r", files[1], *["--json"] * json_lines) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert f"{files[1]}:1: a token has the log-probability " in line
+    assert "blank" not in line
+    assert "perplexity" not in line
+
+
+def test_no_perplexity_is_given_without_tokens(
+    luong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "blank").write_text("\n \n", encoding="utf-8")
+    assert call("-m", luong, "-i", tmp_path / "blank", "-r", tmp_path / "blank") == 0
+    out, err = capsys.readouterr()
+    assert out == "0.000000\n" * 2
+    assert err == "no perplexity: no pair has text on both sides\n"
+
+
+def test_json_is_strict() -> None:
+    assert json.loads(json_text({"score": 1.5, "lines": [None, "\u00e9"]})) == {
+        "score": 1.5,
+        "lines": [None, "\u00e9"],
+    }
+    for value in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(RunError, match="not finite"):
+            json_text({"score": [value]}, indent=2)

@@ -54,6 +54,16 @@ def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
                 assert text_of(tmp_path / name).count("\n") == step
 
 
+@pytest.mark.usefixtures("without_tensorboard")
+def test_figures_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    with Reporter(tmp_path, step=0, last_step=None) as reporter:
+        reporter.metrics(3, {"train_loss": float("nan"), "learning_rate": 0.5})
+        reporter.timing(3, {"seconds": float("inf")})
+        assert reporter.read_metrics() == [{"step": 3, "learning_rate": 0.5}]
+    assert text_of(tmp_path / METRICS) == '{"step": 3, "learning_rate": 0.5}\n'
+    assert text_of(tmp_path / TIMING) == '{"step": 3}\n'
+
+
 class Terminal(io.StringIO):
     """A stderr that somebody looks at."""
 

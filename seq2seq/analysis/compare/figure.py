@@ -6,6 +6,8 @@ from io import BytesIO
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
 from seq2seq.runtime.files import atomic_write, write_errors
 
@@ -19,6 +21,8 @@ LINE_STYLES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPX"
 GREY, SHADE = "#5c636e", "#eef0f3"
 GAP = 0.052  # between labels, as a share of the axes height
+
+Curve = Sequence[tuple[int, float]]  # step and validation BLEU
 
 
 class Line(NamedTuple):
@@ -51,32 +55,56 @@ def write_figures(result: ComparisonResult) -> list[str]:
 def _curves(result: ComparisonResult) -> "Figure":
     """Plot validation BLEU by step: thin lines for seeds, a thick one for their mean."""
     seeds = len(result.plan.seeds)
-    title = "Validation BLEU (greedy)" + (
-        f": mean of {seeds} seeds (thin: each seed)" * (seeds > 1)
-    )
-    figure, axes = _axes(title, "step")
+    drawn = [(*each, [run.curve for run in each[2].runs if run.curve]) for each in _trained(result)]
+    means = [mean_curve(curves) for *_, curves in drawn]
+    figure, axes = _axes(_curves_title(seeds, [curves for *_, curves in drawn]), "step")
     lines = []
-    for name, index, found in _trained(result):
+    for (name, index, _, curves), (steps, scores) in zip(drawn, means, strict=True):
         colour, line_style = _style(index)
-        curves = [dict(run.curve) for run in found.runs]
         for curve in curves if seeds > 1 else ():
-            axes.plot(
-                list(curve),
-                list(curve.values()),
-                line_style,
-                color=colour,
-                linewidth=0.7,
-                alpha=0.5,
-            )
-        steps = [step for step in curves[0] if all(step in curve for curve in curves)]
-        means = [mean(curve[step] for curve in curves) for step in steps]
+            xs, ys = zip(*curve, strict=True)
+            single = "." if len(xs) == 1 else ""
+            axes.plot(xs, ys, line_style, color=colour, linewidth=0.7, alpha=0.5, marker=single)
         single = "o" if len(steps) == 1 else ""
-        axes.plot(steps, means, line_style, color=colour, linewidth=2, marker=single)
-        lines.append(Line(name, index, steps, means))
+        axes.plot(steps, scores, line_style, color=colour, linewidth=2, marker=single)
+        lines.append(Line(name, index, steps, scores))
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     _label_ends(axes, lines)
     return figure
+
+
+def _curves_title(seeds: int, drawn: Sequence[Sequence[Curve]]) -> str:
+    """Describe the lines of the figure of curves."""
+    title = "Validation BLEU (greedy)"
+    if seeds == 1:
+        return title
+    title += f": mean of {seeds} seeds (thin: each seed)"
+    steps = [{tuple(step for step, _ in curve) for curve in curves} for curves in drawn]
+    if all(len(each) == 1 for each in steps):
+        return title
+    return f"{title}.\nSeeds validated at different steps: interpolated linearly in between"
+
+
+def mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float]]:
+    """Return the steps and the mean scores of several seeds' curves, each sorted by step.
+
+    Between two validations of a seed, its score is interpolated linearly. The mean extends over the
+    steps at which some seed was validated and all seeds have a score. If there are none, it is
+    that of the seeds which have a score at the step.
+    """
+    steps = sorted({step for curve in curves for step, _ in curve})
+    if not steps:
+        return [], []
+    rows = []
+    for curve in curves:
+        own, scores = zip(*curve, strict=True)
+        rows.append(np.interp(steps, own, scores, left=np.nan, right=np.nan))
+    table = np.array(rows)  # [seeds, steps]; nan outside a seed's validations
+    common = ~np.isnan(table).any(axis=0)
+    chosen = common if common.any() else np.ones(len(steps), dtype=bool)
+    means = np.nanmean(table[:, chosen], axis=0)
+    return [step for step, keep in zip(steps, chosen, strict=True) if keep], means.tolist()
 
 
 def _trained(result: ComparisonResult) -> Iterator[tuple[str, int, VariantResult]]:

@@ -185,7 +185,7 @@ def _score_run(
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    return SeedResult(config.seed, folder, output, _cost(folder, state), list(curve.items()))
+    return SeedResult(config.seed, folder, output, _cost(folder, state), sorted(curve.items()))
 
 
 def _score(
