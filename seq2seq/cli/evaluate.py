@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Score the translations of a test set by a run, or existing translations."
+    parser.description = (
+        "Score the translations of a test set by a run, or existing translations. TER is omitted\n"
+        "for texts with a line of more than 300 words; fewer than 20 lines have no interval."
+    )
     parser.epilog = """examples:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr

@@ -31,7 +31,7 @@ from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 METRIC_NAMES = ("BLEU", "chrF2", "TER")  # sacrebleu's names, in the order of `Scores`
-MAX_TER_WORDS = 300  # of a line, on either side; beyond, TER of one line may take many seconds
+MAX_TER_WORDS = 300  # words of a line on either side; TER of a longer line may take minutes
 _TER_REPORT_SECONDS = 10.0
 _TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text for tokenized
 

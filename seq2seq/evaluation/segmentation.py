@@ -34,8 +34,8 @@ _UNSPACED = {
     },
 }
 _JAPANESE_CODES = ("ja", "jpn", "jp", "japanese")  # for references in Han characters alone
-_UNSPACED_SHARE = 0.3  # of the letters; one Han character is worth several Latin letters
-_KANA_SHARE = 0.05  # of Han and kana, from which a text is taken to be Japanese
+_UNSPACED_SHARE = 0.3  # share of letters; one Han character is worth several Latin letters
+_KANA_SHARE = 0.05  # kana among Han and kana, from which a text is taken to be Japanese
 _SAMPLED_LINES = 2000
 
 
