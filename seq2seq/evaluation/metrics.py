@@ -154,7 +154,7 @@ def few_lines_note(lines: int) -> str | None:
     """Return a note if there are too few lines for intervals and p-values."""
     if lines >= MIN_SENTENCES:
         return None
-    return f"{lines} lines are too few for intervals and p-values, which need {MIN_SENTENCES}"
+    return f"no intervals and p-values for fewer than {MIN_SENTENCES} lines (here: {lines})"
 
 
 @quiet_sacrebleu()

@@ -576,7 +576,7 @@ def enlarge(*files: Path) -> None:
 def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
     hyp, ref = texts
     few = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--json", tmp_path / "few")
-    assert "note: 11 lines are too few for intervals and p-values" in few.err
+    assert "note: no intervals and p-values for fewer than 20 lines (here: 11)" in few.err
     assert few.lines[1].split()[2] == "-"
     for each in json.loads((tmp_path / "few").read_bytes())["paired"].values():
         assert (each["p_value"], each["system"]["ci"]) == (None, None)
