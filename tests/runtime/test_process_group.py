@@ -43,7 +43,7 @@ from seq2seq.training import validation
 from seq2seq.cli.main import main
 
 torch.set_num_threads(1)
-taken, scored, read = training.train_step, validation.bleu_score, preparation.usable
+taken, scored, read = training.train_step, validation.bleu_score, preparation.other_texts
 loss_of = update.batch_loss
 
 def watched(log, befall):
@@ -129,10 +129,10 @@ def run(number, call):
         true = time.monotonic
         time.monotonic = lambda: 1000 * true()
     if call["befall"] == "other data" and number == 1:
-        def fewer(text):
-            valid, blank = read(text)
-            return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), blank
-        preparation.usable = fewer
+        def fewer(*arguments):
+            valid, test = read(*arguments)
+            return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), test
+        preparation.other_texts = fewer
     def score(hypotheses, references, tokenize):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
         return scored(hypotheses, references, tokenize)
