@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from seq2seq.config.document import Tree
-from seq2seq.config.errors import KeyPath, section_class, show
+from seq2seq.config.errors import show
 from seq2seq.config.schema import Config
+from seq2seq.config.unknown_keys import KeyPath, section_class
 
 _LENGTH = ("training.max_epochs", "training.max_steps")
 _FREE = (

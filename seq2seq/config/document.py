@@ -5,7 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.errors import ConfigError, ConfigIssue, KeyPath, suggest_file
+from seq2seq.config.errors import ConfigError, ConfigIssue, suggest_file
+from seq2seq.config.unknown_keys import KeyPath
 from seq2seq.runtime.files import read_bounded
 
 Tree = dict[str, object]

@@ -2,18 +2,18 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from seq2seq.config.unknown_keys import KeyPath, describe_unknown
 from seq2seq.runtime.errors import UserError
 
-KeyPath = tuple[str, ...]
-_RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
+MAX_SHOWN = 30  # issues of a file in one message
 
 
 class ConfigIssue(NamedTuple):
@@ -54,11 +54,30 @@ _REASONS = {  # by the error types of pydantic
 }
 
 
-def describe(
+def describe_all(
+    error: ValidationError,
+    schema: type[BaseModel],
+    lines: dict[KeyPath, int],
+    overridden: Collection[KeyPath] = (),
+) -> list[ConfigIssue]:
+    """Convert the errors of pydantic to issues, those of the lowest lines first.
+
+    As many as a message shows have a hint to the key that is meant: searching for it takes time.
+    """
+    errors = error.errors(include_url=False)
+    errors.sort(key=lambda each: lines.get(tuple(map(str, each["loc"])), 0))
+    return [
+        _describe(details, schema, lines, overridden, with_hint=index < MAX_SHOWN)
+        for index, details in enumerate(errors)
+    ]
+
+
+def _describe(
     details: ErrorDetails,
     schema: type[BaseModel],
     lines: dict[KeyPath, int],
-    overridden: set[KeyPath],
+    overridden: Collection[KeyPath],
+    with_hint: bool,
 ) -> ConfigIssue:
     """Convert a validation error of pydantic to an issue at the place where the value was set."""
     path: KeyPath = tuple(str(key) for key in details["loc"])
@@ -70,7 +89,7 @@ def describe(
         for override in overridden
     )
     if kind == "extra_forbidden":
-        reason = _unknown_key(path, schema)
+        reason = describe_unknown(path, value, schema, with_hint)
     else:
         reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)
         if kind == "value_error" and value is None:
@@ -81,39 +100,13 @@ def describe(
             reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
         if kind == "literal_error":
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
-    place = ".".join(path) + (" (command line)" if typed else "")
+    place = shorten(".".join(path)) + (" (command line)" if typed else "")
     return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed)
 
 
 def _plain(limit: object) -> object:
     """Return a limit as people write it: 1, not 1.0."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
-
-
-def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
-    """Give the new name of a renamed key, or a similar key of the same or another section."""
-    if renamed := _RENAMED.get(".".join(path)):
-        return f" is now {renamed}"
-    *above, key = path
-    section = schema
-    for name in above:
-        section = section_class(section.model_fields[name].annotation) or section
-    known = {
-        name: f"{parent}.{name}"
-        for parent, info in schema.model_fields.items()
-        for name in getattr(section_class(info.annotation), "model_fields", ())
-    }
-    known |= {name: name for name in section.model_fields}
-    close = difflib.get_close_matches(key, known, n=1)
-    return ": unknown key" + (f"; did you mean '{known[close[0]]}'?" if close else "")
-
-
-def section_class(annotation: object) -> type[BaseModel] | None:
-    """Return the section class in a field's type (also in `Section | None`), if there is one."""
-    for option in (annotation, *get_args(annotation)):
-        if isinstance(option, type) and issubclass(option, BaseModel):
-            return option
-    return None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -138,15 +131,26 @@ def show(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value.as_posix() if isinstance(value, Path) else str(value)
-    text = text if text.isprintable() and text else repr(text)
+    return shorten(text if text.isprintable() and text else repr(text))
+
+
+def shorten(text: str) -> str:
+    """Return the first 60 characters of a text, the last of them "..." if there are more."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def summary(path: Path, issues: Sequence[ConfigIssue]) -> str:
-    """Combine all issues of a file into one message, `FILE:LINE: ...` for each, in line order."""
-    ordered = sorted(issues, key=lambda issue: (issue.line is None, issue.line or 0))
-    places = [f"{path}:{each.line}: " if each.line else f"{path}: " for each in ordered]
-    return "\n".join(
+    """Combine the issues of a file into one message, `FILE:LINE: ...` for each, in line order.
+
+    Of more than MAX_SHOWN issues, those without a line precede; the others are counted.
+    """
+    shown = sorted(issues, key=lambda issue: issue.line or 0)[:MAX_SHOWN]
+    shown.sort(key=lambda issue: (issue.line is None, issue.line or 0))
+    places = [f"{path}:{each.line}: " if each.line else f"{path}: " for each in shown]
+    texts = [
         each.text if each.command_line else place + each.text
-        for place, each in zip(places, ordered, strict=True)
-    )
+        for place, each in zip(places, shown, strict=True)
+    ]
+    if more := len(issues) - len(shown):
+        texts.append(f"{path}: ... and {more:,} more error{'s' if more > 1 else ''}")
+    return "\n".join(texts)

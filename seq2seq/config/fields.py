@@ -15,7 +15,8 @@ from pydantic import (
     ValidationInfo,
 )
 
-from seq2seq.config.errors import KeyPath, show
+from seq2seq.config.errors import show
+from seq2seq.config.unknown_keys import KeyPath
 from seq2seq.runtime.files import LONE_SURROGATE
 
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from seq2seq.config.document import Tree, apply_override, read_document
-from seq2seq.config.errors import ConfigError, ConfigIssue, describe, section_class, summary
+from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, summary
 from seq2seq.config.fields import (
     Bool,
     Count,
@@ -30,6 +30,7 @@ from seq2seq.config.fields import (
     ignore,
     key,
 )
+from seq2seq.config.unknown_keys import section_class
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 Decoder = Literal["bahdanau", "luong", "none"]
@@ -321,10 +322,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     try:
         config = Config.model_validate(document.tree, context=context)
     except ValidationError as error:
-        for details in error.errors(include_url=False):
-            issue = describe(details, Config, document.lines, context.overridden)
-            if issue.command_line or not document.incomplete:
-                issues.append(issue)
+        found = describe_all(error, Config, document.lines, context.overridden)
+        issues += [each for each in found if each.command_line or not document.incomplete]
     if issues:
         raise ConfigError(summary(path, issues), issues)
     return config, context.notes

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, ValidationError
 
 from seq2seq.config.document import Document, read_document
-from seq2seq.config.errors import ConfigError, ConfigIssue, describe, show, summary
+from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, show, summary
 from seq2seq.config.fields import FilePath, Section
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, load_config
 from seq2seq.runtime.errors import UserError
@@ -136,8 +136,8 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
     try:
         listed = _VariantList.model_validate(document.tree)
     except ValidationError as error:
-        for details in error.errors(include_url=False) if not document.incomplete else ():
-            issues.append(describe(details, _VariantList, document.lines, set()))
+        if not document.incomplete:
+            issues += describe_all(error, _VariantList, document.lines)
     base, base_error = document.tree.get("base"), None
     variants: list[Variant] = []
     notes: list[str] = []
