@@ -1,6 +1,8 @@
 """The parser of the `seq2seq` command: its subcommands, mistakes in options, shell completion."""
 
 import argparse
+import re
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,23 @@ COMMANDS = {  # each a module beside this one
     "attention": "plot the attention weights of translations",
 }
 
+_SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
+_OTHER_NAMES = {  # options of other tools
+    "--input": "src source in text file infile",
+    "--output": "out outfile dest",
+    "--model": "run path checkpoint models",
+    "--hyp": "hypothesis hypotheses sys system pred prediction translations",
+    "--ref": "reference references refs gold tgt target",
+    "--beam": "num-beams beams",
+    "--device": "gpu gpus gpu-id cuda cpu use-gpu no-cuda",
+    "--batch-size": "bsz batch mini-batch max-tokens",
+    "--overwrite": "force",
+    "--resume": "continue restore-file",
+    "--init-from": "train-from load-model pretrained-model finetune-from-model",
+}
+_OVERRIDE = re.compile(r"[\w.]+=\S*")
+_SYNONYMS = {name: option for option, names in _OTHER_NAMES.items() for name in names.split()}
+
 
 class Parser(argparse.ArgumentParser):
     """Argument parser that raises UserError and refuses abbreviated options."""
@@ -37,15 +56,53 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see {self.prog} --help")
 
     def refuse(self, arguments: Sequence[str]) -> NoReturn:
-        """Report unrecognized arguments; suggest the option that the first one seems to mean."""
-        from seq2seq.config.errors import did_you_mean
-
-        first = next((each for each in arguments if each.startswith("-")), arguments[0])
-        name, known = first.partition("=")[0], list(self._option_string_actions)
-        abbreviated = [option for option in known if option.startswith(name)]
-        hint = did_you_mean(next(iter(abbreviated), name), known)
+        """Report unrecognized arguments, with a hint to what the first of them seems to mean."""
+        options = (each for each in arguments if each.startswith("-") and " " not in each)
+        first = next(options, None)
+        hint = self._option_hint(first) if first else self._text_hint(" ".join(arguments))
         message = f"unrecognized arguments: {' '.join(arguments)}"
-        raise UserError(f"{message}{hint}" if hint else f"{message}; see {self.prog} --help")
+        raise UserError(f"{message}{hint or f'; see {self.prog} --help'}")
+
+    def _option_hint(self, argument: str) -> str:
+        """Suggest the option or, for a command with overrides, the key of the config."""
+        from seq2seq.config.errors import did_you_mean
+        from seq2seq.config.schema import Config
+        from seq2seq.config.unknown_keys import suggest_override
+
+        name, known = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
+        meant = [each for each in known if each.startswith(name) and name != "-"]
+        meant += [each for each in known if each.startswith("--") and name.startswith(f"{each}-")]
+        meant += [each for each in [_SYNONYMS.get(name.lstrip("-"))] if each in known]
+        if meant:
+            return f"; did you mean '{meant[0]}'?"
+        if any(action.dest == "overrides" for action in self._actions):
+            return suggest_override(argument, Config) or did_you_mean(name, known, _SIMILAR)
+        return did_you_mean(name, known, _SIMILAR)
+
+    def _text_hint(self, text: str) -> str:
+        """Explain how the command takes the text or file that was given as an argument."""
+        known = self._option_string_actions
+        if _OVERRIDE.fullmatch(text):
+            return ""
+        if "--hyp" in known:
+            return "; give translations as --hyp FILE and references as -r FILE"
+        if "--ref" in known:
+            return "; give the source text as -i FILE and its translations as -r FILE"
+        if "--input" not in known:
+            return ""
+        quoted = shlex.quote(text)
+        if is_file(text):
+            return f"; did you mean -i {quoted}?"
+        shown = quoted if len(quoted) <= 60 else "TEXT"
+        return f"; text is read from standard input or -i FILE: echo {shown} | {self.prog} -m RUN"
+
+
+def is_file(text: str) -> bool:
+    """Return whether a text is the name of a file."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long, or with a NUL character
+        return False
 
 
 class _PrintCompletion(argparse.Action):

@@ -109,9 +109,12 @@ def _plain(limit: object) -> object:
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'X'?" with the closest known word, or nothing if none is close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+def did_you_mean(word: str, known: Iterable[str], similar: float = 0.6) -> str:
+    """Return "; did you mean 'X'?" with the closest known word, or nothing if none is close.
+
+    `similar` is the minimum ratio of matching characters.
+    """
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=similar)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

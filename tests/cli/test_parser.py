@@ -4,6 +4,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,83 @@ def test_a_misspelt_option_is_suggested(
     error = refusal(["train", "config.yaml", "seed=3", word], capsys)
     hint = f"did you mean '{suggestion}'?" if suggestion else "see seq2seq train --help"
     assert error == f"seq2seq: error: unrecognized arguments: {word}; {hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("--lr", "training.learning_rate"),
+        ("--batch-size", "training.batch_tokens"),
+        ("--hidden_size=3", "model.hidden_size"),
+        ("--model.dropout=0.2", "model.dropout"),
+        ("--seed", "seed"),
+    ],
+)
+def test_an_option_that_is_a_key_of_the_config_is_recognized(
+    option: str, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refusal(["train", "config.yaml", option], capsys)
+    assert error.endswith(f"{option}; keys of the config are set without dashes: {key}=VALUE\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "suggestion"),
+    [
+        ("translate", "--beam-size", "--beam"),
+        ("translate", "--beam_size=5", "--beam"),
+        ("translate", "--num-beams", "--beam"),
+        ("translate", "--nbest", "--n-best"),
+        ("translate", "--src", "--input"),
+        ("translate", "--gpu", "--device"),
+        ("evaluate", "--hypothesis", "--hyp"),
+        ("score", "--reference", "--ref"),
+        ("train", "--gpu", "--device"),
+        ("train", "--train-from", "--init-from"),
+    ],
+)
+def test_an_option_of_another_tool_leads_to_the_one_of_that_meaning(
+    command: str, option: str, suggestion: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refusal([command, *ARGUMENTS[command], option], capsys)
+    assert error.endswith(f"{option}; did you mean '{suggestion}'?\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "hint"),
+    [
+        ("translate", "Two dogs.", "echo 'Two dogs.' | seq2seq translate -m RUN"),
+        ("translate", "It's x = y", """echo 'It'"'"'s x = y' | seq2seq translate -m RUN"""),
+        ("translate", "- Yes?", "echo '- Yes?' | seq2seq translate -m RUN"),
+        ("translate", "word " * 99, "echo TEXT | seq2seq translate -m RUN"),
+        ("translate", "x" * 5000, "echo TEXT | seq2seq translate -m RUN"),
+        ("attention", "Hallo", "echo Hallo | seq2seq attention -m RUN"),
+    ],
+)
+def test_a_sentence_as_an_argument_is_refused_with_the_way_to_give_it(
+    command: str, text: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refusal([command, *ARGUMENTS[command], text], capsys)
+    assert error.endswith(f"; text is read from standard input or -i FILE: {hint}\n")
+
+
+def test_a_file_as_an_argument_is_refused_with_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my text").touch()
+    monkeypatch.chdir(tmp_path)
+    error = refusal(["translate", "-m", "run", "my text"], capsys)
+    assert error.endswith("my text; did you mean -i 'my text'?\n")
+    error = refusal(["evaluate", "-m", "run", "my text"], capsys)
+    assert error.endswith("; give translations as --hyp FILE and references as -r FILE\n")
+    error = refusal(["score", *ARGUMENTS["score"], "my text"], capsys)
+    assert error.endswith("; give the source text as -i FILE and its translations as -r FILE\n")
+
+
+@pytest.mark.parametrize("command", ["train", "check"])
+def test_overrides_are_not_required(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = refusal([command], capsys)
+    required = "the following arguments are required: CONFIG"
+    assert error == f"seq2seq: error: {required}; see seq2seq {command} --help\n"
 
 
 def printed_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
