@@ -26,6 +26,7 @@ MIN_SIZE = 4 + 256  # special tokens and bytes
 MAX_TRAINING_PAIRS = 300_000  # more cost time and memory without a better vocabulary
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 _JOINT, _SIDES = "joint", ("src", "tgt")
+_TOO_LARGE, _TOO_SMALL = re.compile(r"value <= (\d+)"), re.compile(r"required_chars\. \d+ vs (\d+)")
 _MAX_MODEL_BYTES = 1 << 26
 
 
@@ -121,10 +122,16 @@ def train_vocabularies(
     step = -(-len(src) // MAX_TRAINING_PAIRS)
     if step > 1:
         src, tgt = src[::step], tgt[::step]
-    if config.joint:
-        joint = _train(config, [*src, *tgt])
-        return Vocabularies(joint, joint)
-    return Vocabularies(_train(config, src), _train(config, tgt))
+    sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}
+    trained, errors = [], {}
+    for side, texts in sides.items():
+        try:
+            trained.append(_train(config, texts))
+        except RuntimeError as error:
+            errors[side] = str(error)
+    if errors:
+        raise UserError(f"vocabulary.size: {config.size} {_size_error(errors)}")
+    return Vocabularies(trained[0], trained[-1])
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
@@ -188,40 +195,55 @@ def _checksum(model: bytes) -> str:
 
 
 def _train(config: "VocabularyConfig", texts: Iterable[str]) -> Vocabulary:
+    """Train a vocabulary. Raises RuntimeError, from SentencePiece, if its size does not fit."""
     written = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter([normalized(text) for text in texts]),
-            model_writer=written,
-            model_type=config.type,
-            vocab_size=config.size,
-            hard_vocab_limit=config.type in ("unigram", "bpe"),
-            character_coverage=1.0,
-            byte_fallback=config.type != "word",
-            normalization_rule_name="identity",
-            max_sentence_length=1_000_000,  # bytes
-            num_threads=4,  # fixed, since the result depends on it
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UserError(_size_error(config.size, str(error))) from None
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([normalized(text) for text in texts]),
+        model_writer=written,
+        model_type=config.type,
+        vocab_size=config.size,
+        hard_vocab_limit=config.type in ("unigram", "bpe"),
+        character_coverage=1.0,
+        byte_fallback=config.type != "word",
+        normalization_rule_name="identity",
+        max_sentence_length=1_000_000,  # bytes
+        num_threads=4,  # fixed, since the result depends on it
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        minloglevel=2,
+    )
     return Vocabulary(written.getvalue(), config.sampling)
 
 
-def _size_error(size: int, error: str) -> str:
-    """Explain SentencePiece's error about the vocabulary size in terms of the config."""
-    place = f"vocabulary.size: {size}"
-    if most := re.search(r"value <= (\d+)", error):
-        return f"{place} is more than this text allows; set at most {most[1]}"
-    if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
-        return f"{place} is too small for the characters of this text; set at least {least[1]}"
-    if "char_model_trainer" in error:
-        return f"{place} is too small for bytes and special tokens; set at least {MIN_SIZE}"
-    return f"{place} does not fit this text; SentencePiece reports: {error}"
+def _size_error(errors: Mapping[str, str]) -> str:
+    """Explain SentencePiece's errors about the vocabulary size, one for each side of the text.
+
+    The size is one for both sides: the message has a limit that suits those sides that have one.
+    """
+    most, least = (_limits(errors, pattern) for pattern in (_TOO_LARGE, _TOO_SMALL))
+    reasons = []
+    if most:
+        verb = "allow" if len(most) > 1 else "allows"
+        text = f"is more than {' and '.join(most)} text {verb}; set at most {min(most.values())}"
+        reasons.append(text)
+    if least:
+        sides = " and ".join(least)
+        text = f"is too small for the characters of {sides} text; set at least"
+        reasons.append(f"{text} {max(least.values())}")
+    if any("char_model_trainer" in error for error in errors.values()):
+        reasons.append(f"is too small for bytes and special tokens; set at least {MIN_SIZE}")
+    elif not reasons:
+        side, error = next(iter(errors.items()))
+        reasons.append(f"does not fit {side} text; SentencePiece reports: {error}")
+    return "; it ".join(reasons)
+
+
+def _limits(errors: Mapping[str, str], pattern: re.Pattern[str]) -> dict[str, int]:
+    """Return, by side, the limit of the size that matching errors state."""
+    found = {side: pattern.search(error) for side, error in errors.items()}
+    return {side: int(match[1]) for side, match in found.items() if match}
 
 
 def words_of(text: str) -> list[str]:
