@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.cli.parser import parse
+from seq2seq.runtime.callers import on_command_line
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.process_group import reports_errors
@@ -23,8 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
+    with on_command_line():
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run a subcommand and return its exit code; log the message of an error."""
     try:
-        options = parse(sys.argv[1:] if arguments is None else arguments)
+        options = parse(arguments)
         code: int = options.run(options)
         sys.stdout.flush()
         return code

@@ -157,7 +157,6 @@ _KEYS = {
     "training.log_every": """
         report_every print_every disp_freq display_freq print_freq log_freq log_steps
         log_interval logging_freq logging_steps logging_interval log_every_n_steps""",
-    "training.memory_gb": "workspace max_memory memory_limit gpu_memory gpu_mem max_memory_gb",
     "training.scheduled_sampling": """
         teacher_forcing teacher_forcing_ratio teacher_forcing_prob teacher_forcing_rate tf_ratio
         teacher_force scheduled_sampling_decay scheduled_sampling_mode sampling_schedule""",
@@ -207,6 +206,8 @@ _ADVICE = {
         position_encoding max_position_embeddings max_relative_positions activation_fn
         encoder_normalize_before decoder_normalize_before transformer_model_size""",
     "every epoch shuffles the training pairs; remove it": "shuffle no_shuffle shuffle_data",
+    "a batch that does not fit memory is split into micro-batches by itself; remove it": """
+        memory_gb workspace max_memory memory_limit gpu_memory gpu_mem max_memory_gb""",
     "special tokens are fixed; remove it": """
         unk_token bos_token eos_token pad_token unk_symbol pad_symbol bos_symbol eos_symbol
         pad_token_id bos_token_id eos_token_id unk_id pad_id bos_id eos_id

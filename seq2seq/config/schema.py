@@ -5,7 +5,7 @@ number is expected, and `no` (Norwegian) remains a language code. Only an unquot
 empty value means None.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +31,7 @@ from seq2seq.config.fields import (
     key,
 )
 from seq2seq.config.unknown_keys import section_class
+from seq2seq.runtime import argument_types
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 Decoder = Literal["bahdanau", "luong", "none"]
@@ -299,13 +300,16 @@ class Config(Section):
         return decoding.model_copy(update=off)
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config, list[str]]:
     """Read a YAML file, apply overrides such as `model.dropout=0.2`, and validate the result.
 
     The last override of a key wins; its value is taken literally, `null` means None.
     Return the config and notes on keys of the file that are ignored because they do not apply to
-    the decoder. Raise ConfigError with every issue of the file and of the overrides at once.
+    the decoder. Raise ConfigError with every issue of the file and of the overrides at once, and
+    TypeError for a path or overrides of another type.
     """
+    path = argument_types.path(path, "path")
+    overrides = argument_types.text_list(overrides, "overrides", "such as ['model.dropout=0.2']")
     document = read_document(path)
     if VARIANTS in document.tree:
         raise ConfigError(f"{path}: has the key {VARIANTS}; use it with `seq2seq compare`")

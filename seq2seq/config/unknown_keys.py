@@ -100,7 +100,7 @@ def _ratio(first: str, second: str) -> float:
 
 
 def suggest_override(option: str, schema: type[BaseModel]) -> str:
-    """Return a hint for an option that is a key of the config, such as --lr, or nothing."""
+    """Return a hint for an option that is a key of the config or of another tool, or nothing."""
     name = _plain(option.partition("=")[0])
     known = dict(key_descriptions(schema))
     keys = [name] if name in known else _in_other_sections(name, known)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sentencepiece
 
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
+from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, read_bounded
 
@@ -53,31 +54,34 @@ class Vocabulary:
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without EOS; equal texts have equal ids.
 
         A word vocabulary yields one id per word. (SentencePiece itself merges consecutive unknown
-        words into a single id, which loses their number.)
+        words into a single id, which loses their number.) Raises TypeError for anything but an
+        ordered iterable of strings.
         """
+        texts = text_list(texts, "texts")
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
             return [[find(SPACE + word) for word in words_of(text)] for text in texts]
         ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
         return ids
 
-    def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
+    def sample(self, texts: Iterable[str], seed: int) -> list[list[int]]:
         """Return ids under a random segmentation of each text, a pure function of (texts, seed).
 
         Uses subword regularization (Kudo, 2018) or BPE-dropout (Provilkov et al., 2020).
         """
-        return self._sampler.sample([normalized(text) for text in texts], seed)
+        return self._sampler.sample([normalized(each) for each in text_list(texts, "texts")], seed)
 
-    def decode(self, ids: Sequence[int], unknown: Iterable[str] = ()) -> str:
+    def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
         """Return the text of ids, without special tokens.
 
         Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
+        Raises TypeError or UserError for anything but ids of this vocabulary.
         """
-        kept = [i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        kept = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
         if UNK_ID not in kept:
             return self._text(kept)
         words = chain(unknown, repeat(UNKNOWN))
@@ -95,9 +99,9 @@ class Vocabulary:
         text: str = self._processor.decode(ids)
         return text.replace(SPACE, " ")  # may be spelled by byte tokens
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the token of each id; that of EOS is `</s>`."""
-        return [self._tokens[i] for i in ids]
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Return the token of each id; that of EOS is `</s>`. Raises errors as `decode` does."""
+        return [self._tokens[i] for i in id_list(ids, "ids", len(self))]
 
 
 class Vocabularies(NamedTuple):

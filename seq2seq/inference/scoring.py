@@ -1,7 +1,7 @@
 """Scores of given translations by forced decoding: text in, log-probabilities out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,7 +11,8 @@ from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.search import by_width
-from seq2seq.inference.translator import Translator, is_blank
+from seq2seq.inference.translator import Translator, is_blank, line_list
+from seq2seq.runtime.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,19 @@ def perplexity(log_prob: float, tokens: int) -> float:
 
 
 def score_lines(
-    translator: Translator, lines: Sequence[str], translations: Sequence[str]
+    translator: Translator, lines: Iterable[str], translations: Iterable[str]
 ) -> list[ScoredLine]:
     """Score the given translation of each line; lines of any length are scored in one part.
 
     Texts are segmented by the vocabulary; a translation that search found in other tokens has
     another score. The coverage penalty is not included. A blank translation of a blank line has
-    score 0; if only one of the two is blank, the score is -inf.
+    score 0; if only one of the two is blank, the score is -inf. A line feed that ends a line is
+    ignored, as in `Translator.translate`. Raises TypeError for anything but strings, and UserError
+    for different numbers of lines and translations.
     """
+    lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
+    if len(lines) != len(translations):
+        raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
     src, tgt = translator.vocabularies
     found = []
     pairs: list[tuple[Ids, Ids]] = []

@@ -1,7 +1,7 @@
 """Translator: the Python API from text to text, which the command line uses as well."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,8 @@ from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, join_parts, split_line
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model
+from seq2seq.runtime import argument_types
+from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
@@ -62,16 +64,20 @@ class Translator:
     device: torch.device
 
     @classmethod
+    @in_callers_terms
     def load(cls, *runs: Path | str, device: str = "auto", int8: bool = False) -> Self:
         """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
 
         An ensemble uses the `decoding` section and the length limits of its first run. Raises
         UserError if the runs do not fit together or the device lacks fast, exact int8 products.
         """
-        chosen = choose_device(device)
+        if not runs:
+            raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
+        paths = [argument_types.path(run, "runs") for run in runs]
+        chosen = choose_device(argument_types.device_name(device))
         if int8:
             weights.check_int8(chosen)
-        loaded = [load_model(Path(run), chosen) for run in runs]
+        loaded = [load_model(path, chosen) for path in paths]
         models = [_for_inference(each[0], chosen, int8, len(runs) == 1) for each in loaded]
         _, vocabularies, limit, config = loaded[0]
         for run, (_, other_vocabularies, _, other) in zip(runs, loaded, strict=True):
@@ -101,20 +107,27 @@ class Translator:
 
     def beam_size(self, wanted: int | None, n_best: int) -> int:
         """Return the wanted beam size or the config's; raises UserError if below `n_best`."""
-        size = self.decoding.beam_size if wanted is None else wanted
+        size = self.decoding.beam_size
+        if wanted is not None:
+            size = argument_types.integer(wanted, "beam_size")
+        n_best = argument_types.integer(n_best, "n_best")
         if n_best > size:
             raise UserError(f"--n-best {n_best}: larger than the beam ({size}); increase -b")
         return size
 
+    @in_callers_terms
     def translate(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         text_only: bool = False,
     ) -> list[Translation]:
         """Translate lines, in order; a beam size of None is the config's, 1 is greedy search.
+
+        Lines are any ordered iterable of strings, such as a list, a generator or an open text file:
+        a line feed that ends a line is ignored.
 
         `text_only` gives the same text and tokens sooner, without attention weights and, for greedy
         search, with nan for a score.
@@ -124,9 +137,10 @@ class Translator:
         none, each translation starts with its prefix (NFC, with spaces and line breaks as single
         spaces); the last word of a prefix may continue unless a space follows it.
 
-        Raises UserError if n_best exceeds the beam size or a prefix is refused.
+        Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
+        anything but strings, such as None or a single string in place of lines.
         """
-        size = self.beam_size(beam_size, n_best)
+        lines, size = line_list(lines, "lines"), self.beam_size(beam_size, n_best)
         line_prefixes = self._prefixes(lines, prefixes)
         split = [
             self._parts(*each, return_attention=not text_only)
@@ -139,10 +153,11 @@ class Translator:
             for parts, left_out in split
         ]
 
-    def _prefixes(self, lines: Sequence[str], prefixes: Sequence[str] | None) -> list[Prefix]:
+    def _prefixes(self, lines: Sequence[str], prefixes: Iterable[str] | None) -> list[Prefix]:
         """Return the prefix of each line; equal texts are converted once."""
         if prefixes is None:
             return [NO_PREFIX] * len(lines)
+        prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
         if len(prefixes) != len(lines):
             raise UserError(
                 f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
@@ -242,6 +257,17 @@ def _for_inference(
             inference.replace_weights(weights.PackedWeight)
     inference.precompute_input_gates()
     return inference
+
+
+def line_list(lines: Iterable[str], name: str) -> list[str]:
+    """Return the lines of an ordered iterable, without their line ends (as of an open file).
+
+    Raises TypeError for anything but strings.
+    """
+    return [
+        line[:-1].removesuffix("\r") if line.endswith("\n") else line
+        for line in argument_types.text_list(lines, name)
+    ]
 
 
 def is_blank(line: str, ids: Ids) -> bool:

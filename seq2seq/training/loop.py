@@ -13,6 +13,8 @@ from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.runs.run_folder import open_folder
 from seq2seq.runs.training_state import TrainingState
+from seq2seq.runtime import argument_types
+from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import ValidationResult, diagnose
@@ -33,20 +35,25 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number, self.done = signal_number, done
 
 
+@in_callers_terms
 def train(
     config: Config,
     device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
-    init_from: Path | None = None,
+    init_from: Path | str | None = None,
 ) -> Path:
     """Train a model, in one process or in those that torchrun started; return the run folder.
 
     A new run is initialised from vocabulary and best weights of the run `init_from`, if given.
 
     Raises UserError before any work if data, folder or device are refused, RunError if
-    training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM.
+    training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM. Raises
+    TypeError for a config that is none, such as the pair that `load_config` returns.
     """
+    _check_config(config)
+    device = argument_types.device_name(device)
+    init_from = None if init_from is None else argument_types.path(init_from, "init_from")
     with process_group() as group:
         if group.restarted():
             resume, overwrite = True, False
@@ -58,6 +65,16 @@ def train(
                 session, notes = _set_up(config, chosen, group, state, init_from)
                 _train(session, notes, init_from is not None)
     return config.run_dir
+
+
+def _check_config(config: object) -> None:
+    """Raise TypeError if this is not a config, with the way to load one."""
+    if isinstance(config, Config):
+        return
+    load = "config, notes = load_config('my-run.yaml')"
+    if isinstance(config, tuple):
+        raise TypeError(f"config: must be a Config, not the pair from load_config; write {load}")
+    raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
 
 
 def _set_up(

@@ -109,6 +109,7 @@ def test_a_name_of_another_tool_leads_to_the_key_of_that_meaning(
         ("training.resume", "resume by the option --resume"),
         ("training.load_model", "start from another run by the option --init-from RUN"),
         ("model.rnn_type", "encoder and decoder are always LSTMs; remove it"),
+        ("training.memory_gb", "a batch that does not fit memory is split"),  # as was once a key
         ("training.shuffle", "every epoch shuffles the training pairs; remove it"),
         ("data.src", "data.src_lang and data.tgt_lang name the languages"),
         ("model.ff_size", "it belongs to Transformers"),

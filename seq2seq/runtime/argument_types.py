@@ -1,0 +1,98 @@
+"""Check the arguments that Python callers pass: one error with the argument, value and remedy."""
+
+import math
+import operator
+import os
+from collections.abc import Iterable, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from seq2seq.runtime.errors import UserError
+
+_MAX_COUNT = 1_000_000
+
+
+def text_list(value: Iterable[str], name: str, example: str = "one sentence each") -> list[str]:
+    """Return the strings of any iterable that has an order; raise TypeError for anything else.
+
+    A single string, an iterable of characters, is refused.
+    """
+    found = _items(value, name, f"a list of str, {example}")
+    if not all(isinstance(each, str) for each in found):
+        index = next(i for i, each in enumerate(found) if not isinstance(each, str))
+        raise TypeError(f"{name}[{index}]: must be a str, not {_kind(found[index])}")
+    return found
+
+
+def id_list(value: Iterable[int], name: str, size: int) -> list[int]:
+    """Return the ids, integers from 0 to `size` - 1, of any iterable that has an order.
+
+    Raises TypeError for anything else, and UserError for other integers.
+    """
+    found = _items(value, name, "a list of int, the ids of one text")
+    try:
+        ids = list(map(operator.index, found))
+    except TypeError:
+        ids = [integer(each, f"{name}[{i}]", 0, None) for i, each in enumerate(found)]
+    if ids and not (min(ids) >= 0 and max(ids) < size):
+        index = next(i for i, each in enumerate(ids) if not 0 <= each < size)
+        raise UserError(f"{name}[{index}]: {ids[index]} is not one of the ids 0 to {size - 1}")
+    return ids
+
+
+def _items(value: Any, name: str, expected: str) -> list[Any]:
+    unordered = isinstance(value, str | bytes | bytearray | Mapping | Set)
+    if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
+        raise TypeError(f"{name}: must be {expected}, not {_kind(value, above=True)}")
+    return value if isinstance(value, list) else list(value)
+
+
+def _kind(value: object, above: bool = False) -> str:
+    """Name the type of a value, and what to pass instead, for the list (above) or its element."""
+    kind = type(value).__name__
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return f"{value}" if above else f"{value}; write '' for a missing text"
+    if isinstance(value, str):
+        return "a single str; pass [text], or text.splitlines() for its lines"
+    if isinstance(value, bytes | bytearray):
+        return f"{kind}; decode it: value.decode('utf-8')"
+    if isinstance(value, Mapping):
+        return f"{kind}; pass list(value.values())"
+    if isinstance(value, Set):
+        return f"{kind}, which has no order; pass sorted(value)"
+    if above and getattr(value, "ndim", 1) == 2:
+        return f"a table ({kind}); pass one column of it"
+    return kind
+
+
+def integer(value: Any, name: str, least: int = 1, most: int | None = _MAX_COUNT) -> int:
+    """Return an integer within the limits; raise TypeError or UserError for anything else."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: must be an int, not {value!r}") from None
+    if found < least:
+        raise UserError(f"{name}: must be at least {least}, not {found}")
+    if most is not None and found > most:
+        raise UserError(f"{name}: must be at most {most}, not {found}")
+    return found
+
+
+def path(value: object, name: str) -> Path:
+    """Return a str or path-like value as a Path; raise TypeError for anything else."""
+    if isinstance(value, list | tuple):
+        raise TypeError(f"{name}: must be one path, not a {type(value).__name__} of them")
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        raise TypeError(f"{name}: must be a path (str or pathlib.Path), not {value!r:.60}")
+    return Path(value)
+
+
+def device_name(value: object) -> str:
+    """Return the name of a device, given as a str or torch.device; raise TypeError if it is not."""
+    if isinstance(value, str):
+        return value
+    if type(value).__name__ == "device" and type(value).__module__ == "torch":
+        return str(value)
+    raise TypeError(f"device: must be a str such as 'cpu' or 'cuda:0', not {value!r:.60}")

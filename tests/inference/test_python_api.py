@@ -1,0 +1,280 @@
+"""Python's doors: what is accepted as lines, paths and numbers, and how the rest is refused."""
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import toy_pairs
+
+from seq2seq import Config, Translator, load_config, train
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary import Vocabulary
+from seq2seq.inference.scoring import score_lines
+from seq2seq.runs.checkpoint import CONFIG
+from seq2seq.runtime import callers
+from seq2seq.runtime.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+LINES = toy_pairs(4, seed=5)[0]
+
+
+class Table:
+    """As a DataFrame of pandas, which iterates over the names of its columns."""
+
+    ndim = 2
+
+    def __iter__(self) -> Any:
+        return iter(["src", "tgt"])
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_runs: dict[str, Path]) -> Translator:
+    return Translator.load(str(tiny_runs["luong"]), device=torch.device("cpu"))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(translator: Translator) -> Vocabulary:
+    return translator.vocabularies.src
+
+
+def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
+    return [each.text for each in translator.translate(lines, **options)]
+
+
+# -------------------------------------------------------------------------------- what is accepted
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        tuple,
+        iter,
+        np.array,
+        lambda lines: (line for line in lines),
+        lambda lines: map(str, lines),
+        lambda lines: io.StringIO("".join(f"{line}\n" for line in lines)),
+        lambda lines: io.StringIO("".join(f"{line}\r\n" for line in lines), newline=""),
+    ],
+)
+def test_any_ordered_iterable_of_strings_is_lines(
+    translator: Translator, form: Callable[[list[str]], Any]
+) -> None:
+    assert texts(translator, form(LINES)) == texts(translator, LINES)
+    assert texts(translator, form(LINES), prefixes=iter(["ba"] * 4)) == (
+        texts(translator, LINES, prefixes=["ba"] * 4)
+    )
+    scores = score_lines(translator, form(LINES), form(LINES))
+    assert scores == score_lines(translator, LINES, LINES)
+
+
+def test_ids_are_any_ordered_iterable_of_integers(vocabulary: Vocabulary) -> None:
+    (ids,) = vocabulary.encode(iter([LINES[0]]))
+    for form in (tuple, iter, np.array, torch.tensor):
+        assert vocabulary.decode(form(ids)) == LINES[0]
+        assert vocabulary.tokens(form(ids)) == vocabulary.tokens(ids)
+
+
+def test_numbers_may_be_numpys(translator: Translator) -> None:
+    found = texts(translator, LINES, beam_size=np.int64(3), n_best=np.int32(2))
+    assert found == texts(translator, LINES, beam_size=3, n_best=2)
+
+
+def test_paths_may_be_strings(tiny_runs: dict[str, Path]) -> None:
+    path = tiny_runs["luong"] / CONFIG
+    assert load_config(str(path), iter(["model.dropout=0.1"])) == (
+        load_config(path, ["model.dropout=0.1"])
+    )
+
+
+# --------------------------------------------------------------------------------- what is refused
+
+NOT_LINES = [
+    ("ba ke", "lines: must be a list of str, one sentence each, not a single str; pass [text], or"),
+    (b"ba", "lines: must be a list of str, one sentence each, not bytes; decode it"),
+    (None, "lines: must be a list of str, one sentence each, not None"),
+    (float("nan"), "lines: must be a list of str, one sentence each, not nan"),
+    (7, "lines: must be a list of str, one sentence each, not int"),
+    ({"a": "ba"}, "lines: must be a list of str, one sentence each, not dict; pass list(value.va"),
+    ({"ba", "ke"}, "lines: must be a list of str, one sentence each, not set, which has no order"),
+    (Table(), "lines: must be a list of str, one sentence each, not a table (Table); pass one col"),
+    (np.array("ba"), "lines: must be a list of str, one sentence each, not ndarray"),
+    (["ba", None], "lines[1]: must be a str, not None; write '' for a missing text"),
+    (["ba", "", float("nan")], "lines[2]: must be a str, not nan; write '' for a missing text"),
+    ([b"ba"], "lines[0]: must be a str, not bytes; decode it: value.decode('utf-8')"),
+    ([["ba", "ke"]], "lines[0]: must be a str, not list"),
+    ((i for i in range(3)), "lines[0]: must be a str, not int"),
+    (np.array([["ba"]]), "lines: must be a list of str, one sentence each, not a table (ndarray)"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), NOT_LINES[:-2] + NOT_LINES[-1:])
+def test_anything_else_is_refused_wherever_lines_are_taken(
+    translator: Translator, vocabulary: Vocabulary, value: Any, message: str
+) -> None:
+    doors: list[tuple[str, Callable[[], object]]] = [
+        ("lines", lambda: translator.translate(value)),
+        ("prefixes", lambda: translator.translate(LINES, prefixes=value)),
+        ("lines", lambda: score_lines(translator, value, LINES)),
+        ("translations", lambda: score_lines(translator, LINES, value)),
+        ("texts", lambda: vocabulary.encode(value)),
+        ("texts", lambda: vocabulary.sample(value, 1)),
+    ]
+    for name, door in doors:
+        if name == "prefixes" and value is None:
+            continue
+        with pytest.raises(TypeError) as caught:
+            door()
+        wanted = message.replace("lines", name, 1)
+        if name == "prefixes":
+            wanted = wanted.replace("one sentence each", "one per line, '' for none")
+        assert str(caught.value).startswith(wanted)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_first_element_of_a_generator_that_is_no_text_is_named(translator: Translator) -> None:
+    value, message = NOT_LINES[-2]
+    with pytest.raises(TypeError, match=re.escape(message)):
+        translator.translate(value)
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        ("ba", TypeError, "ids: must be a list of int, the ids of one text, not a single str"),
+        (None, TypeError, "ids: must be a list of int, the ids of one text, not None"),
+        ([[4, 5]], TypeError, "ids[0]: must be an int, not [4, 5]"),
+        ([4, 5.0], TypeError, "ids[1]: must be an int, not 5.0"),
+        (
+            torch.tensor([[4]]),
+            TypeError,
+            "ids: must be a list of int, the ids of one text, not a t",
+        ),
+        ([4, 10**9], UserError, "ids[1]: 1000000000 is not one of the ids 0 to "),
+        ([-1], UserError, "ids[0]: -1 is not one of the ids 0 to "),
+    ],
+)
+def test_what_is_not_an_id_is_refused(
+    vocabulary: Vocabulary, ids: Any, error: type[Exception], message: str
+) -> None:
+    for door in (vocabulary.decode, vocabulary.tokens):
+        with pytest.raises(error) as caught:
+            door(ids)
+        assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["beam_size", "n_best"])
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ("5", TypeError, "must be an int, not '5'"),
+        (2.0, TypeError, "must be an int, not 2.0"),
+        (float("nan"), TypeError, "must be an int, not nan"),
+        (True, TypeError, "must be an int, not True"),
+        (0, UserError, "must be at least 1, not 0"),
+        (-3, UserError, "must be at least 1, not -3"),
+        (10**9, UserError, "must be at most 1000000, not 1000000000"),
+    ],
+)
+def test_what_is_not_a_number_of_hypotheses_is_refused(
+    translator: Translator, name: str, value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=rf"^{name}: {re.escape(message)}$"):
+        translator.translate(LINES, **{name: value})
+
+
+def test_lines_and_translations_are_as_many(translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"^4 lines have 3 translations; give one each$"):
+        score_lines(translator, LINES, LINES[:3])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Translator.load(), "runs: name at least one run folder"),
+        (lambda: Translator.load(["a", "b"]), "runs: must be one path, not a list of them"),  # type: ignore[arg-type]
+        (lambda: Translator.load(None), "runs: must be a path (str or pathlib.Path), not None"),  # type: ignore[arg-type]
+        (lambda: Translator.load(b"a"), "runs: must be a path (str or pathlib.Path), not b'a'"),  # type: ignore[arg-type]
+        (lambda: Translator.load("a", device=0), "device: must be a str such as 'cpu' or"),  # type: ignore[arg-type]
+        (lambda: load_config(None), "path: must be a path (str or pathlib.Path), not None"),  # type: ignore[arg-type]
+        (lambda: load_config("a", "model.dropout=0"), "overrides: must be a list of str, such as"),
+        (lambda: load_config("a", {"seed": 1}), "overrides: must be a list of str, such as ['mod"),
+        (lambda: load_config("a", [("seed", 1)]), "overrides[0]: must be a str, not tuple"),  # type: ignore[list-item]
+        (lambda: train("a.yaml"), "config: must be a Config, not 'a.yaml'; write config, notes ="),  # type: ignore[arg-type]
+        (lambda: train({}), "config: must be a Config, not {}; write config, notes = load_config"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_types_are_refused_with_what_to_pass(
+    call: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+
+
+def test_the_pair_of_load_config_is_recognized(tiny_runs: dict[str, Path]) -> None:
+    pair = load_config(tiny_runs["luong"] / CONFIG)
+    with pytest.raises(TypeError, match=r"^config: must be a Config, not the pair from load_conf"):
+        train(pair)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------- the terms of the caller
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_python_is_answered_with_arguments_and_a_shell_with_options(
+    tiny_runs: dict[str, Path], translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_runs["luong"]
+    config: Config = load_config(run / CONFIG, [f"run_dir={run}"])[0]
+    held = refusal(lambda: train(config))
+    assert held.endswith(
+        "already holds a run. Resume it with resume=True, replace it with overwrite=True, "
+        "or set another run_dir"
+    )
+    assert main(["train", str(run / CONFIG), f"run_dir={run}"]) == 2
+    shell = capsys.readouterr().err
+    assert "Resume it with --resume, replace it with --overwrite, or set another run_dir" in shell
+    assert refusal(lambda: train(config, resume=True, overwrite=True)) == (
+        "resume=True and overwrite=True: give one of them"
+    )
+    assert refusal(lambda: train(config, "tpu", overwrite=True)) == (
+        "device='tpu': must be auto, cpu, cuda or cuda:N"
+    )
+    assert "device='cuda:99': this machine has" in refusal(
+        lambda: Translator.load(run, device="cuda:99")
+    )
+    assert refusal(lambda: translator.translate(LINES, beam_size=2, n_best=3)) == (
+        "n_best=3: larger than the beam (2); increase beam_size"
+    )
+    assert f"init_from={run}: is run_dir itself" in refusal(
+        lambda: train(config, overwrite=True, init_from=str(run))
+    )
+
+
+def test_a_command_in_a_message_stays_a_command() -> None:
+    text = "`seq2seq train CONFIG --resume` writes it again; or train with --overwrite"
+    assert callers.in_python_terms(text) == text.replace("with --overwrite", "with overwrite=True")
+
+
+def test_every_option_in_messages_of_the_core_has_its_python_term() -> None:
+    """Options named outside of the command line's own packages are translated for Python."""
+    shells = {"--last", "--tokenize", "--nproc-per-node", "--stream", "--json", "--hyp", "--help"}
+    for package in ("runtime", "config", "data", "runs", "inference", "training"):
+        for path in (ROOT / "seq2seq" / package).rglob("*.py"):
+            if path.name in ("callers.py", "foreign_keys.py"):
+                continue
+            source = re.sub(r"#.*|`[^`]*`", "", path.read_text("utf-8"))
+            named = {*re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", source)} - shells
+            for option in named:
+                changed = callers.in_python_terms(f"give {option} 3 now")
+                assert option not in changed, f"{path}: {option}"
