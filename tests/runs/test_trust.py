@@ -155,7 +155,7 @@ def test_where_both_states_are_damaged_the_best_weights_are_offered(
         flip(run / name)
     config = configured(corpus, run)
     message = refusal(lambda: train(config, "cpu", resume=True))
-    assert f"{BEST} is intact and translates; to train again, --overwrite or" in message
+    assert f"{BEST} is intact and translates; to train again, overwrite=True or" in message
     (run / LAST).unlink()
     message = refusal(lambda: train(config, "cpu", resume=True))
     assert message.startswith(f"{run / PREVIOUS}: damaged")

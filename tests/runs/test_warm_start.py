@@ -142,7 +142,7 @@ def test_a_damaged_vocabulary_is_taken_anew(small_corpus: Path, first: Path) -> 
     (piece_file,) = (second / VOCABULARY).iterdir()
     whole = piece_file.read_bytes()
     piece_file.write_bytes(whole[:-9])
-    with pytest.raises(UserError, match=r"name the run of the warm start with --init-from"):
+    with pytest.raises(UserError, match=r"name the run of the warm start with init_from"):
         train(config, "cpu", resume=True)
     assert piece_file.read_bytes() == whole[:-9]
     train(config, "cpu", resume=True, init_from=first)
@@ -167,7 +167,7 @@ def test_check_begins_with_it_too(small_corpus: Path, first: Path) -> None:
 def test_what_cannot_be_read_is_refused_by_its_name(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus)
     (first / BEST).unlink()
-    with pytest.raises(UserError, match=rf"^--init-from {first}: has no {BEST} yet"):
+    with pytest.raises(UserError, match=rf"^init_from={first}: has no {BEST} yet"):
         train(config, "cpu", init_from=first)
 
 
@@ -176,7 +176,7 @@ def test_another_model_or_vocabulary_is_refused(small_corpus: Path, first: Path)
     with pytest.raises(UserError) as refused:
         train(config, "cpu", init_from=first)
     assert str(refused.value) == (
-        f"--init-from {first}: its weights do not fit the config; set these keys to its values:"
+        f"init_from={first}: its weights do not fit the config; set these keys to its values:"
         "\n  vocabulary.type: unigram -> bpe\n  model.hidden_size: 20 -> 24"
     )
     assert not config.run_dir.exists()
