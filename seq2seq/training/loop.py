@@ -19,7 +19,7 @@ from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import diverged, log_skipped, roll_back
-from seq2seq.training.optimizer import learning_rate
+from seq2seq.training.optimizer import learning_rate, schedule_note
 from seq2seq.training.reporting import Clock, Reporter, minutes
 from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import own_batches, train_step
@@ -119,7 +119,9 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
     )
     reporter = session.writer.reporter(config.run_dir, began, last_step)
     with reporter, stop_signals() as stops:
-        for note in [*notes, *missing_figures(session, reporter)]:
+        unwise = None if began else schedule_note(config.training, last_step)
+        warnings = [f"warning: {unwise}"] if unwise else []
+        for note in [*notes, *warnings, *missing_figures(session, reporter)]:
             reporter.log(note)
         clock = Clock(session.progress.seconds)
         if warm_start and began == 0 and session.progress.best_bleu < 0:

@@ -16,6 +16,8 @@ from seq2seq.config.schema import TrainingConfig
 _ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
 _SGD: dict[str, Any] = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
 
+_SHORT_WARMUP = 10  # steps, after which an inverse square root falls to a tenth within 1,000
+
 
 class Optimizer:
     """Adam, AdamW or plain SGD, by torch's fused kernels.
@@ -69,21 +71,42 @@ class Optimizer:
 def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> float:
     """Return the learning rate of a step (from 1): linear warm-up to the peak, then decay.
 
-    `inverse_sqrt` falls as 1 / sqrt(step) after the warm-up (Vaswani et al. 2017); `linear` and
-    `cosine` reach zero after `last_step`.
+    With peak `p`, warm-up `W` (`warmup_steps`, or 1 for none) and last step `T`, the rate of step
+    `t <= W` is `p t / W`, so that step `W` has the peak. Later steps have
+
+    - constant: `p`
+    - inverse_sqrt: `p sqrt(W / t)` (Vaswani et al., 2017, section 5.3)
+    - linear: `p l`, where `l = (T + 1 - t) / (T + 1 - W)`: zero would follow the last step
+    - cosine: `p (1 - cos(pi l)) / 2` (Loshchilov & Hutter, 2017, without restarts)
     """
-    peak, warmup = config.learning_rate, config.warmup_steps
+    peak, warmup = config.learning_rate, max(config.warmup_steps, 1)
     if step < warmup:
         return peak * step / warmup
     if config.decay == "constant":
         return peak
     if config.decay == "inverse_sqrt":
-        return peak * math.sqrt(max(warmup, 1) / step)
+        return peak * math.sqrt(warmup / step)
     assert last_step is not None, "the config refuses such a decay without a last step"
     left = max(0.0, (last_step + 1 - step) / max(1, last_step + 1 - warmup))
     return peak * (
         left if config.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
     )
+
+
+def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:
+    """Return a warning if the learning rate stays below the peak, or falls from it at once."""
+    peak, warmup = f"training.learning_rate {config.learning_rate:g}", config.warmup_steps
+    if last_step is not None and warmup > last_step:
+        return (
+            f"training.warmup_steps: {warmup:,} is more than the {last_step:,} steps of this "
+            f"training, which ends at {last_step / warmup:.0%} of {peak}; lower it"
+        )
+    if config.decay == "inverse_sqrt" and warmup <= _SHORT_WARMUP:
+        return (
+            f"training.decay: inverse_sqrt with training.warmup_steps {warmup} falls to a tenth of "
+            f"{peak} by step {100 * max(warmup, 1):,}; set warmup_steps to some hundreds"
+        )
+    return None
 
 
 @torch.no_grad()

@@ -1118,3 +1118,27 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     again = configured(small_corpus, "training.max_steps=1", run="again")
     train(again, "cpu", init_from=run)  # its weights are as good as ever
     assert "initialised from" in log_of(again.run_dir)
+
+
+@pytest.mark.parametrize(
+    ("override", "warned"),
+    [
+        (
+            "training.decay=inverse_sqrt",
+            "training.decay: inverse_sqrt with training.warmup_steps 0",
+        ),
+        ("training.warmup_steps=50", "training.warmup_steps: 50 is more than the 2 steps"),
+        ("training.decay=linear", None),
+    ],
+)
+def test_an_unwise_schedule_is_warned_of_once(
+    small_corpus: Path, override: str, warned: str | None
+) -> None:
+    keys = ("training.warmup_steps=0", "training.decay=constant", override)
+    run = trained(small_corpus, "training.max_steps=2", *keys)
+    warnings = [line for line in log_of(run).splitlines() if "warning: training." in line]
+    assert len(warnings) == (1 if warned else 0)
+    assert all(f"warning: {warned}" in line for line in warnings)
+    again = "training.max_steps=60" if "linear" not in override else "training.max_steps=2"
+    train(configured(small_corpus, again, *keys), "cpu", resume=True)
+    assert log_of(run).count(f"warning: {warned}") == len(warnings)

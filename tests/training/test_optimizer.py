@@ -15,7 +15,7 @@ from torch import nn
 from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.model.builder import build_model
 from seq2seq.training.loss import token_loss
-from seq2seq.training.optimizer import Optimizer, learning_rate, update_average
+from seq2seq.training.optimizer import Optimizer, learning_rate, schedule_note, update_average
 
 PEAK, WARMUP, LAST = 0.002, 7, 40
 DECAYS = ["constant", "inverse_sqrt", "linear", "cosine"]
@@ -88,9 +88,46 @@ def test_inverse_sqrt_halves_where_the_step_is_four_times_as_far(warmup: int) ->
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_without_warm_up_the_first_update_has_nearly_the_peak(decay: str) -> None:
-    first = rates(decay, warmup=0)[0]
-    assert PEAK * LAST / (LAST + 1) * (1 - 1e-9) <= first <= PEAK
+def test_without_warm_up_the_first_update_has_the_peak(decay: str) -> None:
+    assert rates(decay, warmup=0)[0] == PEAK
+    assert rates(decay, warmup=0) == rates(decay, warmup=1)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+def test_a_training_of_one_step_has_the_peak(decay: str) -> None:
+    config = make_config(decay=decay, max_steps=1)
+    assert learning_rate(config, 1, 1) == PEAK
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 10])
+def test_an_inverse_square_root_without_warm_up_is_warned_of(warmup: int) -> None:
+    config = make_config(decay="inverse_sqrt", warmup_steps=warmup, max_steps=None, max_minutes=9)
+    tenth = 100 * max(1, warmup)
+    note = schedule_note(config, None)
+    assert note == (
+        f"training.decay: inverse_sqrt with training.warmup_steps {warmup} falls to a tenth of "
+        f"training.learning_rate 0.002 by step {tenth:,}; set warmup_steps to some hundreds"
+    )
+    assert learning_rate(config, tenth, None) == pytest.approx(PEAK / 10)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_a_warm_up_beyond_the_last_step_is_warned_of(decay: str) -> None:
+    config = make_config(decay=decay, warmup_steps=4 * LAST)
+    note = schedule_note(config, LAST)
+    assert note == (
+        "training.warmup_steps: 160 is more than the 40 steps of this training, which ends at "
+        "25% of training.learning_rate 0.002; lower it"
+    )
+    assert learning_rate(config, LAST, LAST) == pytest.approx(PEAK / 4)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+@pytest.mark.parametrize("warmup", [11, LAST])
+def test_a_sound_schedule_is_not_warned_of(decay: str, warmup: int) -> None:
+    assert schedule_note(make_config(decay=decay, warmup_steps=warmup), LAST) is None
+    if decay != "inverse_sqrt":
+        assert schedule_note(make_config(decay=decay), LAST) is None
 
 
 @pytest.mark.parametrize("decay", DECAYS)
