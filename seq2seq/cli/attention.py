@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.analysis.attention.plot import check_plot_path, write_attention
 
     as_json = options.output.suffix.lower() == ".json"
-    check_output(options.output, options.input)
+    check_output(options.output, options.input, runs=options.model)
     if not as_json:
         check_plot_path(options.output)
     with open_input(options.input) as lines:

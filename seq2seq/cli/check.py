@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check a config and print tables, warnings and a verdict."""
     config = resolve_config(options.config, options.overrides)
-    check_output(options.json, options.config, *config.data.paths())
+    runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
+    check_output(options.json, options.config, *config.data.paths(), runs=runs)
     from seq2seq.analysis.check.check import check
 
     report = check(config, options.device, options.init_from)

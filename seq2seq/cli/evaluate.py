@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
         data = read_config(Path(options.model[0])).data
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
-    check_output(options.output, *inputs)
-    check_output(options.json, *inputs, options.output)
+    check_output(options.output, *inputs, runs=options.model)
+    check_output(options.json, *inputs, options.output, runs=options.model)
     from seq2seq.evaluation import metrics
     from seq2seq.evaluation.bootstrap import seed_name
     from seq2seq.evaluation.segmentation import check_tokenizer, segmentation_of

@@ -32,7 +32,7 @@ def load_translator(
     n_best: int = 1,
 ) -> "Translator":
     """Load run folders, several as an ensemble; raise UserError if the beam is below `n_best`."""
-    with _frozen_objects():
+    with frozen_objects():
         from seq2seq.inference.translator import Translator
 
         translator = Translator.load(*runs, device=device, int8=int8)
@@ -41,7 +41,7 @@ def load_translator(
 
 
 @contextmanager
-def _frozen_objects() -> Iterator[None]:
+def frozen_objects() -> Iterator[None]:
     """Disable the garbage collector while loading, then freeze what was allocated.
 
     Otherwise it traverses all of torch's modules several times, the last time at exit, which takes

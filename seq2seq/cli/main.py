@@ -43,7 +43,7 @@ def _run(arguments: Sequence[str]) -> int:
         signal_number = getattr(stop, "signal_number", None)
         if signal_number is not None:  # training has saved its state and logged how to resume
             return 128 + int(signal_number)
-        return _fail("interrupted", 128 + signal.SIGINT)
+        return _fail("interrupted", 128 + getattr(stop, "number", signal.SIGINT))
     except BrokenPipeError:  # the reader of stdout has finished, as `head` does
         _discard_stdout()
         return 0

@@ -1,15 +1,27 @@
 """Output: text on stdout or in a file that appears once it is complete, and reports."""
 
+import io
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
+from seq2seq.cli.loading import frozen_objects
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import is_stream, output_path, resolve_link, write_errors
+from seq2seq.runtime.files import (
+    is_stream,
+    output_file,
+    part_of,
+    resolve_link,
+    same_file,
+    write_errors,
+)
 
 
 class Output:
@@ -40,20 +52,44 @@ def open_output(path: Path | None) -> Iterator[Output]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Output(sys.stdout, "standard output")
         return
-    with output_path(path) as target, _opened(target) as file:
-        yield file
+    target = resolve_link(path)
+    with _termination_raises(), output_file(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        try:
+            output = Output(text, str(target if is_stream(target) else path))
+            yield output
+            output.flush()
+        finally:
+            with suppress(OSError):  # an error of the block or of the flush takes precedence
+                text.detach()
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, or the terminal was closed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Output]:
-    file = path.open("w", encoding="utf-8", newline="\n")
+def _termination_raises() -> Iterator[None]:
+    """Raise Terminated where SIGTERM or SIGHUP would kill: the temporary file is then removed."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    numbers = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}  # Windows has no SIGHUP
+    default = [each for each in numbers if signal.getsignal(each) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+        default = []
+    for number in default:
+        signal.signal(number, stop)
     try:
-        output = Output(file, str(path))
-        yield output
-        output.flush()
+        yield
     finally:
-        with suppress(OSError):  # an error of the block or of the flush takes precedence
-            file.close()
+        for number in default:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def write_report(text: str, tree: object, json_path: Path | None) -> None:
@@ -85,14 +121,30 @@ def as_tree(value: Any) -> Any:
     return [as_tree(each) for each in value] if isinstance(value, list) else value
 
 
-def check_output(path: Path | None, *others: Path | None, streaming: bool = False) -> None:
+def check_output(
+    path: Path | None,
+    *others: Path | None,
+    runs: Iterable[Path | str] = (),
+    streaming: bool = False,
+) -> None:
     """Check, before any work, that `open_output` can write the path.
 
-    Raises UserError if it cannot, if the path is one of the other files of the command, or if a
-    regular file is to receive streaming output, since it would appear only at the end.
+    Raises UserError if it cannot, if writing it would replace one of the other files of the command
+    or a file of one of its runs, also through a link, or if a regular file is to receive streaming
+    output, since it would appear only at the end.
     """
     if path is None or str(path) == "-":
         return
+    _check_writable(path)
+    if path.suffix == ".gz":
+        raise UserError(f"{path}: output is not compressed; omit .gz")
+    if not is_stream(path):
+        _check_replaces_nothing(path, [each for each in others if each], [*map(Path, runs)])
+    if streaming and (path.is_file() or not path.exists()):
+        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
+
+
+def _check_writable(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file name")
     if path.is_symlink() and not path.exists() and _is_broken(path):
@@ -104,12 +156,6 @@ def check_output(path: Path | None, *others: Path | None, streaming: bool = Fals
             raise UserError(f"{path}: no permission to write")
     elif not os.access(folder := resolve_link(path).parent, os.W_OK):
         raise UserError(f"{path}: no permission to write in the folder {folder}")
-    if path.suffix == ".gz":
-        raise UserError(f"{path}: output is not compressed; omit .gz")
-    if any(_same(path, other) for other in others) or _is_stdin(path):
-        raise UserError(f"{path}: is already read or written by this command; choose another name")
-    if streaming and (path.is_file() or not path.exists()):
-        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
 
 
 def _is_broken(link: Path) -> bool:
@@ -120,10 +166,22 @@ def _is_broken(link: Path) -> bool:
         return True
 
 
-def _same(path: Path, other: Path | None) -> bool:
-    if other is None or path == other or not (path.is_file() and other.exists()):
-        return path == other
-    return path.samefile(other)
+def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[Path]) -> None:
+    """Raise UserError if the path, or its temporary file, is a file of this command."""
+    if _is_stdin(path) or any(same_file(path, other) for other in others):
+        raise UserError(f"{path}: is already read or written by this command; choose another name")
+    part = part_of(resolve_link(path))
+    if any(same_file(part, other) for other in others):
+        raise UserError(
+            f"{path}: is written as {part} first, which this command reads; choose another name"
+        )
+    if not runs:
+        return
+    with frozen_objects():  # loads torch
+        from seq2seq.runs.run_folder import belongs_to_run
+    for run in runs:
+        if belongs_to_run(path, run) or belongs_to_run(part, run):
+            raise UserError(f"{path}: is a file of the run {run}; choose another name")
 
 
 def _is_stdin(path: Path) -> bool:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score all pairs and log the perplexity."""
-    check_output(options.output, options.input, options.ref)
+    check_output(options.output, options.input, options.ref, runs=options.model)
     from seq2seq.inference.scoring import perplexity, score_lines
 
     src_report, sources = _read(options.input)

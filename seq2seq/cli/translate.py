@@ -46,7 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
-    check_output(options.output, options.input, options.prefix_file, streaming=options.stream)
+    check_output(
+        options.output,
+        options.input,
+        options.prefix_file,
+        runs=options.model,
+        streaming=options.stream,
+    )
     prefixes = _Prefixes(options.prefix, options.prefix_file, options.stream)
     n_best, text_only = options.n_best or 1, not options.json and options.n_best is None
     read = arrivals if options.stream else batches

@@ -35,7 +35,7 @@ from seq2seq.runtime.files import atomic_write
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
     """Create a run folder with its config and vocabulary."""
-    with writing(folder):
+    with writing(folder, folder):
         folder.mkdir(parents=True, exist_ok=True)
     update_config(folder, config)
     update_vocabularies(folder, vocabularies)

@@ -62,14 +62,32 @@ def _recovery_hint(folder: Path, damaged: str) -> str:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Convert a failure to write into a RunError."""
+def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
+    """Convert a failure to write into a RunError; the run folder is that of the file if None."""
     try:
         yield
     except OSError as error:
-        there = path.parent.is_dir()
-        state = "Earlier files are intact" if there else f"{path.parent} no longer exists"
-        raise RunError(f"{path}: cannot be written ({error}). {state}") from None
+        raise write_failure(path, folder or path.parent, error) from None
+
+
+def write_failure(path: Path, folder: Path, error: OSError) -> RunError:
+    """Return the error for a file of a run that cannot be written: what is left was verified."""
+    return RunError(
+        f"{path}: cannot be written ({error.strerror or error}). {_what_remains(folder)}"
+    )
+
+
+def _what_remains(folder: Path) -> str:
+    """Say which training state can be resumed from, after verifying its checksum."""
+    if not folder.is_dir():
+        return f"The run folder {folder} does not exist"
+    resume = "fix the problem and continue with --resume"
+    if _is_intact(folder / LAST):
+        return f"{LAST} is intact (checksum verified): {resume}"
+    if _is_intact(folder / PREVIOUS):
+        first = f"delete {LAST}, " if (folder / LAST).exists() else ""
+        return f"{PREVIOUS} is intact (checksum verified): {first}{resume}"
+    return "Fix the problem and start again: no intact training state was found"
 
 
 def _is_intact(path: Path) -> bool:

@@ -25,10 +25,11 @@ from seq2seq.runs.layout import (
 from seq2seq.runs.provenance import config_changes
 from seq2seq.runs.training_state import TrainingState, read_state, resumable
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import PART_SUFFIX
-from seq2seq.runtime.locks import exclusive_lock
+from seq2seq.runtime.files import PART_SUFFIX, same_file
+from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
+_RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, LOCK, *_FIGURES)  # names in a run folder
 
 
 @contextmanager
@@ -50,6 +51,12 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
     check_place(folder)
+    for path in config.data.paths():
+        if belongs_to_run(path, folder):
+            raise UserError(
+                f"data: {path} is one of the files that the run in {folder} writes; "
+                "move the text, or set another run_dir"
+            )
     if resume:
         _check_resumable(folder)
     elif not holds_run(folder):
@@ -99,6 +106,23 @@ def holds_run(folder: Path) -> bool:
         return False
 
 
+def belongs_to_run(path: Path, folder: Path) -> bool:
+    """Return whether a path is, by name or by a link, a file that the run in `folder` writes."""
+    target, root = path.resolve(), folder.resolve()
+    if target.is_relative_to(root) and target != root:
+        name = target.relative_to(root).parts[0].removesuffix(PART_SUFFIX)
+        if name in _RESERVED or snapshot_step(root / name) is not None:
+            return True
+    return any(same_file(path, each) for each in _files_of_run(root))
+
+
+def _files_of_run(folder: Path) -> Iterator[Path]:
+    for name in _existing(folder, _RESERVED):
+        yield folder / name
+        if (folder / name).is_dir():
+            yield from (folder / name).rglob("*")
+
+
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if there is no run to resume, or if it could not write its logs."""
     if not folder.is_dir():
@@ -133,7 +157,7 @@ def _existing(folder: Path, names: Sequence[str]) -> list[str]:
 
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
-    with writing(folder):
+    with writing(folder, folder):
         for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
         for name in (VOCABULARY, TENSORBOARD):
@@ -143,13 +167,13 @@ def clear(folder: Path) -> None:
                 shutil.rmtree(folder / name)
     remove_snapshots(folder, after=0)
     remove_parts(folder)
-    with writing(folder):
+    with writing(folder, folder):
         (folder / CONFIG).unlink(missing_ok=True)  # last: until then the rest counts as a run
 
 
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
-    with writing(folder):
+    with writing(folder, folder):
         for name in (LAST, BEST, METRICS, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):

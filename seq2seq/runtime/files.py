@@ -16,19 +16,20 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not U
 
 
 @contextmanager
-def atomic_path(path: Path, backup: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary path; on success fsync it and atomically rename it to `path`.
+def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
+    """Yield a temporary file; on success fsync it and atomically rename it to `path`.
 
     The previous file is renamed to `backup`, if given. A symbolic link at `path` is replaced, not
     followed. If the block fails, the temporary file is removed. Raises OSError, also if another
     process starts to write the same path meanwhile; that process then completes its write.
     """
-    part = path.with_name(path.name + PART_SUFFIX)
+    part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's
-    with part.open("xb") as own:  # kept open, or its inode number might be reused
+    with part.open("xb") as own:  # written by this handle only: the name may be replaced
         created = os.fstat(own.fileno())
         try:
-            yield part
+            yield own
+            own.flush()
             sync(own)
             if not _is_same_file(created, part):
                 raise OSError(
@@ -40,31 +41,43 @@ def atomic_path(path: Path, backup: Path | None = None) -> Iterator[Path]:
             part.replace(path)
             _sync_folder(path.parent)
         except BaseException:
-            own.close()
+            with suppress(OSError):
+                own.close()
             with suppress(OSError):
                 if _is_same_file(created, part):
                     part.unlink()
             raise
 
 
+def part_of(path: Path) -> Path:
+    """Return the path of the temporary file that is renamed to `path`."""
+    return path.with_name(path.name + PART_SUFFIX)
+
+
 def atomic_write(path: Path, content: bytes, backup: Path | None = None) -> None:
     """Write or replace `path` atomically; raises OSError."""
-    with atomic_path(path, backup) as part, part.open("wb") as file:
+    with atomic_file(path, backup) as file:
         file.write(content)
 
 
 @contextmanager
-def output_path(path: Path) -> Iterator[Path]:
-    """Yield the path to write a user's output to, following symbolic links.
+def output_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield the file to write a user's output to, following symbolic links.
 
     A regular file is written atomically, a pipe or a device directly. Raises OSError.
     """
     target = resolve_link(path)
     if is_stream(target):
-        yield target
+        stream = target.open("wb")
+        try:
+            yield stream
+            stream.flush()
+        finally:
+            with suppress(OSError):  # an error of the block or of the flush takes precedence
+                stream.close()
         return
-    with atomic_path(target) as part:
-        yield part
+    with atomic_file(target) as file:
+        yield file
 
 
 @contextmanager
@@ -83,6 +96,14 @@ def resolve_link(path: Path) -> Path:
     target = path.resolve()
     dangling = path.exists() and not target.exists()  # such as /dev/stdout when it is a pipe
     return path if dangling else target
+
+
+def same_file(path: Path, other: Path) -> bool:
+    """Return whether two paths lead to the same place, by name or by a link; raises no error."""
+    with suppress(OSError, RuntimeError):  # RuntimeError: a cycle of links, before Python 3.13
+        if path.resolve() == other.resolve() or path.samefile(other):
+            return True
+    return path == other
 
 
 def is_stream(path: Path) -> bool:
@@ -125,4 +146,4 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _is_same_file(file: os.stat_result, path: Path) -> bool:
-    return path.exists() and os.path.samestat(file, path.stat())
+    return path.exists() and os.path.samestat(file, path.lstat())

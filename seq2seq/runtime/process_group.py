@@ -299,5 +299,5 @@ def _distributed_errors() -> Iterator[None]:
         reason = str(error).splitlines()[0].rpartition("] ")[2][:120]
         raise RunError(
             f"another process of this run ended or does not answer ({reason}); "
-            "the last saved state is intact: continue with --resume"
+            "continue from the last saved state with --resume"
         ) from None

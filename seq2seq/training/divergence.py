@@ -60,7 +60,7 @@ def roll_back(session: TrainingSession, reporter: Reporter) -> None:
     if factor < MIN_RATE_FACTOR:
         raise RunError(
             f"{found}, also at {progress.rate_factor:g} of the learning rate. Lower "
-            f"training.learning_rate or training.clip_norm; the saved state in {folder} is intact"
+            "training.learning_rate or training.clip_norm"
         )
     state = read_state(folder)
     if state is None:

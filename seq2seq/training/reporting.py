@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 from tqdm import tqdm
 
-from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING, write_failure
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 
@@ -145,10 +145,7 @@ class Reporter:
         try:
             yield
         except OSError as error:
-            raise RunError(
-                f"{self._folder / name}: cannot be written ({error.strerror or error}). "
-                "The last checkpoint is intact: fix the problem and continue with --resume"
-            ) from None
+            raise write_failure(self._folder / name, self._folder, error) from None
 
     @contextmanager
     def _closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:

@@ -32,7 +32,7 @@ from seq2seq.runs.training_state import (
     save_state,
 )
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.files import atomic_path
+from seq2seq.runtime.files import atomic_file
 from seq2seq.training.optimizer import Optimizer
 
 CPU = torch.device("cpu")
@@ -449,8 +449,8 @@ def full_disk(*_: object) -> None:
 
 
 def half_written(path: Path, content: bytes, _: Path | None = None) -> None:
-    with atomic_path(path) as aside:
-        aside.write_bytes(cut_short(content, 0.5))
+    with atomic_file(path) as aside:
+        aside.write(cut_short(content, 0.5))
         full_disk()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.runtime.files import PART_SUFFIX, atomic_path, atomic_write, read_bounded, sync
+from seq2seq.runtime.files import PART_SUFFIX, atomic_file, atomic_write, read_bounded, sync
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_aside(
     path.write_bytes(b"old")
 
     def fail() -> None:
-        with atomic_path(path) as aside:
-            aside.write_bytes(b"ne")
+        with atomic_file(path) as aside:
+            aside.write(b"ne")
             raise error
 
     with pytest.raises(type(error)):
@@ -59,9 +59,9 @@ def test_of_two_writers_the_first_is_told_and_the_second_writes(
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    first, second = atomic_path(path), atomic_path(path)
-    first.__enter__().write_bytes(b"first")
-    second.__enter__().write_bytes(b"second")
+    first, second = atomic_file(path), atomic_file(path)
+    first.__enter__().write(b"first")
+    second.__enter__().write(b"second")
     if not first_ends_first:
         second.__exit__(None, None, None)
     with pytest.raises(OSError, match="is being written by another process") as raised:
@@ -78,11 +78,11 @@ def test_a_writer_that_begins_while_another_syncs_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = tmp_path / "a", os.fsync
-    second = atomic_path(path)
+    second = atomic_file(path)
 
     def slow(descriptor: int) -> None:
         monkeypatch.setattr(os, "fsync", whole)
-        second.__enter__().write_bytes(b"half")
+        second.__enter__().write(b"half")
         whole(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
@@ -141,3 +141,18 @@ def test_reading_stops_at_the_bound(tmp_path: Path) -> None:
     os.truncate(path, 1 << 40)  # a terabyte of nothing
     with pytest.raises(OSError, match="larger than 1,000 bytes"):
         read_bounded(path, 1000)
+
+
+def test_only_the_handle_that_was_opened_is_written(tmp_path: Path) -> None:
+    """The name of the temporary file may lead elsewhere by the time something is written."""
+    mine, path = tmp_path / "mine", tmp_path / "a"
+    mine.write_bytes(b"precious")
+    writer = atomic_file(path)
+    file = writer.__enter__()
+    (tmp_path / f"a{PART_SUFFIX}").unlink()
+    (tmp_path / f"a{PART_SUFFIX}").symlink_to(mine)
+    file.write(b"new")
+    with pytest.raises(OSError, match="is being written by another process"):
+        writer.__exit__(None, None, None)
+    assert mine.read_bytes() == b"precious"
+    assert not path.exists()

@@ -180,7 +180,7 @@ def test_a_log_that_cannot_be_written_ends_training_in_words(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert f"{run / name}: cannot be written (No space left on device)" in error
-    assert "The last checkpoint is intact: fix the problem and continue with --resume" in error
+    assert f"{LAST} is intact (checksum verified): fix the problem and continue with" in error
     assert_whole(run, LAST, PREVIOUS, BEST)
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")
@@ -265,7 +265,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_in_words(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert "No space left on device" in error
-    assert "Earlier files are intact" in error
+    assert f"{LAST} is intact (checksum verified)" in error
     assert read_header(run / LAST)[0]["progress"]["step"] == {1: 0, 4: 2}[at]
     assert_whole(run, LAST)
     assert train(finished, run, "--resume") == 0
@@ -281,7 +281,7 @@ def test_a_folder_that_vanished_ends_training_in_words(
     run = tmp_path / "run"
     monkeypatch.setattr(training, "train_step", after_updates(3, lambda: shutil.rmtree(run)))
     assert train(finished, run) == 1
-    assert f"{run} no longer exists" in error_of(capsys)
+    assert error_of(capsys).endswith(f"The run folder {run} does not exist")
     assert not run.exists()
 
 

@@ -9,7 +9,7 @@ from seq2seq.analysis.attention.html import page
 from seq2seq.analysis.attention.maps import AttentionMap
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import output_path, write_errors
+from seq2seq.runtime.files import output_file, write_errors
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in an HTML page
@@ -63,6 +63,6 @@ def write_attention(
     else:
         content, font_notes = draw(maps[:limit], suffix)
         notes += font_notes
-    with write_errors(path), output_path(path) as target:
-        target.write_bytes(content)
+    with write_errors(path), output_file(path) as file:
+        file.write(content)
     return notes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
+from seq2seq.analysis.compare.variants import CURVES, LENGTHS
 from seq2seq.runtime.files import atomic_write, write_errors
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ def write_figures(result: ComparisonResult) -> list[str]:
     """
     if importlib.util.find_spec("matplotlib") is None:
         return ["note: figures need matplotlib. Run: pip install matplotlib"]
-    drawn = [(result.plan.folder / "curves.png", _curves(result))]
+    drawn = [(result.plan.folder / CURVES, _curves(result))]
     if result.buckets:
-        drawn.append((result.plan.folder / "lengths.png", _lengths(result)))
+        drawn.append((result.plan.folder / LENGTHS, _lengths(result)))
     for path, figure in drawn:
         content = BytesIO()
         figure.savefig(content, format="png", dpi=150)

@@ -196,7 +196,7 @@ def _score(
     translator.decoding = variant.config.decoding
     translations = translator.translate(task.text.src, task.beam, text_only=True)
     hypotheses = [each.text for each in translations]
-    file = plan.folder / f"{name}.{task.split}.hyp"
+    file = plan.output_path(name, task.split)
     atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
     references = task.text.tgt
     segmentation = segmentation_of(variant.config.data.tgt_lang, [references])

@@ -16,6 +16,7 @@ from seq2seq.runtime.errors import UserError
 
 SEEDS = (1, 2, 3)  # default
 FOLDER = Path("runs/compare")
+CURVES, LENGTHS = "curves.png", "lengths.png"  # figures
 _NAME = re.compile(r"[\w+][\w.+-]*")
 _NAMING = "becomes a file name: use letters, digits, + . - and _ only, not starting with . or -"
 _EXAMPLE = "for example `wide: {model.hidden_size: 700, model.dropout: 0.4}`"
@@ -59,6 +60,17 @@ class Plan(NamedTuple):
     def run_configs(self) -> list[Config]:
         """Return the configs of all runs to train, all variants with one seed before the next."""
         return [self.run_config(each, seed) for seed in self.seeds for each in self.trained()]
+
+    def output_path(self, name: str, split: str) -> Path:
+        """Return the file of the translations by `name`, a run or an ensemble."""
+        return self.folder / f"{name}.{split}.hyp"
+
+    def output_paths(self, split: str) -> list[Path]:
+        """Return all files that the comparison writes beside its runs."""
+        suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
+        names = [f"{each.name}-{suffix}" for each in self.variants for suffix in suffixes]
+        figures = [self.folder / name for name in (CURVES, LENGTHS)]
+        return [*(self.output_path(name, split) for name in names), *figures]
 
 
 def parse_seeds(given: object) -> tuple[int, ...]:

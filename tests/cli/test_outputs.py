@@ -1,0 +1,172 @@
+"""Output paths: no output replaces a file that the call reads, and none is left half-written."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def here(small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: `run`, its corpus and config, and `hyp`, an output of earlier."""
+    folder = small_corpus.parent
+    shutil.copytree(tiny_runs["luong"], folder / "run")
+    (folder / "run" / "last.safetensors").write_bytes(b"state")
+    (folder / "run" / "train.log").write_bytes(b"log")
+    (folder / "hyp").write_bytes((folder / "test.tgt").read_bytes())
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+READING_RUN = (
+    "translate -m run -i test.src -o",
+    "score -m run -i test.src -r test.tgt -o",
+    "attention -m run -i test.src -o",
+    "evaluate -m run -i test.src -r test.tgt -o",
+    "evaluate -m run -i test.src -r test.tgt --json",
+    "check config.yaml --json",
+    "check config.yaml run_dir=new --init-from run --json",
+    "translate -m other -m run -i test.src -o",
+)
+
+
+@pytest.mark.parametrize("call", READING_RUN)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "run/best.safetensors",
+        "run/config.yaml",
+        "run/last.safetensors",
+        "run/previous.safetensors",  # would be resumed from
+        "run/step-12.safetensors",
+        "run/vocabulary/joint.model",
+        "run/vocabulary/src.model",
+        "run/train.log",
+        "run/../run/./best.safetensors",
+        "link",
+        "hard",
+        "folder/best.safetensors",
+    ],
+)
+def test_no_output_replaces_a_file_of_the_run(
+    here: Path, capsys: pytest.CaptureFixture[str], call: str, path: str
+) -> None:
+    (here / "link").symlink_to("run/best.safetensors")
+    (here / "hard").hardlink_to(here / "run" / "vocabulary" / "joint.model")
+    (here / "folder").symlink_to("run")
+    before = contents(here)
+    assert main([*call.split(), path]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(
+        rf"seq2seq: error: {Path(path)}: is a file of the run \S*run; choose another name\n", err
+    )
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "translate -m run -i IN -o",
+        "translate -m run -i test.src --prefix-file IN -o",
+        "score -m run -i IN -r test.tgt -o",
+        "score -m run -i test.src -r IN -o",
+        "evaluate -m run -i IN -r test.tgt -o",
+        "evaluate --hyp IN -r test.tgt --json",
+        "evaluate --hyp test.tgt -r IN --json",
+        "attention -m run -i IN -o",
+        "check config.yaml data.test.tgt=IN --json",
+        "check IN --json",
+        "compare IN --json",
+    ],
+)
+@pytest.mark.parametrize("path", ["IN", "./IN", "run/../IN", "link", "hard", "links/IN"])
+def test_no_output_replaces_an_input(
+    here: Path, capsys: pytest.CaptureFixture[str], call: str, path: str
+) -> None:
+    source = "config.yaml" if call.split()[1] == "IN" else "test.src"
+    (here / "IN").write_bytes((here / source).read_bytes())
+    (here / "link").symlink_to("IN")
+    (here / "hard").hardlink_to(here / "IN")
+    (here / "links").symlink_to(".")
+    before = contents(here)
+    assert main([*call.split(), path]) == 2
+    assert f"{Path(path)}: is already read or written by this" in capsys.readouterr().err
+    assert contents(here) == before
+
+
+def test_the_temporary_file_replaces_no_input(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "new.part").write_bytes((here / "test.src").read_bytes())
+    assert main(["translate", "-m", "run", "-i", "new.part", "-o", "new"]) == 2
+    assert "new: is written as " in capsys.readouterr().err
+    assert (here / "new.part").read_bytes() == (here / "test.src").read_bytes()
+
+
+@pytest.mark.parametrize("output", ["cmp/curves.png", "cmp/small-seed2.valid.hyp"])
+def test_a_comparison_replaces_none_of_its_inputs(
+    here: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    (here / "cmp").mkdir()
+    (here / output).write_bytes((here / "train.src").read_bytes())
+    call = ["compare", "config.yaml", "-o", "cmp", f"data.train.src={output}"]
+    assert main(call) == 2
+    assert f"{output}: would be replaced by an output" in capsys.readouterr().err
+    assert (here / output).read_bytes() == (here / "train.src").read_bytes()
+    for path in (output, "cmp/small-seed1/best.safetensors"):
+        assert main(["compare", "config.yaml", "-o", "cmp", "--json", path]) == 2
+    assert [each.name for each in (here / "cmp").iterdir()] == [Path(output).name]
+
+
+@pytest.mark.parametrize("option", ["--overwrite", "--resume"])
+@pytest.mark.parametrize("text", ["run/train.log", "run/vocabulary/text", "run/best.safetensors"])
+def test_training_reads_no_text_that_its_run_replaces(
+    here: Path, capsys: pytest.CaptureFixture[str], text: str, option: str
+) -> None:
+    (here / text).write_bytes((here / "train.src").read_bytes())
+    before = contents(here)
+    assert main(["train", "config.yaml", f"data.train.src={text}", option]) == 2
+    assert f"data: {text} is one of the files that the run in " in capsys.readouterr().err
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize("path", ["run/hyp.txt", "run/best.safetensors.txt", "new"])
+def test_other_names_are_written(here: Path, path: str) -> None:
+    for _ in range(2):  # the second time, it replaces its own output
+        assert main(["translate", "-m", "run", "-i", "test.src", "-o", path]) == 0
+    assert (here / path).read_bytes().count(b"\n") == 11
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_call_leaves_no_part(here: Path, number: signal.Signals) -> None:
+    os.mkfifo(here / "slow")
+    call = [sys.executable, "-m", "seq2seq", *["translate", "-m", "run", "-i", "slow", "-o", "out"]]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(call, stderr=subprocess.PIPE, env=environment) as process:
+        with (here / "slow").open("wb") as slow:
+            slow.write(b"ba ba.\n")
+            slow.flush()
+            while not (here / "out.part").exists():
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(number)
+            assert process.wait(60) == 128 + number
+        assert process.stderr is not None
+        assert process.stderr.read() == b"seq2seq: error: interrupted\n"
+    assert not [path.name for path in here.iterdir() if path.name.startswith("out")]
