@@ -29,6 +29,7 @@ from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
 from seq2seq.config.schema import Config
 from seq2seq.runs.run_folder import holds_run
+from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.stopping import has_ended
 
@@ -226,11 +227,6 @@ def _machine(device: str) -> str:
 def _line(row: dict[str, Any]) -> str:
     figures = [f"{name} {value}" for name, value in row.items() if name != "what"]
     return f"{row['what']:<58} {'  '.join(figures)}"
-
-
-def say(line: str) -> None:
-    """Print a line and flush."""
-    print(line, flush=True)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from seq2seq.cli.main import main
+from seq2seq.runtime.console import printable
 
 # A second thread hardly helps such a small model. Set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,7 +34,7 @@ def demo() -> None:
     run(f"seq2seq translate -m {RUN} -i {handful} -o {RUN / 'handful.fr'}")
     translations = (RUN / "handful.fr").read_text(encoding="utf-8").splitlines()
     for pair in zip(SENTENCES, translations, strict=True):
-        print("   {}\n-> {}".format(*pair))
+        print(printable("   {}\n-> {}".format(*pair)))
     say("4. Score the test set: 500 sentences, none of them in the training data")
     run(f"seq2seq evaluate -m {RUN} -o {RUN / 'test.hyp.fr'}")
     say("5. Plot the attention weights")

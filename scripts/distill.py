@@ -29,6 +29,7 @@ from seq2seq.config.schema import VARIANTS, Config, load_config
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.data.lines import read_lines
 from seq2seq.runs.run_folder import holds_run
+from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write
 
@@ -132,10 +133,10 @@ def main(arguments: Sequence[str]) -> int:
                 raise UserError(f"{path}: contains another text. Move the file, or name a new one.")
             _write(path, lines)
     except UserError as error:
-        print(f"distill.py: error: {error}", file=sys.stderr)
+        logger.error(f"distill.py: error: {error}")
         return 2
     except OSError as error:
-        print(f"distill.py: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        logger.error(f"distill.py: error: {error.filename}: {error.strerror}")
         return 1
     if student.listed:
         return _run("compare", student.path, *device)
@@ -261,10 +262,10 @@ def _write(path: Path, lines: Sequence[str]) -> None:
 def _run(*words: object) -> int:
     """Print a command and run it; return its exit code."""
     arguments = [str(word) for word in words]
-    print(f"$ seq2seq {shlex.join(arguments)}", flush=True)
+    say(f"$ seq2seq {shlex.join(arguments)}")
     code = seq2seq(arguments)
     if code > 128:
-        print("distill.py: interrupted. Run the same command to continue.", file=sys.stderr)
+        logger.error("distill.py: interrupted. Run the same command to continue.")
     return code
 
 

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
 
@@ -90,10 +91,10 @@ def main(argv: list[str] | None = None) -> int:
         else:
             fetch_anki(arguments.base_url or ANKI_URL, folder, ANKI_LANGUAGES[arguments.name])
     except (RunError, OSError) as error:
-        print(f"download_data: {error}", file=sys.stderr)
+        logger.error(f"download_data: {error}")
         return 1
     except KeyboardInterrupt:
-        print("download_data: interrupted", file=sys.stderr)
+        logger.error("download_data: interrupted")
         return 130
     return 0
 
@@ -117,7 +118,7 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
     for name, expected in MULTI30K.items():
         path = folder / name
         if path.exists() and content_sha256(path.read_bytes()) == expected:
-            print(f"{path}: up to date")
+            say(f"{path}: up to date")
             continue
         packed = download(f"{base_url}/{name}")
         found = content_sha256(packed)
@@ -128,8 +129,8 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
             )
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(path, packed)
-        print(f"{path}: {len(packed):,} bytes, SHA-256 verified")
-    print(MULTI30K_LICENCE)
+        say(f"{path}: {len(packed):,} bytes, SHA-256 verified")
+    say(MULTI30K_LICENCE)
 
 
 def content_sha256(packed: bytes) -> str:
@@ -146,21 +147,21 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
     names = [f"{split}.tsv.gz" for split in ("train", "dev", "test")]
     there = [name for name in names if (folder / name).exists()]
     if there == names:
-        print(f"{folder}: up to date")
+        say(f"{folder}: up to date")
         return
     if folder.exists():
         raise RunError(f"{folder}: incomplete corpus. Remove it, or choose another --output")
     archive = download(f"{base_url}/{language}-eng.zip")
-    print(
+    say(
         f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"
     )
     splits = split_pairs(read_pairs(archive, f"{language}.txt"))
     files = {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()}
     write_folder(folder, files)
     for split, lines in splits.items():
-        print(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
-    print("The split is specific to this script: compare scores only if the SHA-256 is the same.")
-    print(ANKI_LICENCE)
+        say(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
+    say("The split is specific to this script: compare scores only if the SHA-256 is the same.")
+    say(ANKI_LICENCE)
 
 
 def download(url: str) -> bytes:

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
 
 SETTINGS = """\
@@ -67,10 +68,10 @@ def main() -> None:
             for part in ("build", "train"):
                 row |= _measure(part, config, options)
             rows.append(row)
-            print(f"{size:,} pairs measured", file=sys.stderr)
+            logger.info(f"{size:,} pairs measured")
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    print(table(rows))
+    say(table(rows))
 
 
 def make_corpus(src: Path, tgt: Path, size: int, folder: Path) -> Path:

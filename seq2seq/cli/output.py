@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from types import FrameType
 from typing import IO, Any
 
 from seq2seq.cli.loading import frozen_objects
+from seq2seq.runtime.console import printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import (
     is_stream,
@@ -23,9 +25,16 @@ from seq2seq.runtime.files import (
     write_errors,
 )
 
+_ESCAPED_IN_JSON = re.compile(
+    "[\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+)  # beside what JSON itself escapes
+
 
 class Output:
-    """Text file or stdout; raises RunError if writing fails, as on a full disk."""
+    """Text file or stdout; raises RunError if writing fails, as on a full disk.
+
+    Text for a terminal is escaped, since translations and names may contain control characters.
+    """
 
     def __init__(self, file: IO[str], name: str) -> None:
         self._file = file
@@ -34,7 +43,7 @@ class Output:
     def write(self, text: str) -> None:
         """Write text into the buffer."""
         with write_errors(self._name):
-            self._file.write(text)
+            self._file.write(printable(text) if self._file.isatty() else text)
 
     def flush(self) -> None:
         """Flush the buffer."""
@@ -49,7 +58,9 @@ def open_output(path: Path | None) -> Iterator[Output]:
     if path is None or str(path) == "-":
         if not sys.stdout.writable():
             raise UserError("standard output is closed; give a file, -o FILE")
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        sys.stdout.reconfigure(  # type: ignore[union-attr]
+            encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
         yield Output(sys.stdout, "standard output")
         return
     target = resolve_link(path)
@@ -103,13 +114,19 @@ def write_report(text: str, tree: object, json_path: Path | None) -> None:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Format a value as strict JSON; raises RunError for a number that JSON lacks (nan, inf)."""
+    """Format a value as strict JSON in which a line feed alone can end a line, for any reader.
+
+    `str.splitlines` and others also split at U+0085, U+2028 and U+2029; with the other C1 controls
+    and lone surrogates, which UTF-8 lacks, they are escaped. Raises RunError for a number that JSON
+    lacks (nan, inf).
+    """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     except ValueError as error:
         raise RunError(
             f"--json: a figure is not finite, which JSON cannot hold ({error})"
         ) from None
+    return _ESCAPED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_tree(value: Any) -> Any:

@@ -17,17 +17,26 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
 
 
+SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Translate text: one output line per input line, blank lines included."
     parser.epilog = """examples:
   seq2seq translate -m runs/demo -i test.en -o test.fr
   tail -f log | seq2seq translate -m runs/demo --stream
-  seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json"""
+  seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json
+
+Files and pipes receive translations unchanged. On a terminal, control characters and
+bidirectional controls are shown as \\uXXXX."""
     arguments.add_model(parser)
     arguments.add_input(parser)
     arguments.add_output(parser)
     arguments.add_beam(parser)
-    text = "print the N best hypotheses, one per line: INDEX ||| TEXT ||| SCORE, index from 0"
+    text = (
+        "print the N best hypotheses, one per line: INDEX ||| TEXT ||| SCORE, index from 0; ||| in "
+        f"TEXT becomes {ESCAPED}, --json has it unchanged"
+    )
     parser.add_argument("--n-best", type=arguments.count, metavar="N", help=text)
     text = "print one object per line: text, score, tokens, attention weights"
     parser.add_argument("--json", action="store_true", help=text)
@@ -82,7 +91,10 @@ def _format(translation: "Translation", index: int, with_nbest: bool, as_json: b
         return translation_as_json(translation, with_nbest) + "\n"
     if not with_nbest:
         return translation.text + "\n"
-    return "".join(f"{index} ||| {text} ||| {score:.6f}\n" for text, score in translation.nbest)
+    return "".join(
+        f"{index} ||| {text.replace(SEPARATOR, ESCAPED)} ||| {score:.6f}\n"
+        for text, score in translation.nbest
+    )
 
 
 def translation_as_json(translation: "Translation", with_nbest: bool = False) -> str:

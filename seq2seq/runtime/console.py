@@ -1,9 +1,28 @@
-"""Console output: the logger of all packages, which writes to stderr, and aligned tables."""
+"""Console output: the logger of all packages, which writes to stderr, and aligned tables.
+
+Messages contain names and text from files of others: all are printed through `printable`.
+"""
 
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+
+# Control characters except tab and line feed, bidi controls, line separators and lone surrogates.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Escape characters that control a terminal or reorder its text, as `\uXXXX`, as in JSON."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def say(text: str) -> None:
+    """Print a message on stdout, escaped; the logger does so on stderr."""
+    print(printable(text), flush=True)
 
 
 class _StderrHandler(logging.Handler):
@@ -11,7 +30,7 @@ class _StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message; work continues if the reader of stderr is gone."""
-        text = self.format(record)
+        text = printable(self.format(record))
         with suppress(OSError):
             if (tqdm := sys.modules.get("tqdm")) is not None:
                 tqdm.tqdm.write(text, file=sys.stderr)

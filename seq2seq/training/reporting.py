@@ -17,6 +17,7 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING, write_failure
+from seq2seq.runtime.console import printable
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 
@@ -68,6 +69,7 @@ class Reporter:
 
     def log(self, text: str) -> None:
         """Write a line to stderr, above the bar, and with the time to train.log."""
+        text = printable(text)  # also in train.log, which a terminal may show
         with self._drawing():
             tqdm.write(text, file=sys.stderr)
         self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")

@@ -3,11 +3,12 @@
 import io
 import logging
 import sys
+import unicodedata
 
 import pytest
 from tqdm import tqdm
 
-from seq2seq.runtime.console import aligned_table, logger
+from seq2seq.runtime.console import aligned_table, logger, printable, say
 
 
 def test_messages_go_to_the_stderr_of_the_moment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,3 +71,27 @@ def test_columns_are_aligned_and_text_is_unchanged(align: str) -> None:
         expected = [row[0].ljust(widths[0])]
         expected += [pad(width) for pad, width in zip(others, widths[1:], strict=True)]
         assert cells == expected
+
+
+def test_all_that_controls_a_terminal_or_reorders_text_is_escaped() -> None:
+    reordering = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    marks = {"LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "ARABIC LETTER MARK"}
+    for number in range(sys.maxunicode + 1):
+        char = chr(number)
+        escaped = (
+            (unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs") and char not in "\t\n")
+            or unicodedata.bidirectional(char) in reordering
+            or unicodedata.name(char, "") in marks
+        )
+        assert printable(f"a{char}b") == (f"a\\u{number:04x}b" if escaped else f"a{char}b")
+
+
+@pytest.mark.parametrize("with_tqdm", [True, False])
+def test_messages_are_escaped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, with_tqdm: bool
+) -> None:
+    if not with_tqdm:
+        monkeypatch.delitem(sys.modules, "tqdm")
+    logger.error("\x1b[2J\ta\r\nb\udcff")
+    say("\x1b[2J")
+    assert capsys.readouterr() == ("\\u001b[2J\n", "\\u001b[2J\ta\\u000d\nb\\udcff\n")

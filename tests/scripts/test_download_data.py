@@ -32,6 +32,7 @@ class Mirror(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.missing_bytes = 0  # promised in Content-Length but never sent
         self.failures = 0  # first answers that are errors or cut short
+        self.reason: str | None = None  # phrase of a 404; None: the usual one
         self.requests: list[str] = []
         self.user_agents: set[str | None] = set()
         self.url = f"http://127.0.0.1:{self.server_port}/some/folder"
@@ -45,7 +46,7 @@ class Answer(BaseHTTPRequestHandler):
         self.server.requests.append(name)
         self.server.user_agents.add(self.headers["User-Agent"])
         if name not in self.server.files:
-            self.send_error(404)
+            self.send_error(404, self.server.reason)
             return
         missing = self.server.missing_bytes
         if self.server.failures > 0:
@@ -122,6 +123,16 @@ def test_multi30k_arrives_as_served(multi30k: Mirror, tmp_path: Path) -> None:
     for name, packed in multi30k.files.items():
         assert (tmp_path / "data/multi30k" / name).read_bytes() == packed
     assert all(agent and "python-requests" not in agent for agent in multi30k.user_agents)
+
+
+def test_the_reason_of_a_server_is_escaped(
+    multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    multi30k.files, multi30k.reason = {}, "\x1b]0;owned\x07 \x9b31m\b"
+    assert fetch(multi30k, "multi30k", tmp_path) == 1
+    error = error_line(capsys)
+    assert error.isprintable()
+    assert error.endswith("the server answered 404 \\u001b]0;owned\\u0007 \\u009b31m\\u0008")
 
 
 def test_multi30k_names_every_file_and_split() -> None:

@@ -17,6 +17,7 @@ from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.cache.entries import Entry, Facts
 from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, no_usable_pair, source_name
 from seq2seq.data.packed_sequences import Chunk, Ends, Lengths, PackedIds, PackedLines
+from seq2seq.runtime.console import printable
 
 SIDES = ("src", "tgt")
 Number = TypeVar("Number", bound=np.generic)
@@ -33,7 +34,7 @@ def copy_text(files: ParallelFiles, folder: Path) -> Facts:
     with (
         _Writer(folder, "src", "text") as src_writer,
         _Writer(folder, "tgt", "text") as tgt_writer,
-        tqdm(desc=f"reading {name}", unit=" pairs", leave=False, disable=None) as bar,
+        tqdm(desc=printable(f"reading {name}"), unit=" pairs", leave=False, disable=None) as bar,
     ):
         while block := list(islice(pairs, _BLOCK_PAIRS)):
             kept = [pair for pair in block if has_text(*pair)]

@@ -1,0 +1,177 @@
+"""Untrusted text: nothing that controls a terminal reaches one raw; files and pipes get it all."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small_corpus
+
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.runs.tensor_file import read_file, save_tensors
+
+pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
+ROOT = Path(__file__).resolve().parents[2]
+HOSTILE = "\x1b]0;owned\x07\x9b31m\b\u202e\u2066\u200f\x7f"
+ESCAPED = r"\u001b]0;owned\u0007\u009b31m\u0008\u202e\u2066\u200f\u007f"
+LINE_ENDS = "\x85\u2028\u2029"
+
+
+def on_a_terminal(*arguments: object, pipe_stdout: bool = False) -> tuple[int, bytes, bytes]:
+    """Run the command; returns its exit code and what reached the terminal and the pipe."""
+    master, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "seq2seq", *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if pipe_stdout else terminal,
+        stderr=terminal,
+    ) as process:
+        os.close(terminal)
+        piped = process.stdout.read() if process.stdout else b""
+        shown = b""
+        while True:
+            try:
+                block = os.read(master, 1 << 16)
+            except OSError:  # Linux raises EIO at the end
+                break
+            if not block:
+                break
+            shown += block
+    os.close(master)
+    return process.returncode, shown.replace(b"\r\n", b"\n"), piped
+
+
+def assert_clean(text: str) -> None:
+    assert not set(text) & set(HOSTILE.replace("]0;owned", "").replace("31m", "") + LINE_ENDS), text
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "in"
+    path.write_text("ba da.\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--n-best", "2"), ("--json",)])
+def test_a_translation_is_escaped_on_a_terminal_only(
+    tiny_runs: dict[str, Path], line: Path, options: tuple[str, ...]
+) -> None:
+    command = ("translate", "-m", tiny_runs["luong"], "-i", line, "--prefix", HOSTILE, *options)
+    code, shown, _ = on_a_terminal(*command)
+    assert code == 0, shown
+    assert_clean(shown.decode())
+    assert ESCAPED in shown.decode() or "--json" in options
+    code, notes, piped = on_a_terminal(*command, pipe_stdout=True)
+    assert (code, notes) == (0, b"")
+    if "--json" in options:
+        text = json.loads(piped)["text"]
+        assert json.loads(shown)["text"] == text
+        assert HOSTILE in text
+    else:
+        assert HOSTILE.encode() in piped
+
+
+def test_messages_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = write_small_corpus(tmp_path)
+    missing = tmp_path / f"none{HOSTILE}"
+    calls: list[list[object]] = [
+        ["translate", "-m", missing, "-i", corpus],
+        ["translate", f"--{HOSTILE}", "-m", missing],
+        ["evaluate", "--hyp", missing, "-r", missing],
+        ["train", corpus, f"data.train.src={missing}"],
+        ["train", corpus, f"data.{HOSTILE}=1"],
+        ["train", missing],
+        [HOSTILE],
+    ]
+    key = tmp_path / "key.yaml"
+    quoted = json.dumps(f"{HOSTILE}{LINE_ENDS}")
+    key.write_text(f"{quoted}: 1\n{corpus.read_text('utf-8')}", encoding="utf-8")
+    value = tmp_path / "value.yaml"
+    value.write_text(
+        corpus.read_text("utf-8").replace("name: small", f"name: small\nseed: {quoted}"), "utf-8"
+    )
+    for call in [*calls, ["train", key], ["check", value]]:
+        assert main([str(word) for word in call]) == 2
+        error = capsys.readouterr().err
+        assert_clean(error)
+        assert "\\u" in error or "\\x" in error, call
+
+
+@pytest.mark.parametrize("where", ["tensor", "header"])
+def test_names_in_a_checkpoint_are_escaped(
+    tiny_runs: dict[str, Path],
+    tiny_vocabularies: object,
+    tmp_path: Path,
+    line: Path,
+    capsys: pytest.CaptureFixture[str],
+    where: str,
+) -> None:
+    run = tmp_path / "run"
+    copy_with_vocabularies(tiny_runs["luong"], run, tiny_vocabularies)  # type: ignore[arg-type]
+    path = run / "best.safetensors"
+    header, tensors = read_file(path)
+    if where == "tensor":
+        tensors[HOSTILE] = next(iter(tensors.values())).clone()
+    else:
+        header["config"] = {f"model.{HOSTILE}": HOSTILE}
+    save_tensors(path, tensors, header)
+    assert main(["translate", "-m", str(run), "-i", str(line)]) == 2
+    error = capsys.readouterr().err
+    assert_clean(error)
+    assert "\\u001b" in error or "\\x1b" in error
+
+
+def test_log_lines_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_small_corpus(tmp_path)
+    text = config.read_text("utf-8").replace("name: small", f"name: {json.dumps(HOSTILE)}")
+    config.write_text(text, encoding="utf-8")
+    assert main(["train", str(config), "training.max_steps=1", "--device", "cpu"]) == 0
+    error = capsys.readouterr().err
+    assert f"{ESCAPED}: xx -> yy" in error
+    assert_clean(error)
+    assert_clean((tmp_path / "run" / "train.log").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("command", ["translate", "score", "attention"])
+def test_each_line_of_json_is_one_line_to_any_reader(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    sides = [[f"{line}{LINE_ENDS}{line}" for line in side] for side in toy_pairs(300, seed=1)]
+    vocabulary = tiny_config(Path("run"), "none").vocabulary
+    copy_with_vocabularies(
+        tiny_runs["luong"], tmp_path / "run", train_vocabularies(vocabulary, *sides)
+    )
+    text = tmp_path / "in"
+    text.write_text("".join(f"{line}\n" for line in sides[0][:8]), encoding="utf-8", newline="\n")
+    call = [command, "-m", str(tmp_path / "run"), "-i", str(text)]
+    if command == "score":
+        call += ["-r", str(text)]
+    output = tmp_path / "out.json"
+    call += ["-o", str(output)] if command == "attention" else ["--json"]
+    assert main(call) == 0
+    written = output.read_text("utf-8") if command == "attention" else capsys.readouterr().out
+    assert written.splitlines() == written.removesuffix("\n").split("\n")
+    lines = json.loads(written) if command == "attention" else map(json.loads, written.splitlines())
+    tokens = ["".join(each["src_tokens"]) for each in lines]
+    assert len(tokens) == 8
+    assert set(LINE_ENDS) <= set("".join(tokens))
+
+
+def test_a_separator_in_a_translation_keeps_n_best_lists_of_three_fields(
+    tiny_runs: dict[str, Path], line: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = "||| 0 ||| ba ||| |||| |"
+    call = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(line), "--prefix", f"{prefix} "]
+    assert main([*call, "--n-best", "3"]) == 0
+    rows = [each.split(" ||| ") for each in capsys.readouterr().out.splitlines()]
+    assert main([*call, "--n-best", "3", "--json"]) == 0
+    nbest = json.loads(capsys.readouterr().out)["n_best"]
+    assert [len(row) for row in rows] == [3, 3, 3]
+    for (index, text, score), wanted in zip(rows, nbest, strict=True):
+        assert (index, float(score)) == ("0", wanted["score"])
+        assert text.replace("&#124;", "|") == wanted["text"]
+        assert wanted["text"].startswith(prefix)
