@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
@@ -223,7 +224,7 @@ def read_pairs(archive: bytes, member: str) -> list[str]:
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     for number, line in enumerate(lines, start=1):
         columns = line.split("\t")
-        if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
+        if len(columns) < 2 or not has_text(*columns[:2]):
             raise RunError(f"{member}:{number}: not two sentences separated by a tab")
     return lines
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq.data.lines import strip_line
+from seq2seq.data.lines import is_blank, strip_line
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError, UserError
 
@@ -146,7 +146,7 @@ class LineReport:
             self._note(_SPLIT, index, each.parts > 1)
             self._note(_CUT, index, each.left_out)
             prefix = prefixes[index - number] if prefixes else ""
-            self._note(_BLANK, index, bool(prefix.strip()) and not each.src_tokens)
+            self._note(_BLANK, index, not is_blank(prefix) and not each.src_tokens)
 
     def note_one_sided(self, number: int, possible: Iterable[bool]) -> None:
         """Note pairs with exactly one blank side, which no model can produce."""

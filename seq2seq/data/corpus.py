@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.lines import iter_lines
+from seq2seq.data.lines import is_blank, iter_lines
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def usable(text: ParallelText) -> tuple[ParallelText, int]:
 
 
 def has_text(src: str, tgt: str) -> bool:
-    """Return whether both sides of a pair contain more than white space."""
-    return bool(src.strip() and tgt.strip())
+    """Return whether neither side of a pair is blank."""
+    return not (is_blank(src) or is_blank(tgt))
 
 
 def no_usable_pair(name: str, pairs: int) -> UserError:

@@ -6,6 +6,7 @@ one side of a parallel text against the other.
 
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,14 @@ from seq2seq.runtime.errors import UserError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
+# A character that is visible. Invisible are white space, controls, Unicode's default-ignorable code
+# points (DerivedCoreProperties.txt), annotation marks, the blank Braille pattern, and U+2581, which
+# is a space to SentencePiece.
+_VISIBLE = re.compile(
+    r"[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -43,6 +52,11 @@ def iter_lines(path: Path) -> Iterator[str]:
                 yield line.removesuffix("\r")
             number += len(lines)
             block = b"".join(file.readlines(_BLOCK_BYTES))
+
+
+def is_blank(line: str) -> bool:
+    """Return whether a line has no visible character: the definition for all of seq2seq."""
+    return _VISIBLE.search(line) is None
 
 
 def strip_line(line: bytes, first: bool) -> bytes:

@@ -11,7 +11,7 @@ from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.search import by_width
-from seq2seq.inference.translator import Translator, is_blank, line_list
+from seq2seq.inference.translator import Translator, has_no_tokens, line_list
 from seq2seq.runtime.errors import UserError
 
 
@@ -68,7 +68,7 @@ def score_lines(
     pairs: list[tuple[Ids, Ids]] = []
     encoded = zip(lines, translations, src.encode(lines), tgt.encode(translations), strict=True)
     for line, translation, src_ids, tgt_ids in encoded:
-        blank = is_blank(line, src_ids), is_blank(translation, tgt_ids)
+        blank = has_no_tokens(line, src_ids), has_no_tokens(translation, tgt_ids)
         found.append(_BOTH_BLANK if all(blank) else _ONE_BLANK)
         pairs.append(([], []) if any(blank) else (src_ids, tgt_ids))
     rows = [i for i, (src_ids, _) in enumerate(pairs) if src_ids]

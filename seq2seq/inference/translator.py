@@ -11,7 +11,7 @@ import torch
 
 from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import LengthLimit, pad_sources
-from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary import (
     BOS_ID,
     PAD_ID,
@@ -164,7 +164,10 @@ class Translator:
             )
         check_prefixes(prefixes)
         made = {
-            text: self._prefix_maker.prefix(_LINE_BREAKS.sub(" ", text)) for text in set(prefixes)
+            text: NO_PREFIX
+            if is_blank(text)
+            else self._prefix_maker.prefix(_LINE_BREAKS.sub(" ", text))
+            for text in set(prefixes)
         }
         return [made[text] for text in prefixes]
 
@@ -206,7 +209,7 @@ class Translator:
     ) -> tuple[list[_Part], bool]:
         """Return a line's parts, none if it is blank, and whether some text was omitted."""
         src = self.vocabularies.src
-        if is_blank(line, ids):
+        if has_no_tokens(line, ids):
             return [], False
         texts, encoded, left_out = [line], [ids], False
         if len(ids) > self.max_length:
@@ -240,7 +243,9 @@ class Translator:
         if self.decoding.replace_unknown:
             words = words + _attended_words(part, hypothesis)[len(words) :]
         text = _one_line(tgt.decode(hypothesis.ids, words))
-        return text or _one_line(" ".join(part.words) or src.decode(part.ids))
+        return (
+            text if not is_blank(text) else _one_line(" ".join(part.words) or src.decode(part.ids))
+        )
 
 
 def _for_inference(
@@ -270,9 +275,9 @@ def line_list(lines: Iterable[str], name: str) -> list[str]:
     ]
 
 
-def is_blank(line: str, ids: Ids) -> bool:
+def has_no_tokens(line: str, ids: Ids) -> bool:
     """Return True if a line with these ids contains nothing to translate."""
-    return not line.replace(SPACE, " ").strip() or not ids
+    return is_blank(line) or not ids
 
 
 def _one_line(text: str) -> str:

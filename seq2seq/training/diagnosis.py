@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import has_text
+from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary import UNKNOWN
 from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
 
@@ -64,7 +65,7 @@ def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check the hypotheses by themselves."""
     sources, references, hypotheses, metrics = result
     early, of_them = _early(metrics, config), "of the last validation's translations"
-    if (share := _share(_is_blank, hypotheses) - _share(_is_blank, references)) > 0.2:
+    if (share := _share(is_blank, hypotheses) - _share(is_blank, references)) > 0.2:
         yield (
             f"{share:.0%} {of_them} are empty: "
             f"{early or 'the model ends at once'}; check for blank or misaligned targets "
@@ -232,17 +233,13 @@ def _share(test: Callable[[str], object], lines: Sequence[str]) -> float:
     return sum(bool(test(line)) for line in lines) / len(lines)
 
 
-def _is_blank(line: str) -> bool:
-    return not line.strip()
-
-
 def _unknown(lines: Sequence[str]) -> float:
     words = [word for line in lines for word in line.split()]
     return sum(UNKNOWN in word for word in words) / max(1, len(words))
 
 
 def _most_frequent(lines: Sequence[str]) -> float:
-    filled = [line for line in lines if line.strip()]
+    filled = [line for line in lines if not is_blank(line)]
     return max(Counter(filled).values(), default=0) / len(lines)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.corpus import ParallelText
+from seq2seq.data.corpus import ParallelText, has_text
 from seq2seq.data.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
@@ -57,7 +57,7 @@ class TextStatistics(NamedTuple):
 
     lines: int
     too_long: list[int]  # pairs with more tokens on a side than training accepts
-    blank: list[int]  # pairs with a side of white space only
+    blank: list[int]  # pairs with a blank side
     duplicates: list[int]  # pairs that occur earlier in the text
     ambiguous: list[int]  # sources that occur earlier, with other targets only
     identical: list[int]  # pairs whose sides are equal
@@ -94,7 +94,7 @@ def text_statistics(
     """
     src, tgt = ([line.strip() for line in side] for side in (text.src, text.tgt))
     src_ids, tgt_ids = vocabularies.src.encode(text.src), vocabularies.tgt.encode(text.tgt)
-    rows = [i for i in range(len(src)) if src[i] and tgt[i]]
+    rows = [i for i in range(len(src)) if has_text(src[i], tgt[i])]
     duplicates, ambiguous = _repetitions(src, tgt, rows)
     first, second = (np.array([float(len(side[i])) for i in rows]) for side in (src, tgt))
     ratio = float(np.median(second / first)) if rows else None
@@ -104,7 +104,7 @@ def text_statistics(
         too_long=[
             i + 1 for i in range(len(src)) if max(len(src_ids[i]), len(tgt_ids[i])) > max_length
         ],
-        blank=[i + 1 for i in range(len(src)) if not (src[i] and tgt[i])],
+        blank=[i + 1 for i in range(len(src)) if not has_text(src[i], tgt[i])],
         duplicates=duplicates,
         ambiguous=ambiguous,
         identical=[i + 1 for i in rows if src[i] == tgt[i]],
@@ -159,7 +159,7 @@ def overlap(text: ParallelText, other: ParallelText) -> Overlap:
         for each in (text, other)
     )
     pairs, sources = set(others), {src for src, _ in others}
-    both = [(number, pair) for number, pair in enumerate(own, start=1) if all(pair)]
+    both = [(number, pair) for number, pair in enumerate(own, start=1) if has_text(*pair)]
     return Overlap(
         [number for number, (src, _) in both if src in sources],
         [number for number, pair in both if pair in pairs],

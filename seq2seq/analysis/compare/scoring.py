@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from seq2seq.analysis.compare.variants import Plan, Variant
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.lines import is_blank
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
 from seq2seq.evaluation.metrics import Scores
@@ -148,7 +149,7 @@ def length_buckets(sources: Sequence[str], longest: int) -> list[Bucket]:
     Neighbouring buckets with too few sentences are merged, but sources longer than those in
     training have buckets of their own.
     """
-    lengths = {row: len(text.split()) for row, text in enumerate(sources)}
+    lengths = {row: 0 if is_blank(text) else len(text.split()) for row, text in enumerate(sources)}
     known = {row: words for row, words in lengths.items() if 0 < words <= longest}
     beyond = {row: words for row, words in lengths.items() if words > longest}
     shortest = min(known.values(), default=1)

@@ -18,7 +18,7 @@ from seq2seq.runtime.files import PART_SUFFIX, read_bounded, sync, write_errors
 from seq2seq.runtime.locks import SharedLock
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2  # incremented when the content for a key changes, as by what counts as blank
 MISSING = "it does not exist"
 STALE = "what it was built from has changed"
 _LOCK = "lock"
