@@ -243,9 +243,9 @@ class Translator:
         if self.decoding.replace_unknown:
             words = words + _attended_words(part, hypothesis)[len(words) :]
         text = _one_line(tgt.decode(hypothesis.ids, words))
-        return (
-            text if not is_blank(text) else _one_line(" ".join(part.words) or src.decode(part.ids))
-        )
+        if is_blank(text):
+            text = _one_line(" ".join(part.words) or src.decode(part.ids))
+        return text
 
 
 def _for_inference(
