@@ -17,11 +17,11 @@ from seq2seq.runtime.errors import UserError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
-# A character that is visible. Invisible are white space, controls, Unicode's default-ignorable code
+# A character that is visible. Invisible are white space, Unicode's default-ignorable code
 # points (DerivedCoreProperties.txt), annotation marks, the blank Braille pattern, and U+2581, which
 # is a space to SentencePiece.
 _VISIBLE = re.compile(
-    r"[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"[^\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import regex  # of sacrebleu
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_lines import KINDS, odd_lines
@@ -65,8 +66,9 @@ def lines_of(content: bytes) -> list[bytes]:
 
 
 def is_blank(line: bytes) -> bool:
-    """White space only, and what SentencePiece takes for it."""
-    return not line.decode(errors="replace").replace("▁", " ").strip()
+    """White space and invisible characters only, and what SentencePiece takes for a space."""
+    invisible = r"[\p{Default_Ignorable_Code_Point}\u2800\ufff9-\ufffb▁]"
+    return not regex.sub(invisible, " ", line.decode(errors="replace")).strip()
 
 
 def check(content: bytes, result: Result) -> None:

@@ -8,7 +8,16 @@ from conftest import write_small_corpus
 
 from seq2seq.cli.main import main
 
-INVISIBLE = ("\u200b", "\xad", "\ufeff", "\u200b \u2060", "\u3164", "\u2800", "\u202e", "\x01")
+INVISIBLE = (
+    "\u200b",
+    "\xad",
+    "\ufeff",
+    "\u200b \u2060",
+    "\u3164",
+    "\u2800",
+    "\u202e",
+    "\U000e0001",
+)
 
 
 def write(path: Path, lines: list[str]) -> Path:
