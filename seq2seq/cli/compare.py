@@ -9,7 +9,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import same_file
+from seq2seq.runtime.files import check_paths, part_of, same_file
 from seq2seq.runtime.process_group import world_size
 
 if TYPE_CHECKING:
@@ -56,13 +56,15 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.analysis.compare.variants import read_plan
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
+    runs = [each.run_dir for each in plan.run_configs()]
+    check_paths(*map(part_of, plan.output_paths(options.split)), *runs)
     inputs = [*configs, *(path for each in plan.variants for path in each.config.data.paths())]
     for path in plan.output_paths(options.split):
         if any(same_file(path, each) for each in inputs):
             raise UserError(
                 f"{path}: would be replaced by an output; set another folder, -o FOLDER"
             )
-    runs = [each.run_dir for each in plan.run_configs()]
+    check_paths(*inputs)
     check_output(options.json, *inputs, *plan.output_paths(options.split), runs=runs)
     for note in plan.notes:
         logger.info(f"note: {note}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.runtime.console import logger
+from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.process_group import is_main_process
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
     config, notes = load_config(path, overrides)
     for note in notes if is_main_process() else ():
         logger.info(f"note: {note}")
+    check_paths(config.run_dir, *config.data.paths())
     return config
 
 

@@ -17,6 +17,7 @@ from seq2seq.cli.loading import frozen_objects
 from seq2seq.runtime.console import printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import (
+    check_paths,
     is_stream,
     output_file,
     part_of,
@@ -152,6 +153,7 @@ def check_output(
     """
     if path is None or str(path) == "-":
         return
+    check_paths(path, part_of(resolve_link(path)))
     _check_writable(path)
     if path.suffix == ".gz":
         raise UserError(f"{path}: output is not compressed; omit .gz")

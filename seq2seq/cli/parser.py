@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from seq2seq import __version__
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_paths
 
 COMMANDS = {  # each a module beside this one
     "check": "inspect the data and the training cost of a config",
@@ -162,4 +163,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         commands.choices[options.command].refuse(rest)
     if rest:  # overrides after an option
         options.overrides = [*options.overrides, *rest]
+    check_paths(*_paths(options))
     return options
+
+
+def _paths(options: argparse.Namespace) -> list[Path]:
+    """Return all paths among the arguments."""
+    values: list[object] = []
+    for value in vars(options).values():
+        values += value if isinstance(value, list) else [value]
+    configs = [each for each in getattr(options, "overrides", ()) if "=" not in each]
+    runs = getattr(options, "model", None) or ()
+    return [*(each for each in values if isinstance(each, Path)), *map(Path, (*configs, *runs))]

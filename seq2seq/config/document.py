@@ -7,7 +7,7 @@ import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue, suggest_file
 from seq2seq.config.unknown_keys import KeyPath
-from seq2seq.runtime.files import read_bounded
+from seq2seq.runtime.files import check_paths, read_bounded
 
 Tree = dict[str, object]
 
@@ -55,6 +55,7 @@ def read_document(path: Path) -> Document:
 
 
 def _read_text(path: Path) -> str:
+    check_paths(path)
     try:
         return read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_paths
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
@@ -67,11 +68,13 @@ def strip_line(line: bytes, first: bool) -> bytes:
 
 def checksum_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes. Raises UserError if the file cannot be read."""
+    check_paths(path)
     with _user_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _open(path: Path) -> IO[bytes]:
+    check_paths(path)
     if path.is_char_device():
         raise UserError(f"{path}: is a device, which may never end. Give a text file.")
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]

@@ -15,7 +15,7 @@ import sentencepiece
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, read_bounded
+from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable, read_bounded
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
@@ -177,6 +177,7 @@ def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
 
 
 def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
+    check_readable(path)
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block
             raise OSError("not a file")

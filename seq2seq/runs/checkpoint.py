@@ -29,8 +29,8 @@ from seq2seq.runs.layout import (
     writing,
 )
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.errors import UnreadableFile, UserError
+from seq2seq.runtime.files import atomic_write, check_paths, check_readable
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -59,6 +59,8 @@ def read_config(folder: Path) -> Config:
         raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` creates one")
+    check_paths(folder / CONFIG)
+    check_readable(folder / CONFIG)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:
@@ -141,6 +143,8 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
     try:
         header, _ = tensor_file.read_file(path)
         check_model_keys(path, header, config, folder / CONFIG)
+    except UnreadableFile:
+        raise
     except UserError:
         return False
     return bool(header.get("vocabulary") == checksums_of(vocabularies))

@@ -14,11 +14,11 @@ tensorboard/           metrics and timing for TensorBoard
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.runs import tensor_file
-from seq2seq.runtime.errors import DamagedFile, RunError, UserError
+from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -49,13 +49,15 @@ def with_recovery_hint(path: Path) -> Iterator[None]:
 
 
 def _recovery_hint(folder: Path, damaged: str) -> str:
-    others = (name for name in (LAST, PREVIOUS, BEST) if name != damaged)
+    others = [name for name in (LAST, PREVIOUS, BEST) if name != damaged]
     intact = [name for name in others if _is_intact(folder / name)]
     resume = "`seq2seq train CONFIG --resume`"
     if damaged == BEST and LAST in intact:
         return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
     if damaged == LAST and PREVIOUS in intact:
         return f"{PREVIOUS} is intact: delete {LAST}, and {resume} continues from it"
+    if unknown := [name for name in others if _is_intact(folder / name) is None]:
+        return f"{' and '.join(unknown)} cannot be read: make it readable first"
     if BEST in intact:
         return f"{BEST} is intact and translates; to train again, --overwrite or another run_dir"
     return "No other checkpoint here is intact: copy the run again, or train with --overwrite"
@@ -87,11 +89,17 @@ def _what_remains(folder: Path) -> str:
     if _is_intact(folder / PREVIOUS):
         first = f"delete {LAST}, " if (folder / LAST).exists() else ""
         return f"{PREVIOUS} is intact (checksum verified): {first}{resume}"
+    if _is_intact(folder / LAST) is None:
+        return f"{LAST} cannot be read either, and was not verified"
     return "Fix the problem and start again: no intact training state was found"
 
 
-def _is_intact(path: Path) -> bool:
-    with suppress(UserError):
+def _is_intact(path: Path) -> bool | None:
+    """Return whether a checkpoint exists and is undamaged; None if it cannot be read."""
+    try:
         tensor_file.read_tensors(path)
-        return True
-    return False
+    except UnreadableFile:
+        return None
+    except UserError:
+        return False
+    return True

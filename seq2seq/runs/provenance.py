@@ -11,7 +11,7 @@ from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary import Vocabularies, are_checksums, checksums_of, load_vocabularies
 from seq2seq.runs.tensor_file import header_errors
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UnreadableFile, UserError
 
 Header = dict[str, Any]
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
@@ -64,6 +64,8 @@ def recorded_vocabularies(
             raise ValueError("vocabulary")
     try:
         return load_vocabularies(folder, sampling, checksums)
+    except UnreadableFile:
+        raise
     except UserError as error:
         if "averaged" in header:
             remedy = "average the checkpoints again, with --overwrite"

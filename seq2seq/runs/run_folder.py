@@ -25,7 +25,13 @@ from seq2seq.runs.layout import (
 from seq2seq.runs.provenance import config_changes
 from seq2seq.runs.training_state import TrainingState, read_state, resumable
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import PART_SUFFIX, same_file
+from seq2seq.runtime.files import (
+    PART_SUFFIX,
+    check_paths,
+    check_readable,
+    part_of,
+    same_file,
+)
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
@@ -51,6 +57,9 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
     check_place(folder)
+    check_paths(*config.data.paths())
+    check_readable(folder / CONFIG)
+    _check_kinds(folder)
     for path in config.data.paths():
         if belongs_to_run(path, folder):
             raise UserError(
@@ -87,7 +96,8 @@ def resumed_state(config: Config) -> TrainingState | None:
 
 
 def check_place(folder: Path) -> None:
-    """Raise UserError if a run folder is a file or cannot be created."""
+    """Raise UserError if a run folder is a file, cannot be searched or cannot be created."""
+    check_paths(folder, part_of(folder / METRICS))
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
     if not folder.exists():
@@ -123,6 +133,19 @@ def _files_of_run(folder: Path) -> Iterator[Path]:
             yield from (folder / name).rglob("*")
 
 
+def _check_kinds(folder: Path) -> None:
+    """Raise UserError if a file of a run is a folder, a pipe or a device, or a folder is a file."""
+    for name in _existing(folder, _RESERVED):
+        is_folder = name in (VOCABULARY, TENSORBOARD)
+        plain = Path.is_dir if is_folder else Path.is_file
+        if (folder / name).exists() and not plain(folder / name):
+            expected = "folder" if is_folder else "file"
+            raise UserError(
+                f"{folder / name}: is not a {expected} but has the reserved name of one; "
+                "move it away"
+            )
+
+
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if there is no run to resume, or if it could not write its logs."""
     if not folder.is_dir():
@@ -132,10 +155,6 @@ def _check_resumable(folder: Path) -> None:
             raise UserError(
                 f"{folder / name}: is a symbolic link; refusing to write through it. Remove it"
             )
-        plain = Path.is_dir if name == TENSORBOARD else Path.is_file
-        if (folder / name).exists() and not plain(folder / name):
-            expected = "folder" if name == TENSORBOARD else "file"
-            raise UserError(f"{folder / name}: is not a {expected}. Remove it")
     if resumable(folder) is not None:
         return
     if not holds_run(folder):

@@ -19,13 +19,11 @@ from torch import Tensor
 
 from seq2seq import __version__
 from seq2seq.runtime.device import total_memory
-from seq2seq.runtime.errors import DamagedFile, UserError
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError
+from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable
 
 FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
-# RuntimeError: mmap fails
-_UNREADABLE = (SafetensorError, OSError, ValueError, RuntimeError, MemoryError)
 _DEFAULT_MEMORY = 64 << 30  # bytes assumed if the memory of the machine is unknown
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
@@ -52,7 +50,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
 
     Raises DamagedFile, or UserError if the file has another format version.
     """
-    with _reading(path), safe_open(path, framework="pt") as file:
+    with _opened(path) as file:
         header = _header_of(file, path)
         names = file.keys()
         return header, {name: tuple(file.get_slice(name).get_shape()) for name in names}
@@ -60,7 +58,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read and verify header and tensors at once, on the CPU; raises as `read_header` does."""
-    with _reading(path), safe_open(path, framework="pt") as file:
+    with _opened(path) as file:
         header = _header_of(file, path)
         tensors = {name: file.get_tensor(name) for name in list(file.keys())}
         found = _digest(tensors)
@@ -164,7 +162,9 @@ def header_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a file of tensors; raises UnreadableFile or DamagedFile, also if reading fails."""
+    check_readable(path)
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
@@ -174,9 +174,20 @@ def _reading(path: Path) -> Iterator[None]:
                 f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
                 f"{memory >> 30:,} GiB of memory of this machine"
             )
-        yield
+        with path.open("rb") as handle:
+            encodable = LONE_SURROGATE.search(str(path)) is None  # as safe_open needs it
+            name = str(path) if encodable else f"/dev/fd/{handle.fileno()}"
+            with safe_open(name, framework="pt") as file:
+                yield file
     except UserError:
         raise
-    except _UNREADABLE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DamagedFile(f"{path}: damaged, or not a checkpoint ({reason})") from None
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path}: damaged, or not a checkpoint ({_reason(error)})") from None
+    except (OSError, MemoryError, RuntimeError) as error:  # torch reports failures to map so
+        if not path.is_file():
+            raise DamagedFile(f"{path}: not a checkpoint ({_reason(error)})") from None
+        raise UnreadableFile(f"{path}: cannot be read ({_reason(error)})") from None
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -17,7 +17,7 @@ from seq2seq.runs.checkpoint import load_model, update_vocabularies
 from seq2seq.runs.layout import VOCABULARY
 from seq2seq.runs.provenance import model_changes, recorded_vocabularies
 from seq2seq.runs.training_state import TrainingState
-from seq2seq.runtime.errors import DamagedFile, UserError
+from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError
 
 
 class WarmStart(NamedTuple):
@@ -63,8 +63,8 @@ def resumed_vocabularies(
     folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
     try:
         return recorded_vocabularies(state.path, state.header, folder, sampling), []
-    except DamagedFile:
-        raise  # the header itself
+    except (DamagedFile, UnreadableFile):
+        raise  # the header itself, or a vocabulary that may be intact
     except UserError as error:
         sources: list[tuple[str, Callable[[], Vocabularies]]] = []
         if init_from is not None:

@@ -9,5 +9,9 @@ class RunError(RuntimeError):
     """Failure of work that has already started (exit code 1)."""
 
 
+class UnreadableFile(UserError):
+    """Existing file that cannot be opened now; nothing is known of its content."""
+
+
 class DamagedFile(UserError):
     """Corrupt file in a run folder: its content is not what was written to it."""

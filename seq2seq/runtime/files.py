@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
+_SHOWN_CHARACTERS = 200  # of a path in an error about its length
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
 
@@ -89,6 +90,38 @@ def write_errors(name: Path | str) -> Iterator[None]:
         raise
     except OSError as error:
         raise RunError(f"{name}: cannot be written ({error.strerror or error})") from None
+
+
+def check_paths(*paths: Path) -> None:
+    """Raise UserError for a path that the system refuses to look up; it need not exist.
+
+    Such a path has a name that is too long, or a folder on the way may not be searched.
+    """
+    for path in paths:
+        try:
+            path.stat()
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                continue
+            hint = "; a folder of the path may not be searched" * (error.errno == errno.EACCES)
+            raise UserError(f"{_shortened(path)}: {error.strerror}{hint}") from None
+        except ValueError as error:  # a NUL character
+            raise UserError(f"{_shortened(path)}: {error}") from None
+
+
+def check_readable(path: Path) -> None:
+    """Raise UnreadableFile if a regular file cannot be opened for reading; it need not exist."""
+    try:
+        if path.is_file():  # opening a pipe would block
+            with path.open("rb"):
+                pass
+    except OSError as error:
+        raise UnreadableFile(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _shortened(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"...{text[-_SHOWN_CHARACTERS:]}"
 
 
 def resolve_link(path: Path) -> Path:

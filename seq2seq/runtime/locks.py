@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -54,12 +55,21 @@ def _open_lock(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        return os.open(folder / LOCK, _FLAGS, 0o644)
+        return _open_regular(folder / LOCK)
     except OSError as error:
         raise UserError(
             f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
             "make it writable or set another run_dir"
         ) from None
+
+
+def _open_regular(path: Path) -> int:
+    """Open or create a lock file; raises OSError, and UserError for a pipe or a device."""
+    descriptor = os.open(path, _FLAGS | getattr(os, "O_NONBLOCK", 0), 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
+    return descriptor
 
 
 def _lock(descriptor: int, folder: Path) -> None:
@@ -110,7 +120,7 @@ class SharedLock:
     def __init__(self, path: Path) -> None:
         """Wait for the shared lock; raises OSError if the lock file cannot be created."""
         self.exclusive = False
-        self._path, self._descriptor = path, os.open(path, _FLAGS, 0o644)
+        self._path, self._descriptor = path, _open_regular(path)
         self._acquire(exclusive=False)
 
     def upgrade(self) -> None:
@@ -138,7 +148,7 @@ class SharedLock:
             if _is_at(self._descriptor, self._path):
                 return True
             os.close(self._descriptor)  # removed by its previous holder
-            self._descriptor = os.open(self._path, _FLAGS, 0o644)
+            self._descriptor = _open_regular(self._path)
 
 
 if sys.platform == "win32":

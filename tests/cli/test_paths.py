@@ -1,0 +1,343 @@
+"""Paths that the system refuses: exit code 2 before any work, and never a word about damage."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import write_small_corpus
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS
+from seq2seq.runs.training_state import read_state
+from seq2seq.runtime.errors import UnreadableFile
+from seq2seq.training.loop import train
+
+resource = pytest.importorskip("resource", reason="limits, modes and pipes are those of POSIX")
+NOBODY = 65534
+LONG = "x" * 300
+MODEL = "vocabulary/joint.model"
+SETTINGS = ("training.max_steps=1", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a config with its corpus and its run."""
+    folder = tmp_path_factory.mktemp("corpus")
+    patch = pytest.MonkeyPatch()
+    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    train(load_config(write_small_corpus(folder), ["training.max_steps=1"])[0], "cpu")
+    patch.undo()
+    return folder
+
+
+@pytest.fixture
+def here(finished: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy in a folder that anyone may write, as the working folder."""
+    folder = Path(tempfile.mkdtemp())
+    shutil.copytree(finished, folder, dirs_exist_ok=True)
+    config = folder / CONFIG
+    config.write_text(config.read_text("utf-8").replace(finished.as_posix(), "."), "utf-8")
+    saved = folder / "run" / CONFIG
+    saved.write_text(saved.read_text("utf-8").replace(finished.as_posix(), "."), "utf-8")
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    monkeypatch.chdir(folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def unprivileged(here: Path) -> Iterator[Path]:
+    """The same as a user for whom permissions count."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(NOBODY)
+    yield here
+    if root:
+        os.seteuid(0)
+    for path in here.rglob("*"):
+        path.chmod(0o777)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Exit code 2, and one line."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert err.startswith("seq2seq: error: ")
+    return err
+
+
+def names_of(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != "lock"}
+
+
+CALLS = (  # each names a path once
+    "translate -m run -i PATH",
+    "translate -m PATH -i test.src",
+    "translate -m run -m PATH -i test.src",
+    "translate -m run -i test.src -o PATH",
+    "translate -m run -i test.src --prefix-file PATH",
+    "evaluate --hyp PATH -r test.tgt",
+    "evaluate --hyp test.tgt -r PATH",
+    "evaluate --hyp test.tgt -r test.tgt --json PATH",
+    "evaluate -m run -i test.src -r test.tgt -o PATH",
+    "evaluate -m PATH",
+    "score -m run -i test.src -r PATH",
+    "score -m run -i test.src -r test.tgt -o PATH",
+    "train PATH",
+    "train config.yaml run_dir=PATH",
+    "train config.yaml run_dir=PATH/run",
+    "train config.yaml run_dir=new data.train.src=PATH",
+    "train config.yaml run_dir=new data.test.src=PATH",
+    "train config.yaml run_dir=new --init-from PATH",
+    "check PATH",
+    "check config.yaml --json PATH",
+    "check config.yaml data.valid.src=PATH",
+    "check config.yaml run_dir=PATH",
+    "check config.yaml run_dir=new --init-from PATH",
+    "compare PATH",
+    "compare config.yaml PATH",
+    "compare config.yaml -o PATH",
+    "compare config.yaml data.train.src=PATH -o cmp",
+    "compare config.yaml -o cmp --json PATH",
+    "average run PATH -o new",
+    "average PATH -o new",
+    "average run/best.safetensors run -o PATH",
+    "attention -m run -i test.src -o PATH.html",
+    "attention -m run -i PATH -o a.html",
+)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_name_that_is_too_long_is_refused_before_any_work(
+    here: Path, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    before = names_of(here)
+    error = refused(capsys, *call.replace("PATH", LONG).split())
+    assert "File name too long" in error
+    assert names_of(here) == before
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_path_below_a_folder_that_may_not_be_searched_is_refused(
+    unprivileged: Path, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    (unprivileged / "closed").mkdir()
+    (unprivileged / "closed").chmod(0o600)
+    before = names_of(unprivileged)
+    error = refused(capsys, *call.replace("PATH", "closed/file").split())
+    assert "closed/" in error
+    assert "Permission denied; a folder of the path may not be searched" in error
+    assert names_of(unprivileged) == before
+
+
+def test_an_output_whose_temporary_name_is_too_long_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "x" * 252  # with .part, more than 255
+    error = refused(capsys, "translate", "-m", "run", "-i", "test.src", "-o", name)
+    assert "File name too long" in error
+    long = "y" * 240
+    assert (
+        "File name too long"
+        in refused(capsys, "compare", "config.yaml", "-o", "cmp", f"name={long}", "--seeds", "1")
+        or not (here / "cmp").exists()
+    )
+
+
+@pytest.mark.parametrize("call", ["translate -m run -i test.src", "train config.yaml --resume"])
+def test_a_run_folder_that_may_not_be_searched_is_refused(
+    unprivileged: Path, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    change_mode(unprivileged / "run", 0o600)
+    assert "Permission denied" in refused(capsys, *call.split())
+
+
+# ------------------------------------------------------------- a sound run that may not be read
+
+
+@pytest.mark.parametrize("name", [BEST, MODEL, CONFIG, LAST])
+def test_a_sound_file_that_may_not_be_read_is_not_called_damaged(
+    unprivileged: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = unprivileged / "run" / name
+    content = path.read_bytes()
+    make_private(path)
+    if name == LAST:
+        error = refused(capsys, "train", "config.yaml", "--resume", *SETTINGS)
+    else:
+        error = refused(capsys, "translate", "-m", "run", "-i", "test.src", "--device", "cpu")
+    assert error == f"seq2seq: error: run/{name}: cannot be read (Permission denied)\n"
+    change_mode(path, 0o666)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", [BEST, MODEL, CONFIG, LAST])
+def test_resume_replaces_no_file_that_may_not_be_read(
+    unprivileged: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = unprivileged / "run" / name
+    content = path.read_bytes()
+    make_private(path)
+    call = ("train", "config.yaml", "--resume", "training.max_steps=2", "--device", "cpu")
+    assert "cannot be read (Permission denied)" in refused(capsys, *call)
+    change_mode(path, 0o666)
+    assert path.read_bytes() == content
+
+
+def test_advice_on_a_damaged_file_leaves_out_what_may_not_be_read(
+    unprivileged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = unprivileged / "run"
+    (run / BEST).write_bytes(b"damaged")
+    make_private(run / LAST)
+    (run / PREVIOUS).unlink(missing_ok=True)
+    error = refused(capsys, "translate", "-m", "run", "-i", "test.src", "--device", "cpu")
+    assert f"{LAST} cannot be read: make it readable first" in error
+    assert "--overwrite" not in error
+
+
+def make_private(path: Path) -> None:
+    """As another user's 0600, or as one's own 0000."""
+    change_mode(path, 0o600 if os.geteuid() == NOBODY else 0)
+
+
+def change_mode(path: Path, mode: int) -> None:
+    """Change the mode, as the superuser if the tests run as one."""
+    user = os.geteuid()
+    if user == NOBODY:
+        os.seteuid(0)
+    path.chmod(mode)
+    os.seteuid(user)
+
+
+@pytest.mark.parametrize("left", range(4))
+def test_too_few_file_handles_are_not_damage(here: Path, left: int) -> None:
+    load_model(here / "run", torch_cpu())  # whatever is imported late
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = []
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 4, before[1]))
+    try:
+        while True:
+            try:
+                opened.append(os.dup(0))
+            except OSError:
+                break
+        for _ in range(left):
+            os.close(opened.pop())
+        failures = 2
+        for read in (
+            lambda: load_model(here / "run", torch_cpu()),
+            lambda: read_state(here / "run"),
+        ):
+            with suppress(UnreadableFile):  # DamagedFile is none
+                read()
+                failures -= 1
+        assert failures == (0 if left == 3 else 2)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def torch_cpu() -> "object":
+    import torch
+
+    return torch.device("cpu")
+
+
+def test_a_run_in_a_folder_whose_name_is_not_utf8_translates(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        (here / "run").rename(here / os.fsdecode(b"r\xff"))
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    call = ["translate", "-m", os.fsdecode(b"r\xff"), "-i", "test.src", "--device", "cpu"]
+    assert main(call) == 0
+    assert capsys.readouterr().out.count("\n") == 11
+
+
+# --------------------------------------------------------------- other kinds of file, environment
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+@pytest.mark.parametrize(
+    "name", ["lock", BEST, LAST, PREVIOUS, CONFIG, "metrics.jsonl", "train.log", "vocabulary"]
+)
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_training_refuses_other_kinds_of_file_before_it_removes_any(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, option: str, kind: str
+) -> None:
+    path = here / "run" / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if (name, kind) == ("vocabulary", "folder"):
+        path.write_bytes(b"")
+    else:
+        path.mkdir() if kind == "folder" else os.mkfifo(path)
+    before = names_of(here)
+    error = refused(capsys, "train", "config.yaml", option, *SETTINGS)
+    assert f"run/{name}: is not a " in error
+    assert names_of(here) == before
+
+
+def test_a_lock_of_the_cache_that_is_a_pipe_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (lock,) = (here / ".token-cache").glob("*/lock")
+    shutil.rmtree(here / "run")
+    for other in (here / ".token-cache").iterdir():
+        shutil.rmtree(other)
+    main(["train", "config.yaml", *SETTINGS])  # makes the cache of these paths
+    (lock,) = (here / ".token-cache").glob("*/lock")
+    lock.unlink()
+    os.mkfifo(lock)
+    error = refused(capsys, "train", "config.yaml", "run_dir=new", *SETTINGS)
+    assert "lock: is not a file but has the reserved name of a lock; move it away" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, "abc") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK")),
+        *((name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")),
+        ("LOCAL_WORLD_SIZE", "-1"),
+        ("RANK", "1.5"),
+        ("RANK", "²"),
+        ("RANK", "7"),
+        ("WORLD_SIZE", "0"),
+        ("MASTER_PORT", "65536"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "translate"])
+def test_a_malformed_environment_of_torchrun_is_refused(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    value: str,
+    command: str,
+) -> None:
+    sound = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29517"}
+    for each in {**sound, name: value}.items():
+        monkeypatch.setenv(*each)
+    if command == "train":
+        error = refused(capsys, "train", "config.yaml", "run_dir=new", *SETTINGS)
+        assert "in the environment" in error
+        assert "unset it, or start with torchrun" in error
+    else:  # has no use for it
+        assert main(["translate", "-m", "run", "-i", "test.src", "--device", "cpu"]) == 0
+    assert not (here / "new").exists()
