@@ -153,8 +153,8 @@ def check_output(
     """
     if path is None or str(path) == "-":
         return
-    check_paths(path, part_of(resolve_link(path)))
     _check_writable(path)
+    check_paths(part_of(resolve_link(path)))
     if path.suffix == ".gz":
         raise UserError(f"{path}: output is not compressed; omit .gz")
     if not is_stream(path):

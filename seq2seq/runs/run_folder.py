@@ -138,12 +138,9 @@ def _check_kinds(folder: Path) -> None:
     for name in _existing(folder, _RESERVED):
         is_folder = name in (VOCABULARY, TENSORBOARD)
         plain = Path.is_dir if is_folder else Path.is_file
-        if (folder / name).exists() and not plain(folder / name):
-            expected = "folder" if is_folder else "file"
-            raise UserError(
-                f"{folder / name}: is not a {expected} but has the reserved name of one; "
-                "move it away"
-            )
+        path = folder / name
+        if path.exists() and not path.is_symlink() and not plain(path):
+            raise UserError(f"{path}: is not a {'folder' if is_folder else 'file'}. Remove it")
 
 
 def _check_resumable(folder: Path) -> None:

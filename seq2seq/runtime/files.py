@@ -11,7 +11,8 @@ from typing import IO, Any
 
 from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
-_SHOWN_CHARACTERS = 200  # of a path in an error about its length
+_NAME_BYTES = 255  # maximum length of a file name where the system does not report it
+_SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
 
@@ -93,7 +94,7 @@ def write_errors(name: Path | str) -> Iterator[None]:
 
 
 def check_paths(*paths: Path) -> None:
-    """Raise UserError for a path that the system refuses to look up; it need not exist.
+    """Raise UserError for a path that the system refuses to resolve; it need not exist.
 
     Such a path has a name that is too long, or a folder on the way may not be searched.
     """
@@ -101,6 +102,8 @@ def check_paths(*paths: Path) -> None:
         try:
             path.stat()
         except OSError as error:
+            if error.errno == errno.ENOENT and _has_long_name(path):  # in a folder still to be made
+                error = OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 continue
             hint = "; a folder of the path may not be searched" * (error.errno == errno.EACCES)
@@ -117,6 +120,12 @@ def check_readable(path: Path) -> None:
                 pass
     except OSError as error:
         raise UnreadableFile(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _has_long_name(path: Path) -> bool:
+    above = next(each for each in path.absolute().parents if each.exists())
+    limit = os.pathconf(above, "PC_NAME_MAX") if hasattr(os, "pathconf") else _NAME_BYTES
+    return any(len(os.fsencode(name)) > limit for name in path.parts)
 
 
 def _shortened(path: Path) -> str:
