@@ -171,6 +171,11 @@ def _divergence(src: Path, tgt: Path) -> str:
         return ""  # cannot be read again
     features = [(_features(path), path) for path in (src, tgt)]
     (shorter, shorter_path), (longer, longer_path) = sorted(features, key=lambda each: len(each[0]))
+    if not longer[len(shorter) :].any():
+        blank = _count(len(longer) - len(shorter), "blank line")
+        return (
+            f"; they seem to match, but {longer_path} ends with {blank} more. Delete the blank end"
+        )
     matching = _matching_lines(longer, shorter)
     if matching == len(shorter):
         return f"; they seem to match until {shorter_path} ends: is it truncated?"

@@ -26,6 +26,17 @@ _VISIBLE = re.compile(
     r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Characters that end lines elsewhere, how many per line feed mean that they do so in a file, and
+# the command that converts them. One within a sentence is no line end.
+_OTHER_LINE_ENDS = (
+    (b"\r", "CR", 1, r"tr '\r' '\n'"),
+    (b"\v", "VT", 10, r"tr '\v' '\n'"),
+    (b"\f", "FF", 10, r"tr '\f' '\n'"),
+    (b"\x1e", "RS", 10, r"tr '\036' '\n'"),
+    (b"\xc2\x85", "U+0085", 10, r"perl -pe 's/\xc2\x85/\n/g'"),
+    (b"\xe2\x80\xa8", "U+2028", 10, r"perl -pe 's/\xe2\x80\xa8/\n/g'"),
+    (b"\xe2\x80\xa9", "U+2029", 10, r"perl -pe 's/\xe2\x80\xa9/\n/g'"),
+)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -38,10 +49,10 @@ def iter_lines(path: Path) -> Iterator[str]:
 
     Line ends (`\n` or `\r\n`) and a byte-order mark at the start of the file are removed; nothing
     else changes. Raises UserError if the file is missing, empty, damaged, not UTF-8, or contains a
-    NUL character.
+    NUL character, and if its lines end in another character, such as CR alone.
     """
     with _user_errors(path), _open(path) as file:
-        block = b"".join(file.readlines(_BLOCK_BYTES)).removeprefix(_BYTE_ORDER_MARK)
+        block = _read_block(file, path, 1).removeprefix(_BYTE_ORDER_MARK)
         if not block:
             raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
         number = 1
@@ -52,7 +63,16 @@ def iter_lines(path: Path) -> Iterator[str]:
             for line in lines:
                 yield line.removesuffix("\r")
             number += len(lines)
-            block = b"".join(file.readlines(_BLOCK_BYTES))
+            block = _read_block(file, path, number)
+
+
+def iter_raw_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file as bytes, decompressed, each with its line end.
+
+    Raises UserError if the file is missing or damaged.
+    """
+    with _user_errors(path), _open(path) as file:
+        yield from file
 
 
 def is_blank(line: str) -> bool:
@@ -78,6 +98,33 @@ def _open(path: Path) -> IO[bytes]:
     if path.is_char_device():
         raise UserError(f"{path}: is a device, which may never end. Give a text file.")
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _read_block(file: IO[bytes], path: Path, number: int) -> bytes:
+    """Read complete lines, the first of which is line `number` of the file.
+
+    Raises UserError if other characters end the lines, before a line of the file's size is read.
+    """
+    block = file.read(_BLOCK_BYTES)
+    _check_line_ends(block, path, number)
+    return block + (b"" if block.endswith(b"\n") else file.readline())
+
+
+def _check_line_ends(block: bytes, path: Path, number: int) -> None:
+    line_feeds = block.count(b"\n")
+    for end, name, share, command in _OTHER_LINE_ENDS:
+        count = block.count(end)
+        if end == b"\r":
+            count -= block.count(b"\r\n") + block.endswith(b"\r")  # a line feed may follow
+        if count > share * line_feeds and count >= share:
+            number += block.count(b"\n", 0, block.find(end))
+            convert = f"{command} < {path}"
+            if path.suffix == ".gz":
+                convert = f"zcat {path} | {command} | gzip"
+            raise UserError(
+                f"{path}:{number}: line ends are {name} alone; only LF and CRLF end a line. "
+                f"Convert with: {convert} > NEW_FILE"
+            )
 
 
 @contextmanager

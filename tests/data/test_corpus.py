@@ -3,7 +3,9 @@
 import gzip
 import os
 import random
+import subprocess
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -315,3 +317,57 @@ def test_a_file_cut_off_is_told_from_a_shift(tmp_path: Path, kept: int) -> None:
 
 def test_lines_all_alike_are_taken_to_be_cut_off(tmp_path: Path) -> None:
     assert length_refusal(tmp_path, ["same"] * 9, ["same"] * 7).endswith("is it truncated?")
+
+
+@pytest.mark.parametrize("extra", [["", ""], [" "]])
+def test_blank_lines_at_the_end_are_named_as_such(tmp_path: Path, extra: list[str]) -> None:
+    src, tgt = translations(50, random.Random(3))
+    message = length_refusal(tmp_path, [*src, *extra], tgt)
+    assert f"{tmp_path / 'a.src'} ends with {len(extra)} blank line" in message
+    assert message.endswith("Delete the blank end")
+    assert "truncated" not in message
+
+
+# -------------------------------------------------------------------------------- other line ends
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [("\r", "CR"), ("\v", "VT"), ("\f", "FF"), ("\x1e", "RS")]
+    + [("\x85", "U+0085"), ("\u2028", "U+2028"), ("\u2029", "U+2029")],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_other_line_ends_are_named_with_a_command_that_converts_them(
+    tmp_path: Path, end: str, name: str, suffix: str
+) -> None:
+    lines = [f"line {n} of a text" for n in range(40)]
+    content = (end.join(lines) + end).encode()
+    path = write(tmp_path / f"text{suffix}", gzip.compress(content) if suffix else content)
+    message = refusal(path)
+    assert f"{path}:1: line ends are {name} alone" in message
+    assert "\n" not in message
+    command = message.rpartition("Convert with: ")[2].replace("NEW_FILE", f"new{suffix}")
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    assert read_lines(tmp_path / f"new{suffix}") == lines
+
+
+def test_a_text_with_cr_line_ends_after_one_with_line_feeds_is_refused(tmp_path: Path) -> None:
+    content = "first\nsecond\n" + "\r".join(["third"] * 9)
+    assert ":3: line ends are CR alone" in refusal(write(tmp_path / "text", content))
+
+
+@pytest.mark.parametrize(
+    "content", [b"a\r\nb\r\n", b"a\r", b"a\rb\nc\n", b"a\r\r\nb\r\r\n", b"a\n\rb\n\r"]
+)
+def test_single_carriage_returns_are_no_line_ends(tmp_path: Path, content: bytes) -> None:
+    assert len(read_lines(write(tmp_path / "text", content))) >= 1
+
+
+def test_a_file_of_cr_line_ends_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"a line of some length\r" * 2_000_000)  # 44 MB
+    tracemalloc.start()
+    refusal(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
