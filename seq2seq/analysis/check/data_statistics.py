@@ -15,8 +15,7 @@ from seq2seq.data.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
-BLOCK = 500  # consecutive pairs whose lengths are correlated
-UNCORRELATED = 0.2  # correlation of lengths far below that of translations
+SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
 PROFILE_LINES = 4000  # evenly spaced lines of a side from which its trigram profile is counted
 
 PATTERNS = {  # unusual characters by kind
@@ -49,6 +48,8 @@ class SideStatistics(NamedTuple):
     tokens: Lengths
     unknown: float  # share of tokens that are unknown, in 0..1
     bytes: float  # share of tokens that are single bytes of unknown characters, in 0..1
+    byte_characters: list[str]  # the characters most often spelled by bytes
+    byte_lines: list[int]  # lines with such characters
     unusual_characters: dict[str, list[int]]  # lines of each of UNUSUAL_KINDS that occurs
 
 
@@ -64,7 +65,6 @@ class TextStatistics(NamedTuple):
     length_outliers: list[int]  # pairs with MAX_RATIO times the usual length ratio, or its inverse
     length_ratio: float | None  # median of target characters per source character
     length_correlation: float | None  # between the sides; None if lengths hardly vary
-    uncorrelated: list[int]  # first lines of blocks of BLOCK pairs with uncorrelated lengths
     src: SideStatistics
     tgt: SideStatistics
 
@@ -111,7 +111,6 @@ def text_statistics(
         length_outliers=[rows[k] + 1 for k in outliers],
         length_ratio=ratio,
         length_correlation=_correlation(first, second),
-        uncorrelated=[rows[k] + 1 for k in _uncorrelated_blocks(first, second)],
         src=_side_statistics(text.src, src_ids, vocabularies.src),
         tgt=_side_statistics(text.tgt, tgt_ids, vocabularies.tgt),
     )
@@ -176,15 +175,37 @@ def _side_statistics(
     lines: Sequence[str], ids: Sequence[Ids], vocabulary: Vocabulary
 ) -> SideStatistics:
     tokens = vocabulary.tokens(range(len(vocabulary)))
-    bytes_ = {i for i, token in enumerate(tokens) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
+    bytes_ = {
+        i: int(token[3:5], 16)
+        for i, token in enumerate(tokens)
+        if re.fullmatch("<0x[0-9A-F]{2}>", token)
+    }
     total = max(1, sum(map(len, ids)))
+    spelled = {
+        number: _spelled(line, bytes_)
+        for number, line in enumerate(ids, start=1)
+        if not bytes_.keys().isdisjoint(line)
+    }
+    characters = Counter(character for text in spelled.values() for character in text)
     return SideStatistics(
         length_statistics([len(line.strip()) for line in lines]),
         length_statistics(list(map(len, ids))),
         sum(line.count(UNK_ID) for line in ids) / total,
         sum(i in bytes_ for line in ids for i in line) / total,
+        [_named(character) for character, _ in characters.most_common(SHOWN_CHARACTERS)],
+        list(spelled),
         unusual_characters(lines),
     )
+
+
+def _spelled(ids: Ids, bytes_: dict[int, int]) -> str:
+    """Return the characters that byte tokens spell."""
+    return bytes(bytes_[i] for i in ids if i in bytes_).decode("utf-8", errors="replace")
+
+
+def _named(character: str) -> str:
+    """Return a printable character in quotes, another one as U+XXXX."""
+    return repr(character) if character.isprintable() else f"U+{ord(character):04X}"
 
 
 def _repetitions(
@@ -217,25 +238,6 @@ def _correlation(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> float | 
     if len(src) < 50 or first.std() < 0.1 or second.std() < 0.1:
         return None
     return float(np.corrcoef(first, second)[0, 1])
-
-
-def _uncorrelated_blocks(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> list[int]:
-    """Return the first rows of blocks whose source and target lengths are uncorrelated.
-
-    Blocks that vary less than the text, as in a file sorted by length, are ignored.
-    """
-    logs = np.stack([np.log1p(src), np.log1p(tgt)])
-    if not len(src):
-        return []
-    spread = 0.8 * logs.std(axis=1)
-    found = []
-    for start in (*range(0, len(src) - BLOCK, BLOCK), max(0, len(src) - BLOCK)):
-        block = slice(start, start + BLOCK)
-        correlation = _correlation(src[block], tgt[block])
-        varied = bool((logs[:, block].std(axis=1) >= spread).all())
-        if varied and correlation is not None and correlation < UNCORRELATED:
-            found.append(start)
-    return found
 
 
 def _profile(lines: Sequence[str]) -> Counter[str]:

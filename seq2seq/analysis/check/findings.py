@@ -7,7 +7,6 @@ from seq2seq.analysis.check.data_statistics import (
     MAX_RATIO,
     MOJIBAKE,
     NOT_NFC,
-    UNCORRELATED,
     Overlap,
     Resemblance,
     SideStatistics,
@@ -24,8 +23,19 @@ MANY_KNOWN_PAIRS, MANY_KNOWN_SOURCES = 0.01, 0.1
 # Cosine similarities: by how much the wrong side must resemble more; of different languages.
 MARGIN, FOREIGN = 0.1, 0.1
 
+# An entity that is white space, such as &#10; or &#9;, becomes a single space.
+UNESCAPE = (
+    'python3 -c \'import html,re,sys; sys.stdout.reconfigure(encoding="utf-8",newline=""); '
+    'f=lambda m: " ".join(html.unescape(m[0]).split()) or " "; '
+    'sys.stdout.writelines(re.sub("&#?[0-9a-zA-Z]+;",f,x) '
+    'for x in open(0,encoding="utf-8",newline="\\n"))' + "' < FILE > NEW"
+)
+
 UNUSUAL = {  # description and remedy of each kind of unusual character
-    "control": ("control characters or line separators", "Delete them"),
+    "control": (
+        "control characters or line separators",
+        "Replace each by a space; where one separates sentences, split the pair on both sides",
+    ),
     "tab": ("tabs", "If the file has columns, set {tsv: FILE}; otherwise use spaces"),
     "replacement": (
         "U+FFFD, which replaces characters lost in an earlier conversion,",
@@ -46,8 +56,7 @@ UNUSUAL = {  # description and remedy of each kind of unusual character
     ),
     "HTML": (
         "HTML entities, such as &amp; or &quot;,",
-        "Unescape them (python -c "
-        "'import html,sys; sys.stdout.writelines(map(html.unescape, sys.stdin))')",
+        f"Unescape them, without adding line ends or tabs: {UNESCAPE}",
     ),
 }
 
@@ -58,7 +67,7 @@ class Finding(NamedTuple):
     check: str
     warning: bool
     text: str
-    done: bool = True  # False if a package that the check needs is not installed
+    done: bool = True  # False if it could not be checked, or is only noted
 
 
 class Split(NamedTuple):
@@ -78,8 +87,7 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         ("duplicates", _duplicates, "few or no duplicate pairs"),
         ("identical", _identical, "few or no pairs with identical sides"),
         ("length ratio", _length_ratio, "few or no pairs with an unusual length ratio"),
-        ("alignment", _alignment, "source and target lengths correlate: the sides seem aligned"),
-        ("unknown", _unknown, "the vocabulary covers the text"),
+        ("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
     )
     for check, warnings_of, passed in checks:
         texts = [text for split in splits for text in warnings_of(split)]
@@ -144,7 +152,7 @@ def list_lines(lines: Sequence[int]) -> str:
     return f"line{'s' * (len(lines) > 1)} {shown}{', ...' * (len(lines) > SHOWN)}"
 
 
-def _list_and_count(lines: Sequence[int]) -> str:
+def list_and_count(lines: Sequence[int]) -> str:
     return f"{list_lines(lines)}{f' ({len(lines):,} in all)' * (len(lines) > SHOWN)}"
 
 
@@ -162,12 +170,12 @@ def _unusual_characters(split: Split) -> Iterator[str]:
         for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
                 description, remedy = UNUSUAL[kind]
-                yield f"{file}: {description} in {_list_and_count(lines)}. {remedy}."
+                yield f"{file}: {description} in {list_and_count(lines)}. {remedy}."
     lines = split.statistics.tgt.unusual_characters.get(NOT_NFC, [])
     if lines and split.name != "train":
         yield (
             f"{split.tgt_file}: text that is not in Unicode NFC, as translations are, in "
-            f"{_list_and_count(lines)}: equal words count as different in the score. "
+            f"{list_and_count(lines)}: equal words count as different in the score. "
             "Convert the file (uconv -x nfc)."
         )
 
@@ -201,23 +209,6 @@ def _length_ratio(split: Split) -> Iterator[str]:
         )
 
 
-def _alignment(split: Split) -> Iterator[str]:
-    found = split.statistics
-    correlation, blocks = found.length_correlation, found.uncorrelated
-    if correlation is not None and correlation < UNCORRELATED:
-        yield (
-            f"{split.name}: source and target lengths do not correlate ({correlation:.2f}): line n "
-            f"of {split.tgt_file} seems not to translate line n of {split.src_file}. Compare some "
-            "lines, and restore the order."
-        )
-    elif blocks:
-        yield (
-            f"{split.name}: from about line {blocks[0]} on, source and target lengths do not "
-            "correlate: a line may be missing on one side. Compare the files from some lines "
-            "earlier on."
-        )
-
-
 def _unknown(split: Split) -> Iterator[str]:
     for file, side in _sides(split):
         if side.unknown > MANY_UNKNOWN:
@@ -227,8 +218,10 @@ def _unknown(split: Split) -> Iterator[str]:
             )
         if side.bytes > MANY_BYTES:
             yield (
-                f"{file}: {_percent(side.bytes)} of the tokens are bytes of characters that the "
-                "training text lacks. Check the language and the encoding."
+                f"{file}: {_percent(side.bytes)} of the tokens are bytes, which spell characters "
+                f"that are not in the vocabulary, most often {', '.join(side.byte_characters)} "
+                f"({list_and_count(side.byte_lines)}). Check the markup, the language and the "
+                "encoding of these lines."
             )
 
 
@@ -267,3 +260,8 @@ def _pairs(lines: Sequence[int]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def count_lines(lines: Sequence[int]) -> str:
+    """Format the number of some lines."""
+    return f"{len(lines):,} line{'s' * (len(lines) != 1)}"

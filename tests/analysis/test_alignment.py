@@ -1,0 +1,226 @@
+"""Alignment: each way to misalign the demo corpora is found with its lines; sound text is not."""
+
+import random
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.analysis.check.alignment import (
+    MIN_PAIRS,
+    Alignment,
+    Evidence,
+    alignment_findings,
+    measure_alignment,
+)
+from seq2seq.analysis.check.findings import Finding, Split
+from seq2seq.analysis.check.translation_evidence import (
+    build_lexicon,
+    features_of,
+    folds_of,
+    scores,
+    tokens_of,
+    train_model,
+)
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.demo_corpora import _members
+
+Pairs = tuple[list[str], list[str]]
+CORPORA = ("demo/{}.fr", "demo-lengths/{}.fr", "demo-en-mr/{}.mr")
+
+
+@cache
+def files() -> dict[str, list[str]]:
+    return {str(name): content.decode().splitlines() for name, content in _members()}
+
+
+def corpus(name: str, split: str) -> Pairs:
+    tgt = name.format(split)
+    return list(files()[f"{tgt.partition('/')[0]}/{split}.en"]), list(files()[tgt])
+
+
+@cache
+def evidence(name: str) -> Evidence:
+    found = measure_alignment(ParallelText(*corpus(name, "train")))[1]
+    assert found is not None
+    return found
+
+
+def measured(pairs: Pairs, train: Evidence | None = None) -> Alignment:
+    return measure_alignment(ParallelText(*pairs), train)[0]
+
+
+def findings(found: Alignment, name: str = "train") -> list[Finding]:
+    split = Split(name, f"{name}.src", f"{name}.tgt", None)  # type: ignore[arg-type]
+    return list(alignment_findings(split, found))
+
+
+def rotated(lines: list[str], first: int, count: int) -> list[str]:
+    """Move `count` lines up by one, the first of them to their end."""
+    block = lines[first : first + count]
+    return [*lines[:first], *block[1:], *block[:1], *lines[first + count :]]
+
+
+def by_length(pairs: Pairs) -> Pairs:
+    src, tgt = zip(*sorted(zip(*pairs, strict=True), key=lambda each: len(each[0])), strict=True)
+    return list(src), list(tgt)
+
+
+def with_exchanged(pairs: Pairs, share: float, neighbours: bool = False) -> tuple[Pairs, set[int]]:
+    """Give pairs of lines each other's translations; return their line numbers, too."""
+    generator, (src, tgt) = random.Random(4), pairs
+    tgt, count = list(tgt), int(share * len(tgt) / 2)
+    if neighbours:
+        swaps = [(row, row + 1) for row in generator.sample(range(0, len(tgt) - 1, 2), count)]
+    else:
+        rows = generator.sample(range(len(tgt)), 2 * count)
+        swaps = list(zip(rows[::2], rows[1::2], strict=True))
+    for i, j in swaps:
+        tgt[i], tgt[j] = tgt[j], tgt[i]
+    return (src, tgt), {row + 1 for swap in swaps for row in swap}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize("arrange", [lambda pairs: pairs, by_length], ids=["as is", "by length"])
+def test_a_sound_text_shows_no_sign_of_misalignment(
+    name: str, split: str, arrange: Callable[[Pairs], Pairs]
+) -> None:
+    found = measured(arrange(corpus(name, split)), None if split == "train" else evidence(name))
+    assert (found.stretches, found.exchanged) == ([], {})
+    assert found.agreement is not None
+    assert found.agreement > 0.95
+    (finding,) = findings(found)
+    assert (finding.warning, finding.done) == (False, True)
+    assert "no sign of misalignment" in finding.text
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize(
+    ("arrange", "offset"), [(lambda pairs: pairs, -1), (by_length, 1)], ids=["as is", "by length"]
+)
+def test_every_pair_off_by_one_is_found_also_in_a_text_sorted_by_length(
+    name: str, arrange: Callable[[Pairs], Pairs], offset: int
+) -> None:
+    src, tgt = arrange(corpus(name, "train"))
+    found = measured((src[:-1], tgt[1:]) if offset < 0 else (src[1:], tgt[:-1]))
+    (stretch,) = found.stretches
+    assert stretch.offset == offset
+    assert stretch.last - stretch.first > 0.9 * len(src)
+    (finding,) = findings(found)
+    assert finding.warning
+    assert f"line n of train.src fits line n{offset:+d} of train.tgt" in finding.text
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_the_second_half_of_400_pairs_off_by_one_is_found(name: str) -> None:
+    src, tgt = (side[1000:1401] for side in corpus(name, "train"))
+    (stretch,) = measured((src[:-1], tgt[:200] + tgt[201:])).stretches
+    assert stretch.offset == -1
+    assert abs(stretch.first - 201) <= 10
+    assert stretch.last >= 390
+
+
+@pytest.mark.parametrize("name", CORPORA[:2])
+@pytest.mark.parametrize("arrange", [lambda pairs: pairs, by_length], ids=["as is", "by length"])
+def test_360_consecutive_shifted_lines_are_found(
+    name: str, arrange: Callable[[Pairs], Pairs]
+) -> None:
+    src, tgt = arrange(corpus(name, "train"))
+    found = measured((src, rotated(tgt, 5000, 360)))
+    (stretch,) = found.stretches
+    assert abs(stretch.first - 5001) <= 10
+    assert abs(stretch.last - 5360) <= 10
+    (finding,) = findings(found)
+    assert f"from about line {stretch.first} to {stretch.last}" in finding.text
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_lines_with_each_others_translations_are_named(name: str, neighbours: bool) -> None:
+    pairs, lines = with_exchanged(corpus(name, "train"), 0.06, neighbours)
+    found = measured(pairs)
+    assert not found.stretches
+    assert len(found.exchanged) > 0.3 * len(lines)
+    right = [line in lines for line in found.exchanged]
+    assert sum(right) > 0.9 * len(right)
+    (finding,) = findings(found)
+    assert "fit the translation of another line better than their own" in finding.text
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_a_shuffled_side_is_found(name: str) -> None:
+    src, tgt = corpus(name, "train")
+    found = measured((src, random.Random(2).sample(tgt, len(tgt))))
+    (stretch,) = found.stretches
+    assert stretch.offset is None
+    assert found.agreement == pytest.approx(0.5, abs=0.03)
+    (finding,) = findings(found)
+    assert "no sign that line n of train.tgt translates line n of train.src" in finding.text
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_validation_text_is_measured_by_the_training_text(name: str) -> None:
+    src, tgt = corpus(name, "valid")
+    (stretch,) = measured((src[:-1], tgt[1:]), evidence(name)).stretches
+    assert stretch.offset == -1
+
+
+def test_blank_lines_do_not_change_line_numbers() -> None:
+    src, tgt = corpus(CORPORA[0], "train")
+    tgt = rotated(tgt, 5000, 360)
+    found = measured((["", *src[:3000], " ", *src[3000:]], ["x", *tgt[:3000], "y", *tgt[3000:]]))
+    (stretch,) = found.stretches
+    assert abs(stretch.first - 5003) <= 10
+    assert found.pairs == len(src)
+
+
+@pytest.mark.parametrize("count", [0, 1, MIN_PAIRS - 1])
+def test_too_few_pairs_are_never_passed(count: int) -> None:
+    src, tgt = corpus(CORPORA[0], "valid")
+    found = measured((src[:count], tgt[:count]))
+    assert found.agreement is None
+    (finding,) = findings(found)
+    assert (finding.warning, finding.done) == (False, False)
+    assert "not measured" in finding.text
+
+
+def test_text_without_lengths_words_or_punctuation_in_common_is_not_passed() -> None:
+    generator = random.Random(3)
+    src, tgt = ([f"{generator.getrandbits(40):x}" for _ in range(100)] for _ in range(2))
+    (finding,) = findings(measured((src, tgt)))
+    assert not finding.done
+    assert "alignment not established" in finding.text
+
+
+def test_equal_lengths_are_no_obstacle() -> None:
+    src, tgt = corpus(CORPORA[0], "train")
+    padded = [line.ljust(200, ".") for line in src], [line.ljust(200, ".") for line in tgt]
+    (sound,) = findings(measured(padded))
+    assert sound.done
+    assert not sound.warning
+    assert measured((padded[0][:-1], padded[1][1:])).stretches
+
+
+def test_tokens_of_scripts() -> None:
+    assert tokens_of("Tom's 3.5 km?") == ["Tom", "'", "s", "3", ".", "5", "km", "?"]
+    assert tokens_of("मुलगा बागेत।") == ["मुलगा", "बागेत", "।"]
+    assert tokens_of("男の子。") == ["男の", "子", "。"]
+
+
+def test_a_pair_does_not_confirm_itself() -> None:
+    """Words that occur together in one fold only are unknown to the table that scores the fold."""
+    src, tgt = toy_pairs(80, seed=1)
+    rows = np.flatnonzero(folds_of(80) == 0)
+    for row in rows:
+        src[row], tgt[row] = "aaaaaaa eeeeeee", "ooooooo uuuuuuu"
+    lexicon = build_lexicon(src, tgt)
+    features = features_of(src, tgt, lexicon)
+    model = train_model(features)
+    table = model.tables[0]
+    assert table[lexicon.src["aaaaaa"], lexicon.tgt["oooooo"]] <= 1
+    other = model.tables[1]
+    assert other[lexicon.src["aaaaaa"], lexicon.tgt["oooooo"]] > 2
+    assert scores(features, model, rows, rows, folds_of(80)).shape == rows.shape
