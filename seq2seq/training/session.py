@@ -12,6 +12,7 @@ from torch import Tensor
 from seq2seq.config.schema import Config, DataConfig
 from seq2seq.data.batching import EncodedPairs, LengthLimit, encode_pairs, length_ratio
 from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
+from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
@@ -162,6 +163,7 @@ def prepare(
     suspicious = (
         same_sides(train, source.same),
         same_sides(filled),
+        note_not_language(train, config.data.train),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
         segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
     )

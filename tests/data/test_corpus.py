@@ -333,8 +333,10 @@ def test_blank_lines_at_the_end_are_named_as_such(tmp_path: Path, extra: list[st
 
 @pytest.mark.parametrize(
     ("end", "name"),
-    [("\r", "CR"), ("\v", "VT"), ("\f", "FF"), ("\x1e", "RS")]
-    + [("\x85", "U+0085"), ("\u2028", "U+2028"), ("\u2029", "U+2029")],
+    [
+        *(("\r", "CR"), ("\v", "VT"), ("\f", "FF"), ("\x1e", "RS")),
+        *(("\x85", "U+0085"), ("\u2028", "U+2028"), ("\u2029", "U+2029")),
+    ],
 )
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_other_line_ends_are_named_with_a_command_that_converts_them(

@@ -1,0 +1,92 @@
+"""Recognise a side of a parallel text, or a column of a table, that is not natural language."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.corpus import ParallelText
+
+SAMPLE = 1000  # evenly spaced lines that are examined
+MIN_LINES = 20
+MANY = 0.5  # share of lines of the kinds below
+CONSTANT = 0.9  # share of lines that share a value, or several words
+FEW_VALUES = 0.01  # distinct values per line of a column of labels
+
+KINDS = {
+    "numbers": re.compile(r"[^\w\s]*\d[\d\s.,:;/%eE+\-()]*[^\w\s]*"),
+    "addresses": re.compile(r"(?:[a-zA-Z][\w+.-]*://|www\.|/)\S+|[\w.+-]+@[\w-]+\.[\w.-]+"),
+    "identifiers": re.compile(r"(?=[!-~]*[\d_#])[!-~]*[A-Za-z_#][!-~]*"),  # one ASCII word
+}
+
+
+class Unnatural(NamedTuple):
+    """Reason why lines are not natural language, with the share and the first of such lines."""
+
+    kind: str
+    share: float
+    line: int  # from 1
+    example: str
+
+
+def not_language(lines: Sequence[str]) -> Unnatural | None:
+    """Return the reason why lines are not natural language; None if they may be."""
+    step = max(1, -(-len(lines) // SAMPLE))
+    rows = {row + 1: lines[row].strip() for row in range(0, len(lines), step)}
+    rows = {row: line for row, line in rows.items() if line}
+    if len(rows) < MIN_LINES:
+        return None
+    found = [(row, kind) for row, line in rows.items() if (kind := _kind(line))]
+    if len(found) > MANY * len(rows):
+        kinds = " or ".join(dict.fromkeys(kind for _, kind in found))
+        return Unnatural(kinds, len(found) / len(rows), found[0][0], rows[found[0][0]])
+    return _labels(rows) or _boilerplate(rows)
+
+
+def note_not_language(text: ParallelText, files: ParallelFiles) -> str | None:
+    """Return a note for the log if a side of a text is not natural language."""
+    sides = {"source": text.src, "target": text.tgt}
+    for column, (name, side) in enumerate(sides.items(), start=1):
+        found = not_language(side)
+        if found is not None:
+            place = f"column {column}" if files.tsv is not None else name
+            return (
+                f"note: {text.source_name}, {place}: {describe(found)}; this is not natural "
+                "language. Run seq2seq check"
+            )
+    return None
+
+
+def describe(found: Unnatural) -> str:
+    """Describe what the lines are, with an example."""
+    example = found.example if len(found.example) <= 40 else f"{found.example[:37]}..."
+    return f"{100 * found.share:.0f} % of the lines are {found.kind}, such as {example!r}"
+
+
+def _kind(line: str) -> str | None:
+    return next((kind for kind, pattern in KINDS.items() if pattern.fullmatch(line)), None)
+
+
+def _labels(rows: dict[int, str]) -> Unnatural | None:
+    """Recognise one value in nearly all lines, or few values of at most two words."""
+    values = Counter(rows.values())
+    (value, count), *_ = values.most_common(1)
+    few = len(values) <= FEW_VALUES * len(rows) and all(len(each.split()) <= 2 for each in values)
+    if not few and count < CONSTANT * len(rows):
+        return None
+    row = next(row for row, line in rows.items() if line == value)
+    return Unnatural("labels", 1.0 if few else count / len(rows), row, value)
+
+
+def _boilerplate(rows: dict[int, str]) -> Unnatural | None:
+    """Recognise text most of whose words are the same in nearly all lines."""
+    words = [set(re.findall(r"[^\W\d_]{2,}", line)) for line in rows.values()]
+    counts = Counter(word for each in words for word in each)
+    shared = {word for word, count in counts.items() if count >= CONSTANT * len(rows)}
+    average = sum(map(len, words)) / len(words)
+    if len(shared) < 3 or len(shared) < average / 2:
+        return None
+    first = next(row for row, each in zip(rows, words, strict=True) if shared <= each)
+    share = sum(shared <= each for each in words) / len(words)
+    return Unnatural("repetitions of one text", share, first, rows[first])

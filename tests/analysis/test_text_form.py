@@ -1,0 +1,218 @@
+"""Form of a text: what is segmented, tokenised, marked, quoted or no language is named."""
+
+import gzip
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.analysis.check.columns import column_findings
+from seq2seq.analysis.check.split_order import order_findings, split_order
+from seq2seq.analysis.check.text_form import form_findings, is_header
+from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.demo_corpora import _members
+from seq2seq.data.natural_language import not_language, note_not_language
+
+LINES = [
+    "The woman, who is tall, saw Tom.",
+    "Where is 3.5 km?",
+    'He said: "No."',
+    "It's 5 < 6, e.g. [sic].",
+    "a_b@c.de is my address.",
+    "Je viens ! Et toi ?",
+] * 10
+
+
+def found(lines: list[str], table: bool = False) -> dict[str, str]:
+    return {each.check: each.text for each in form_findings("f.en", lines, ("xx", "yy"), table)}
+
+
+def test_the_demo_corpora_and_plain_text_are_in_order() -> None:
+    assert found(LINES) == {}
+    for name, content in _members():
+        lines = content.decode().splitlines()
+        assert list(form_findings(str(name), lines, ("en", "fr", "mr"), False)) == [], name
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "words"),
+    [
+        ("the un@@ known word", "segmented", "subword-nmt"),
+        ("ending un@@", "segmented", "subword-nmt"),
+        ("\u2581the \u2581un known", "segmented", "SentencePiece"),
+        ("un\uffed known", "segmented", "OpenNMT"),
+        ("un ##known", "segmented", "WordPiece"),
+        ("un known</w>", "segmented", "</w>"),
+        ("pcb @-@ belastung", "segmented", "Moses"),
+        ("<s> a line </s>", "markers", "<s>"),
+        ("an <unk> line", "markers", "<unk>"),
+        ("<START> a line <end>", "markers", "<START>"),
+        ("[CLS] a line", "markers", "[CLS]"),
+        ("startseq a line endseq", "markers", "startseq"),
+        ("a line <|endoftext|>", "markers", "<|endoftext|>"),
+        ("<2en_XX> a line", "markers", "<2en_XX>"),
+    ],
+)
+def test_segments_and_markers_are_named_with_their_line(line: str, check: str, words: str) -> None:
+    text = found([*LINES, line])
+    assert list(text) == [check]
+    assert words in text[check]
+    assert (
+        f"line {len(LINES) + 1}. " in text[check]
+        or f"line {len(LINES) + 1}:" in text[check]
+        or (f"line {len(LINES) + 1}," in text[check])
+    )
+
+
+def test_an_unknown_marker_before_every_line_is_named() -> None:
+    src, _ = toy_pairs(50, seed=1)
+    assert "begin with '>>xx<<'" in found([f">>xx<< {line}" for line in src])["markers"]
+
+
+@pytest.mark.parametrize(
+    ("line", "tokenised"),
+    [
+        ("he is here .", True),
+        ("yes , he is", True),
+        ("彼 は 行 く 。", True),
+        ("he is here.", False),
+        ("yes, he is", False),
+        ("彼は行く。", False),
+        ("Où est-il ?", False),
+    ],
+)
+def test_tokenised_text_is_known_by_its_punctuation(line: str, tokenised: bool) -> None:
+    assert ("tokenised" in found([line, *["no mark"] * 2] * 30)) is tokenised
+
+
+def test_quotes_of_a_spreadsheet_are_found_and_dialogue_is_not() -> None:
+    quoted = ['"He said ""no"", and left."', '"A ""b""."', *LINES]
+    assert "2 lines" in found(quoted)["quotes"]
+    assert "lines 1, 2" in found(quoted)["quotes"]
+    assert "quotes" in found([f'"{line}"' for line in toy_pairs(40, 1)[0]])
+    assert found(['"Why?" "Because."', '"Yes," he said.', '"No."', *LINES]) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "header"),
+    [
+        *((name, True) for name in ("source", "English", "tgt_text", "xx", "Sentence ID")),
+        *((name, False) for name in ("Source.", "A text", "Hello", "", "123")),
+    ],
+)
+def test_a_header_is_made_of_names_of_columns(line: str, header: bool) -> None:
+    assert is_header(line, ("xx", "yy")) is header
+    assert ("header" in found([line, *LINES])) is header
+    if header:
+        assert "f.en, line 1" in found([line, *LINES])["header"]
+
+
+UNNATURAL: dict[str, Callable[[int], str]] = {
+    "numbers": lambda n: str(n),
+    "scores": lambda n: f"-0.{n * 7919:05d}",
+    "dates": lambda n: f"2024-01-{n % 28:02d} 10:00",
+    "URLs": lambda n: f"https://example.org/{n}?q=a",
+    "paths": lambda n: f"news/article-{n}.html",
+    "hashes": lambda n: f"{(n + 1) * 0x9E3779B1:016x}",
+    "ids": lambda n: f"s{n:06d}",
+    "mail": lambda n: f"user{n}@example.org",
+    "language codes": lambda n: ("en", "de")[n % 2],
+    "constant": lambda _: "train",
+    "licences": lambda n: f"CC-BY 2.0 (France) Attribution: example.org #{n} (user{n})",
+}
+
+
+@pytest.mark.parametrize("kind", UNNATURAL)
+def test_columns_that_are_no_language_are_recognised(kind: str, tmp_path: Path) -> None:
+    column = [UNNATURAL[kind](n) for n in range(400)]
+    reason = not_language(column)
+    assert reason is not None
+    assert reason.share > 0.5
+    assert reason.example in column
+    src, tgt = toy_pairs(400, seed=1)
+    text = found(column, table=True)["language"]
+    assert f"f.en, line {reason.line}: " in text
+    tsv = ParallelFiles(tsv=tmp_path / "t.tsv")
+    note = note_not_language(ParallelText(column, src, "t.tsv"), tsv)
+    assert note is not None
+    assert "t.tsv, column 1: " in note
+    note = note_not_language(ParallelText(src, column, "a and b"), ParallelFiles(src="a", tgt="b"))
+    assert note is not None
+    assert "a and b, target: " in note
+    assert note_not_language(ParallelText(src, tgt, "t.tsv"), tsv) is None
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_text_in_later_columns_is_found_and_the_remedy_selects_it(
+    tmp_path: Path, compressed: bool
+) -> None:
+    src, tgt = toy_pairs(60, seed=1)
+    rows = [f"{n}\t0.{n}\t{a}\t{b}" for n, (a, b) in enumerate(zip(src, tgt, strict=True))]
+    content = "".join(f"{row}\n" for row in rows).encode()
+    path = tmp_path / ("t.tsv.gz" if compressed else "t.tsv")
+    path.write_bytes(gzip.compress(content) if compressed else content)
+    (finding,) = column_findings("train", path)
+    assert finding.warning
+    assert f"{path}:1: 4 columns; columns 1 and 2 are used, columns 3 to 4 are" in finding.text
+    command = finding.text.rpartition("Select two: ")[2]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    lines = (tmp_path / "NEW.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines == [f"{a}\t{b}" for a, b in zip(src, tgt, strict=True)]
+
+
+def test_an_ignored_column_is_noted_and_a_stray_tab_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    src, tgt = toy_pairs(40, seed=1)
+    rows = [f"{a}\t{b}\tCC-BY #{n}" for n, (a, b) in enumerate(zip(src, tgt, strict=True))]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (note,) = column_findings("train", path)
+    assert (note.warning, note.done) == (False, False)
+    assert "column 3 is ignored (such as 'CC-BY #0')" in note.text
+    rows[6] += "\textra"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    warning = next(each for each in column_findings("train", path) if each.warning)
+    assert f"{path}:7: 4 columns, where most lines have 3 (line 7)" in warning.text
+    two = [row.rpartition("\t")[0] for row in rows[:6]]
+    path.write_text("\n".join(two) + "\n", encoding="utf-8")
+    assert list(column_findings("train", path)) == []
+
+
+def parts(pairs: list[tuple[str, str]], valid: slice) -> tuple[ParallelText, ParallelText]:
+    """Split pairs into validation and training text."""
+    own = pairs[valid]
+    rest = [pair for pair in pairs if pair not in own]
+    (src, tgt), (others, targets) = (zip(*each, strict=True) for each in (own, rest))
+    return ParallelText(src, tgt), ParallelText(others, targets)
+
+
+@pytest.mark.parametrize(
+    ("key", "valid", "words"),
+    [
+        (lambda pair: len(pair[0]), slice(-100, None), "longer"),
+        (lambda pair: len(pair[0]), slice(100), "shorter"),
+        (lambda pair: pair[0], slice(-100, None), "after"),
+        (lambda pair: pair[0], slice(100), "before"),
+        (lambda pair: hash(pair) * 0, slice(100), None),
+    ],
+)
+def test_a_split_of_a_sorted_text_is_named(
+    key: Callable[[tuple[str, str]], object], valid: slice, words: str | None
+) -> None:
+    pairs = list(zip(*toy_pairs(1000, seed=1), strict=True))
+    random.Random(1).shuffle(pairs)
+    pairs.sort(key=key)  # type: ignore[arg-type]
+    (finding,) = order_findings("valid", "train", split_order(*parts(pairs, valid)))
+    assert finding.warning is (words is not None)
+    if words:
+        assert words in finding.text
+        assert "shuffle it and split it again" in finding.text
+
+
+def test_a_split_of_few_lines_is_not_compared() -> None:
+    text = ParallelText(*toy_pairs(9, seed=1))
+    (finding,) = order_findings("valid", "train", split_order(text, text))
+    assert (finding.warning, finding.done) == (False, False)
