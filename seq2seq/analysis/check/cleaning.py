@@ -1,0 +1,122 @@
+"""Cleaned copy of the training text: some pairs are dropped, the others copied unchanged."""
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from seq2seq.analysis.check.alignment import Alignment
+from seq2seq.analysis.check.data_statistics import MOJIBAKE, TextStatistics
+from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.corpus import ParallelText, paths_of
+from seq2seq.data.lines import iter_raw_lines
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import atomic_path, write_errors
+
+DROPPED = "dropped.tsv"  # number and reason of each dropped line
+MIN_COPIED_WORDS = 3  # shorter identical pairs may be names or numbers
+
+
+class Cleaning(NamedTuple):
+    """Files that were written, and the numbers of pairs kept and dropped."""
+
+    files: list[str]
+    kept: int
+    dropped: dict[str, int]  # pairs by reason; a pair counts for its first reason only
+
+
+def check_folder_to_write(folder: Path, files: ParallelFiles) -> None:
+    """Raise UserError if a cleaned text cannot be written: nothing is ever overwritten."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UserError(f"{folder}: exists and is not a folder; choose another name")
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder}: is not empty, and nothing is overwritten; choose a new folder")
+    if not folder.parent.is_dir():
+        raise UserError(f"{folder}: there is no folder {folder.parent}; create it first")
+    for path in paths_of(files).values():
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path}: can be read only once; --write needs a regular file")
+
+
+def reasons_to_drop(
+    text: ParallelText,
+    statistics: TextStatistics,
+    alignment: Alignment,
+    held_out: list[int],
+    max_length: int,
+) -> dict[int, str]:
+    """Return the lines to drop, in order, with the first reason of each.
+
+    `held_out` are the lines whose pair occurs in the validation or test text.
+    """
+    unusual = [side.unusual_characters for side in (statistics.src, statistics.tgt)]
+    reasons = {
+        "blank side": statistics.blank,
+        "duplicate pair": statistics.duplicates,
+        "pair also in valid or test": held_out,
+        "identical sides": [
+            line
+            for line in statistics.identical
+            if len(text.src[line - 1].split()) >= MIN_COPIED_WORDS
+        ],
+        f"more than {max_length} tokens on a side": statistics.too_long,
+        "unusual length ratio": statistics.length_outliers,
+        "damaged characters (U+FFFD)": [n for each in unusual for n in each.get("replacement", [])],
+        MOJIBAKE: [n for each in unusual for n in each.get(MOJIBAKE, [])],
+        "misaligned": [
+            *(line for each in alignment.stretches for line in range(each.first, each.last + 1)),
+            *alignment.exchanged,
+        ],
+    }
+    found: dict[int, str] = {}
+    for reason, lines in reasons.items():
+        for line in lines:
+            found.setdefault(line, reason)
+    return dict(sorted(found.items()))
+
+
+def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int, str]) -> Cleaning:
+    """Copy all lines but those to drop into `folder`, under the names of their files.
+
+    Raises UserError if no pair would remain or the files have changed, RunError if writing fails.
+    """
+    if len(drop) == lines:
+        raise UserError(f"{folder}: not written, because every pair would be dropped")
+    with write_errors(folder):
+        folder.mkdir(exist_ok=True)
+    paths = paths_of(files)
+    names = {key: path.name for key, path in paths.items()}
+    if len(set(names.values()) | {DROPPED}) <= len(names):
+        names = {key: f"{key}-{name}" for key, name in names.items()}
+    for key, path in paths.items():
+        with _created(folder / names[key]) as file:
+            count = _copy(path, file, drop)
+        if count != lines:
+            raise UserError(f"{path}: changed while being read. Try again, with a new folder.")
+    with _created(folder / DROPPED) as file:
+        file.write("".join(f"{line}\t{reason}\n" for line, reason in drop.items()).encode())
+    reasons = list(drop.values())
+    counts = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
+    written = [str(folder / name) for name in (*names.values(), DROPPED)]
+    return Cleaning(written, lines - len(drop), counts)
+
+
+@contextmanager
+def _created(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file, compressed if its name ends in .gz, that appears once it is complete."""
+    with write_errors(path), atomic_path(path) as part, part.open("wb") as raw:
+        if path.suffix != ".gz":
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as file:
+            yield file  # type: ignore[misc]
+
+
+def _copy(path: Path, file: IO[bytes], drop: dict[int, str]) -> int:
+    """Copy the lines of a file that are not dropped; return the number of all lines."""
+    number = 0
+    for number, line in enumerate(iter_raw_lines(path), start=1):
+        if number not in drop:
+            file.write(line)
+    return number
