@@ -10,7 +10,9 @@ from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import aligned_table
 
 if TYPE_CHECKING:
+    from seq2seq.analysis.check.alignment import Alignment
     from seq2seq.analysis.check.check import Report, SplitComparison
+    from seq2seq.analysis.check.cleaning import Cleaning
     from seq2seq.analysis.check.data_statistics import Lengths
     from seq2seq.analysis.check.findings import Finding, Split
     from seq2seq.analysis.check.forecast import Forecast
@@ -21,11 +23,17 @@ Row = Sequence[str]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Inspect the data, the vocabulary and the training cost of a config. Writes no\n"
-        "files except for --json."
+        "files except for --json and --write."
     )
     arguments.add_config(parser)
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)
+    parser.add_argument(
+        "--write",
+        type=arguments.folder,
+        metavar="FOLDER",
+        help="also write a cleaned copy of the training text to a new folder, and what was dropped",
+    )
     arguments.add_device(parser)
 
 
@@ -36,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
     from seq2seq.analysis.check.check import check
 
-    report = check(config, options.device, options.init_from)
+    report = check(config, options.device, options.init_from, options.write)
     write_report(as_text(report), as_json(report), options.json)
     return 0
 
@@ -49,7 +57,9 @@ def as_json(report: "Report") -> dict[str, Any]:
         "findings": report.findings,
         "texts": {split.name: split for split in report.splits},
         "comparisons": report.comparisons,
+        "alignments": report.alignments,
         "cost": report.cost,
+        "cleaning": report.cleaning,
     }
 
 
@@ -60,8 +70,22 @@ def as_text(report: "Report") -> str:
     verdict = (
         f"{warnings or 'No'} warning{'s' * (warnings != 1)}; `seq2seq train` accepts this config."
     )
-    parts = [_pairs(report), _sides(report), _cost(report), "\n".join(findings), verdict]
+    parts = [_pairs(report), _sides(report), _cost(report), "\n".join(findings)]
+    if report.cleaning is not None:
+        parts.append(_cleaning(report.cleaning))
+    parts.append(verdict)
     return "\n\n".join(parts)
+
+
+def _cleaning(cleaning: "Cleaning") -> str:
+    dropped = sum(cleaning.dropped.values())
+    rows = [
+        (f"{_number(cleaning.kept)}", "training pairs kept, unchanged"),
+        *((_number(count), f"dropped: {reason}") for reason, count in cleaning.dropped.items()),
+    ]
+    table = aligned_table([(count.rjust(9), text) for count, text in rows], "left")
+    written = f"Wrote {', '.join(cleaning.files)}. valid and test are not copied."
+    return f"{table}\n{written}" if dropped else f"{table}\nNo pair was dropped. {written}"
 
 
 def _label(finding: "Finding") -> str:
@@ -86,6 +110,7 @@ def _pairs(report: "Report") -> str:
         ("identical sides", *(_count(each.identical) for each in statistics)),
         ("unusual length ratio", *(_count(each.length_outliers) for each in statistics)),
         ("target/source characters", *(_ratio(each.length_ratio) for each in statistics)),
+        ("agreement of the sides", *(_share(report.alignments[each.name]) for each in splits)),
         ("correlation of lengths", *(_ratio(each.length_correlation) for each in statistics)),
         *(
             row
@@ -179,6 +204,10 @@ def _number(value: int) -> str:
 
 def _count(lines: Sequence[int]) -> str:
     return _number(len(lines))
+
+
+def _share(alignment: "Alignment") -> str:
+    return "-" if alignment.agreement is None else f"{100 * alignment.agreement:.1f} %"
 
 
 def _ratio(value: float | None) -> str:

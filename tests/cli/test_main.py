@@ -838,6 +838,32 @@ def test_check_refuses_a_config_that_train_refuses(
     assert call("train", small_corpus, *overrides) == result
 
 
+@pytest.mark.usefixtures("few_updates")
+def test_check_writes_a_cleaned_copy_into_a_new_folder_and_nothing_else(
+    call: Call, small_corpus: Path, tmp_path: Path
+) -> None:
+    src = (tmp_path / "train.src").read_text(encoding="utf-8").splitlines(keepends=True)
+    tgt = (tmp_path / "train.tgt").read_text(encoding="utf-8").splitlines(keepends=True)
+    src[3], src[8], tgt[8] = " \n", src[7], tgt[7]
+    (tmp_path / "train.src").write_text("".join(src), encoding="utf-8")
+    (tmp_path / "train.tgt").write_text("".join(tgt), encoding="utf-8")
+    before = listing(tmp_path)
+    folder = tmp_path / "clean"
+    result = call("check", small_corpus, "--device", "cpu", "--write", folder, "data.max_length=90")
+    assert (result.code, result.err) == (0, "")
+    table = [line.split(maxsplit=1) for line in result.lines]
+    assert ["118", "training pairs kept, unchanged"] in table
+    assert ["1", "dropped: blank side"] in table
+    assert ["1", "dropped: duplicate pair"] in table
+    after = listing(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"clean/train.src", "clean/train.tgt", "clean/dropped.tsv"}
+    kept = (folder / "train.src").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert kept == [line for row, line in enumerate(src) if row not in (3, 8)]
+    refused(call("check", small_corpus, "--write", folder), "is not empty")
+    assert listing(tmp_path) == after
+
+
 def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Path) -> None:
     refused(call("check", small_corpus, "--json", "nowhere/x.json"), "no folder nowhere")
 

@@ -1,11 +1,25 @@
-"""Check a config and its data before a long training, without writing anything."""
+"""Check a config and its data before a long training; write at most a cleaned copy of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn, TypeAlias
 
 import torch
+from tqdm import tqdm
 
+from seq2seq.analysis.check.alignment import (
+    Alignment,
+    Evidence,
+    alignment_findings,
+    measure_alignment,
+)
+from seq2seq.analysis.check.cleaning import (
+    Cleaning,
+    check_folder_to_write,
+    reasons_to_drop,
+    write_cleaned,
+)
+from seq2seq.analysis.check.columns import column_findings
 from seq2seq.analysis.check.data_statistics import (
     Overlap,
     Resemblance,
@@ -21,14 +35,19 @@ from seq2seq.analysis.check.findings import (
     overlap_findings,
 )
 from seq2seq.analysis.check.forecast import Forecast, cost_findings, forecast
-from seq2seq.config.schema import Config, ParallelFiles
+from seq2seq.analysis.check.split_order import SplitOrder, order_findings, split_order
+from seq2seq.analysis.check.text_form import form_findings
+from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import usable
-from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.data.corpus import ParallelText, usable
+from seq2seq.data.vocabulary import Vocabularies, train_vocabularies
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.training.session import new_session, read_texts
+
+Bar: TypeAlias = "tqdm[NoReturn]"
+STAGES = 7
 
 
 class SplitComparison(NamedTuple):
@@ -38,6 +57,7 @@ class SplitComparison(NamedTuple):
     other: str
     shared: Overlap
     alike: Resemblance
+    order: SplitOrder
 
 
 class Report(NamedTuple):
@@ -48,61 +68,153 @@ class Report(NamedTuple):
     comparisons: list[SplitComparison]
     cost: Forecast
     findings: list[Finding]
+    alignments: dict[str, Alignment]  # by split
+    cleaning: Cleaning | None  # if a cleaned copy of the training text was written
 
 
-def check(config: Config, device: str = "auto", init_from: Path | None = None) -> Report:
-    """Examine the data, the vocabulary and the cost of a training; write no file.
+def check(
+    config: Config,
+    device: str = "auto",
+    init_from: Path | None = None,
+    write: Path | None = None,
+) -> Report:
+    """Examine the data, the vocabulary and the cost of a training.
 
-    `init_from` is the run whose vocabulary and weights training would start from, if any.
+    `init_from` is the run whose vocabulary and weights training would start from, if any; `write`
+    is a new folder for a cleaned copy of the training text, the only files written. On a terminal,
+    a progress bar names what is being checked.
 
     Raises UserError if `train` would (but an existing run in run_dir is only a warning), and
     RunError if an optimizer step does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
+    if write is not None:
+        check_folder_to_write(write, config.data.train)
     chosen, training = choose_device(device), config.training
-    with deterministic(chosen, training.deterministic):
-        return _examine(config, chosen, init_from)
+    with (
+        deterministic(chosen, training.deterministic),
+        tqdm(total=STAGES, leave=False, disable=None, bar_format="{desc}: {elapsed}") as bar,
+    ):
+        return _examine(config, chosen, init_from, write, bar)
 
 
-def _examine(config: Config, device: torch.device, init_from: Path | None) -> Report:
+def _examine(
+    config: Config, device: torch.device, init_from: Path | None, write: Path | None, bar: Bar
+) -> Report:
+    _show(bar, "reading the text")
     start = None if init_from is None else read_warm_start(init_from, config)
     texts = read_texts(config.data)
     train, _ = usable(texts.train)
     usable(texts.valid)  # raises if no pair has text
+    _show(bar, "training the vocabulary")
     vocabularies = (
         start.vocabularies
         if start is not None
         else train_vocabularies(config.vocabulary, train.src, train.tgt)
     )
-    max_length = config.data.max_length
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, max_length)
+    _show(bar, "encoding the text")
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length)
     weights = start and start.weights
     session = new_session(config, device, vocabularies, pairs, texts.valid, weights=weights)
     named = {name: text for name, text in texts._asdict().items() if text is not None}
-    splits = {
-        name: Split(
-            name,
-            *_files(getattr(config.data, name)),
-            text_statistics(text, vocabularies, max_length),
-        )
-        for name, text in named.items()
-    }
-    comparisons = [
-        SplitComparison(
-            name, other, overlap(named[name], named[other]), resemblance(named[name], named[other])
-        )
-        for name, other in (("valid", "train"), ("test", "train"), ("test", "valid"))
-        if name in named
-    ]
+    _show(bar, "counting lines and characters")
+    splits = _splits(config.data, named, vocabularies)
+    _show(bar, "measuring the alignment")
+    alignments = _alignments(named)
+    _show(bar, "comparing the splits")
+    comparisons = _compare(named)
+    _show(bar, "measuring training steps")
     cost = forecast(session)
     findings = [
-        *data_findings(list(splits.values()), max_length),
+        *data_findings(list(splits.values()), config.data.max_length),
+        *(each for name in named for each in alignment_findings(splits[name], alignments[name])),
+        *_form_findings(config.data, splits, named),
         *_comparison_findings(splits, comparisons),
         *cost_findings(config.training, cost),
         *_setup_findings(config, device),
     ]
     findings.sort(key=lambda finding: not finding.warning)
-    return Report(config, list(splits.values()), comparisons, cost, findings)
+    cleaning = None if write is None else _clean(config.data, named, splits, alignments, write)
+    return Report(config, list(splits.values()), comparisons, cost, findings, alignments, cleaning)
+
+
+def _show(bar: Bar, stage: str) -> None:
+    """Name the current stage on a terminal."""
+    bar.set_description_str(f"check: {stage}")
+
+
+def _splits(
+    data: DataConfig, named: dict[str, ParallelText], vocabularies: Vocabularies
+) -> dict[str, Split]:
+    return {
+        name: Split(
+            name,
+            *_files(getattr(data, name)),
+            text_statistics(text, vocabularies, data.max_length),
+        )
+        for name, text in named.items()
+    }
+
+
+def _alignments(named: dict[str, ParallelText]) -> dict[str, Alignment]:
+    """Measure each split, the others by the evidence of the training text, too."""
+    found: dict[str, Alignment] = {}
+    evidence: Evidence | None = None
+    for name, text in named.items():
+        found[name], own = measure_alignment(text, evidence)
+        evidence = own if name == "train" else evidence
+    return found
+
+
+def _compare(named: dict[str, ParallelText]) -> list[SplitComparison]:
+    return [
+        SplitComparison(
+            name,
+            other,
+            overlap(named[name], named[other]),
+            resemblance(named[name], named[other]),
+            split_order(named[name], named[other]),
+        )
+        for name, other in (("valid", "train"), ("test", "train"), ("test", "valid"))
+        if name in named
+    ]
+
+
+def _clean(
+    data: DataConfig,
+    named: dict[str, ParallelText],
+    splits: dict[str, Split],
+    alignments: dict[str, Alignment],
+    folder: Path,
+) -> Cleaning:
+    train = named["train"]
+    held_out = [
+        line
+        for name, text in named.items()
+        if name != "train"
+        for line in overlap(train, text).pairs
+    ]
+    drop = reasons_to_drop(
+        train, splits["train"].statistics, alignments["train"], held_out, data.max_length
+    )
+    return write_cleaned(folder, data.train, len(train), drop)
+
+
+def _form_findings(
+    data: DataConfig, splits: dict[str, Split], named: dict[str, ParallelText]
+) -> Iterator[Finding]:
+    languages = (data.src_lang, data.tgt_lang)
+    found: list[Finding] = []
+    for name, text in named.items():
+        split, tsv = splits[name], getattr(data, name).tsv
+        if tsv is not None:
+            found += column_findings(name, tsv)
+        for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
+            found += form_findings(file, lines, languages, tsv is not None)
+    yield from found
+    if not any(finding.warning for finding in found):
+        text_ = "no sign of segmented or tokenised text, markers, quotes, headers or identifiers"
+        yield Finding("form", False, text_)
 
 
 def _comparison_findings(
@@ -112,6 +224,7 @@ def _comparison_findings(
         yield from overlap_findings(splits[each.split], splits[each.other], each.shared)
         if each.other == "train":
             yield from language_findings(splits[each.split], each.alike)
+            yield from order_findings(each.split, each.other, each.order)
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
