@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -862,6 +863,28 @@ def test_check_writes_a_cleaned_copy_into_a_new_folder_and_nothing_else(
     assert kept == [line for row, line in enumerate(src) if row not in (3, 8)]
     refused(call("check", small_corpus, "--write", folder), "is not empty")
     assert listing(tmp_path) == after
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_check_names_what_it_does_on_a_terminal(small_corpus: Path) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    terminal, stderr = pty.openpty()
+    fcntl.ioctl(stderr, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "seq2seq", "check", str(small_corpus), "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, cwd=ROOT) as process:
+        os.close(stderr)
+        shown = b""
+        with suppress(OSError):  # the terminal is closed
+            while data := os.read(terminal, 4096):
+                shown += data
+    os.close(terminal)
+    assert process.returncode == 0
+    for stage in ("reading the text", "measuring the alignment", "measuring training steps"):
+        assert f"check: {stage}".encode() in shown
 
 
 def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Path) -> None:

@@ -47,7 +47,6 @@ from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.training.session import new_session, read_texts
 
 Bar: TypeAlias = "tqdm[NoReturn]"
-STAGES = 7
 
 
 class SplitComparison(NamedTuple):
@@ -93,7 +92,7 @@ def check(
     chosen, training = choose_device(device), config.training
     with (
         deterministic(chosen, training.deterministic),
-        tqdm(total=STAGES, leave=False, disable=None, bar_format="{desc}: {elapsed}") as bar,
+        tqdm(desc="check", leave=False, disable=None, bar_format="{desc}: {elapsed}") as bar,
     ):
         return _examine(config, chosen, init_from, write, bar)
 
