@@ -12,7 +12,7 @@ from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText, paths_of
 from seq2seq.data.lines import iter_raw_lines
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_path, write_errors
+from seq2seq.runtime.files import atomic_file, write_errors
 
 DROPPED = "dropped.tsv"  # number and reason of each dropped line
 MIN_COPIED_WORDS = 3  # shorter identical pairs may be names or numbers
@@ -105,7 +105,7 @@ def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int
 @contextmanager
 def _created(path: Path) -> Iterator[IO[bytes]]:
     """Yield a new file, compressed if its name ends in .gz, that appears once it is complete."""
-    with write_errors(path), atomic_path(path) as part, part.open("wb") as raw:
+    with write_errors(path), atomic_file(path) as raw:
         if path.suffix != ".gz":
             yield raw
             return
