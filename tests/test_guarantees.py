@@ -131,6 +131,21 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "evaluation/test_metrics.py::test_scores_intervals_and_signatures_are_those_of_the_program",
         "cli/test_main.py::test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are",
     ),
+    "untrusted text does not control a terminal, and JSON lines stay lines": (
+        "cli/test_terminal.py::test_a_translation_is_escaped_on_a_terminal_only",
+        "cli/test_terminal.py::test_messages_are_escaped",
+        "cli/test_terminal.py::test_each_line_of_json_is_one_line_to_any_reader",
+    ),
+    "no output replaces an input or a file of the run": (
+        "cli/test_outputs.py::test_no_output_replaces_a_file_of_the_run",
+        "cli/test_outputs.py::test_no_output_replaces_an_input",
+        "cli/test_outputs.py::test_a_terminated_call_leaves_no_part",
+    ),
+    "paths are checked before any work, and an unreadable file is not called damaged": (
+        "cli/test_paths.py::test_a_name_that_is_too_long_is_refused_before_any_work",
+        "cli/test_paths.py::test_a_sound_file_that_may_not_be_read_is_not_called_damaged",
+        "cli/test_paths.py::test_resume_replaces_no_file_that_may_not_be_read",
+    ),
     "bad data are refused first": ("training/test_loop.py::test_refused_data_leave_no_trace",),
 }
 

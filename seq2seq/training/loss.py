@@ -176,11 +176,8 @@ def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood:
     from the largest logit z_m as `z_m - z_y - log p_m`.
     """
     normal = likelihood >= torch.finfo(likelihood.dtype).tiny
-    if not likelihood.is_cuda and normal.all():  # on CUDA, reading the answer would synchronize
-        return -likelihood.log()
-    largest, index = logits.max(dim=-1)
-    most_probable = probabilities.gather(1, index[:, None])[:, 0].to(likelihood.dtype)
-    far = largest.to(logit.dtype) - logit - most_probable.log()
+    largest, most_probable = (each.amax(-1).to(logit.dtype) for each in (logits, probabilities))
+    far = largest - logit - most_probable.log()
     return torch.where(normal, -likelihood.log(), far)
 
 
