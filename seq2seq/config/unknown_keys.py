@@ -8,8 +8,6 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from seq2seq.config.foreign_keys import ADVICE, AMBIGUOUS, KEYS, SECTIONS, SPLIT_KEYS
-
 KeyPath = tuple[str, ...]
 _RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
 _GENERIC = ("name", "size", "type", "src", "tgt", "tsv")  # do not identify a section
@@ -34,6 +32,8 @@ def _hint(path: KeyPath, value: object, schema: type[BaseModel]) -> str:
     Meaning precedes spelling: other tools' names are mapped to the key of that meaning. Similar
     names of the same section follow, then nearly equal ones of other sections.
     """
+    from seq2seq.config import foreign_keys  # a large table, which a valid config does not need
+
     known = dict(key_descriptions(schema))
     if "." in path[-1]:
         path = (*path[:-1], *path[-1].split("."))
@@ -41,18 +41,20 @@ def _hint(path: KeyPath, value: object, schema: type[BaseModel]) -> str:
             return f"; write {path[-1]} below the section {'.'.join(path[:-1])}"
     above, name = "".join(f"{each}." for each in path[:-1]), _plain(path[-1])
     if isinstance(value, Mapping) and not above and not value.keys() <= {"src", "tgt", "tsv"}:
-        section = SECTIONS.get(name)
+        section = foreign_keys.SECTIONS.get(name)
         if section in known:
             return f"; did you mean the section '{section}'?"
     if above + name in known:
         return _suggest([above + name], above)
-    if above.startswith("data.") and name in SPLIT_KEYS:
-        return _suggest([above + SPLIT_KEYS[name]], above)
+    if above.startswith("data.") and name in foreign_keys.SPLIT_KEYS:
+        return _suggest([above + foreign_keys.SPLIT_KEYS[name]], above)
     for entry in (above + name, name):
-        if entry in ADVICE:
-            return f"; {ADVICE[entry]}"
-        key = KEYS.get(entry, "")
-        if key in known and (name not in AMBIGUOUS or above in ("", f"{key.split('.')[0]}.")):
+        if entry in foreign_keys.ADVICE:
+            return f"; {foreign_keys.ADVICE[entry]}"
+        key = foreign_keys.KEYS.get(entry, "")
+        if key in known and (
+            name not in foreign_keys.AMBIGUOUS or above in ("", f"{key.split('.')[0]}.")
+        ):
             return f"; did you mean '{key}' ({known[key]})?"
     return _suggest(_in_other_sections(name, known) or _similar(above, name, known), above)
 
@@ -101,14 +103,16 @@ def _ratio(first: str, second: str) -> float:
 
 def suggest_override(option: str, schema: type[BaseModel]) -> str:
     """Return a hint for an option that is a key of the config or of another tool, or nothing."""
+    from seq2seq.config import foreign_keys
+
     name = _plain(option.partition("=")[0])
     known = dict(key_descriptions(schema))
     keys = [name] if name in known else _in_other_sections(name, known)
-    if not keys and KEYS.get(name) in known:
-        keys = [KEYS[name]]
+    if not keys and foreign_keys.KEYS.get(name) in known:
+        keys = [foreign_keys.KEYS[name]]
     keys = [key for key in keys if section_at(schema, key) is None]
-    if not keys and name in ADVICE:
-        return f"; {ADVICE[name]}"
+    if not keys and name in foreign_keys.ADVICE:
+        return f"; {foreign_keys.ADVICE[name]}"
     names = " or ".join(f"{key}=VALUE" for key in keys)
     return f"; keys of the config are set without dashes: {names}" if names else ""
 
