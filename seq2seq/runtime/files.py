@@ -27,28 +27,32 @@ def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
     """
     part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's
-    with part.open("xb") as own:  # written by this handle only: the name may be replaced
+    own, created = None, None
+    try:
+        own = part.open("xb")  # written by this handle only: the name may be replaced
         created = os.fstat(own.fileno())
-        try:
-            yield own
-            own.flush()
-            sync(own)
-            if not _is_same_file(created, part):
-                raise OSError(
-                    errno.EBUSY, "is being written by another process; use another path", str(path)
-                )
-            own.close()  # Windows neither renames nor removes an open file
-            if backup is not None and path.exists():
-                path.replace(backup)
-            part.replace(path)
-            _sync_folder(path.parent)
-        except BaseException:
-            with suppress(OSError):
+        yield own
+        own.flush()
+        sync(own)
+        if not _is_same_file(created, part):
+            raise OSError(
+                errno.EBUSY, "is being written by another process; use another path", str(path)
+            )
+        own.close()  # Windows neither renames nor removes an open file
+        if backup is not None and path.exists():
+            path.replace(backup)
+        part.replace(path)
+        _sync_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            if own is not None:
                 own.close()
-            with suppress(OSError):
-                if _is_same_file(created, part):
-                    part.unlink()
-            raise
+        # A call that failed to create the file made none; one that a signal interrupted may have.
+        interrupted = created is None and not isinstance(error, OSError)
+        with suppress(OSError):
+            if interrupted or (created is not None and _is_same_file(created, part)):
+                part.unlink()
+        raise
 
 
 def part_of(path: Path) -> Path:

@@ -156,3 +156,22 @@ def test_only_the_handle_that_was_opened_is_written(tmp_path: Path) -> None:
         writer.__exit__(None, None, None)
     assert mine.read_bytes() == b"precious"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("moment", ["open", "fstat"])
+def test_a_signal_while_the_temporary_file_is_created_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    owner, create = (Path, Path.open) if moment == "open" else (os, os.fstat)
+
+    def interrupted(*arguments: object) -> None:
+        made = create(*arguments)  # type: ignore[operator]
+        if moment == "open":
+            made.close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, moment, interrupted)
+        with pytest.raises(KeyboardInterrupt), atomic_file(tmp_path / "a"):
+            pass
+    assert list(tmp_path.iterdir()) == []
