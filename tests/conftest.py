@@ -1,4 +1,4 @@
-"""What several test files share: a toy language, runs with random weights, a small corpus."""
+"""Fixtures of several test files: a toy language, runs with random weights, a small corpus."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the tests of the model share: every decoder at unequal sizes, and random float64 inputs."""
+"""Shared parts of the model tests: every decoder at unequal sizes, and random float64 inputs."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show: the same bits twice, steps that nobody waits for, little memory."""
+"""Checks that need a GPU: the same bits twice, steps without synchronisation, little memory."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What the README promises, and the tests that would fail if it were not so."""
+"""Guarantees of the README, each with the tests that would fail without it."""
 
 import ast
 import re

@@ -91,6 +91,16 @@ def test_the_fields_terms_are_used(name: str) -> None:
     assert not found, "\n".join(found)
 
 
+def test_docstrings_of_tests_open_with_a_noun_or_a_verb() -> None:
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                opening = OPENINGS.match(ast.get_docstring(node) or "")
+                found += [f"{path.name}: {opening.string}"] if opening else []
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -33,7 +33,7 @@ BLANK = Translation()
 
 
 class Page(HTMLParser):
-    """What a browser would see of the page: its tags, labels, cells and links."""
+    """Elements of the page as a browser reads them: tags, labels, cells and links."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a training will cost: counted exactly, measured in real updates, nothing written."""
+"""Forecast of a training: exact counts, times measured in real steps, nothing written."""
 
 from pathlib import Path
 

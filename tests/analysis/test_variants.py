@@ -1,4 +1,4 @@
-"""What is compared: from one YAML that lists variants, or from several configs."""
+"""Variants to compare: from one YAML that lists them, or from several configs."""
 
 import re
 from pathlib import Path

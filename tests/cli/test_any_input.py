@@ -25,7 +25,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Result(NamedTuple):
-    """What a call left behind."""
+    """The result of a call: its output and its exit code."""
 
     code: int
     out: list[str]
@@ -72,7 +72,7 @@ def is_blank(line: bytes) -> bool:
 
 
 def check(content: bytes, result: Result) -> None:
-    """What must hold of every input."""
+    """Check the properties that hold for every input."""
     lines = lines_of(content)
     assert result.code == 0
     assert len(result.out) == len(lines)
@@ -137,7 +137,7 @@ def test_order_is_kept(translate: Caller) -> None:
 
 
 def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a model finds white space alone, the source stands."""
+    """The source stands where a model would see white space alone."""
     vocabulary = Translator.load().vocabularies.tgt  # the Caller's
     decode, calls = type(vocabulary).decode, []
 

@@ -80,7 +80,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def marker(tmp_path: Path) -> Path:
-    """What hostile code would make."""
+    """Return the file that hostile code would create."""
     return tmp_path / "marker"
 
 
@@ -509,7 +509,7 @@ LOADERS = {"yaml.BaseLoader", "yaml.SafeLoader"}
 
 
 def dangers(source: str) -> list[str]:
-    """What in a module could run what it reads."""
+    """Return the calls in a module that could execute the text it reads."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

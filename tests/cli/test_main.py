@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Result(NamedTuple):
-    """What a call left behind."""
+    """The result of a call: its output and its exit code."""
 
     code: int
     out: bytes
@@ -896,7 +896,7 @@ def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Pat
 
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
-    """What `train` was called with, in the place of training."""
+    """Return the arguments of `train`, which is not run."""
     calls: list[Training] = []
 
     def note(*arguments: *Training) -> Path:

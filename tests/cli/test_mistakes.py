@@ -1,4 +1,4 @@
-"""What a user does wrong: the situation, what is said, and the exit code, in one table."""
+"""Mistakes of users in one table: the situation, the message and the exit code."""
 
 import gzip
 import io
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 def mistakes(*lines: str) -> str:
-    """What is said of a config."""
+    """Return the message about a config."""
     return "\n".join(
         line
         if "(command line)" in line
@@ -894,7 +894,7 @@ TABLE = {**CALLS, **CONFIGS, **DATA, **MODELS, **FILES, **SCORES, **AVERAGES}
 
 @pytest.fixture
 def folder(tmp_path: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the call is made: a config, its data, the tiny runs and an empty folder."""
+    """Make the working folder of a call: a config, its data, the tiny runs and an empty folder."""
     monkeypatch.chdir(tmp_path)
     for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
         for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):

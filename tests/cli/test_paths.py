@@ -208,7 +208,7 @@ def test_advice_on_a_damaged_file_leaves_out_what_may_not_be_read(
 
 
 def make_private(path: Path) -> None:
-    """As another user's 0600, or as one's own 0000."""
+    """Make a file unreadable: 0600 of another user, or 0000 of this one."""
     change_mode(path, 0o600 if os.geteuid() == NOBODY else 0)
 
 

@@ -82,7 +82,7 @@ def test_a_minimal_file_gets_every_default(tmp_path: Path) -> None:
 def test_a_home_folder_that_nobody_knows_is_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a container, for a number that belongs to no user."""
+    """Simulate a container whose user number belongs to no user."""
 
     def unknown(_: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -161,7 +161,7 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, key: str) -> None:
-    """As a command line can hold them; no config.yaml could."""
+    """Text that a command line can hold and no config.yaml could."""
     with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; use"):
         load(tmp_path, "", (f"{key}=a\udcffb",))
 
@@ -636,7 +636,7 @@ def test_the_length_of_training_is_part_of_a_falling_rate(tmp_path: Path) -> Non
 
 
 def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
-    """As one of an earlier version."""
+    """A config recorded by an earlier version lacks the new keys."""
     config = load(tmp_path, "", ("training.average=0.9",))
     recorded = recorded_keys(config)
     del recorded["training.weight_decay"]

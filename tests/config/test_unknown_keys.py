@@ -28,7 +28,7 @@ def refusal(folder: Path, overrides: tuple[str, ...] = (), more: str = "") -> li
 
 
 def reason(folder: Path, key: str, value: str = "1") -> str:
-    """What is said of a key, given on the command line."""
+    """Return the message for a key given on the command line."""
     (line,) = refusal(folder, (f"{key}={value}",))
     assert line.startswith(f"{key.split('=')[0]} (command line): unknown key"), line
     return line.partition("unknown key")[2]

@@ -45,7 +45,7 @@ TGT[12] += "\t a column more"
 
 
 class Given(NamedTuple):
-    """What a run takes from its training text."""
+    """Training data of a run."""
 
     text: ParallelText
     vocabularies: Vocabularies

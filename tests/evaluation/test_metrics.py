@@ -57,7 +57,7 @@ SYSTEM = corrupted(REFERENCE, 4, 0.36)
 def run_program(
     folder: Path, hypotheses: list[list[str]], references: list[list[str]], *options: str
 ) -> str:
-    """What `sacrebleu` prints, with ten decimals a number."""
+    """Return the output of `sacrebleu`, with ten decimals per number."""
     paths: dict[str, list[str]] = {"hyp": [], "ref": []}
     for kind, texts in (("hyp", hypotheses), ("ref", references)):
         for number, lines in enumerate(texts):

@@ -140,7 +140,7 @@ class Rounding:
 
 
 def sizes_of(model: Any, sources: Sequence[Ids], beam_size: int = 1) -> list[int]:
-    """What is known once a length has been met for the second time."""
+    """Return the results that are known once a length has been met for the second time."""
     tile_sizes(model, sources, 32, beam_size, CPU)
     return tile_sizes(model, sources, 32, beam_size, CPU)
 

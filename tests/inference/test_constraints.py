@@ -38,7 +38,7 @@ SOURCES = [[4, 5], [6, 5, 5, 4]]
 
 
 def repeats(ids: Ids, n: int) -> bool:
-    """Whether some n pieces in a row occur twice."""
+    """Return whether some n consecutive pieces occur twice."""
     seen = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
     return len(set(seen)) < len(seen)
 

@@ -24,7 +24,7 @@ LINES = toy_pairs(4, seed=5)[0]
 
 
 class Table:
-    """As a DataFrame of pandas, which iterates over the names of its columns."""
+    """Stand-in for a pandas DataFrame, which iterates over the names of its columns."""
 
     ndim = 2
 

@@ -95,7 +95,7 @@ class Oracle:
 
 
 class Answer(NamedTuple):
-    """What the oracle says of one hypothesis, asked piece by piece."""
+    """Return the log-probability of one hypothesis by the reference model, piece by piece."""
 
     log_prob: float
     attention_weights: Tensor | None  # [T, S]

@@ -69,7 +69,7 @@ BLANK = ["", " ", "\t \t", "\u00a0\u3000", "\u2028", "\r", "\x85"]
 
 
 def check_shape(translator: Translator, line: str, translation: Translation) -> None:
-    """What holds of every translation of a line that is not blank."""
+    """Check the properties of every translation of a line that is not blank."""
     assert len(translation.text.splitlines()) <= 1
     assert translation.text == translation.text.strip()
     assert translation.nbest[0] == (translation.text, translation.score)

@@ -71,7 +71,7 @@ def test_gradients_are_the_numerical_ones() -> None:
 
 @pytest.mark.parametrize("case", KINDS, ids=str)
 def test_hypotheses_carry_their_own_coverage(case: Case) -> None:
-    """What a hypothesis has looked at goes with it when it is selected, and no other's does."""
+    """A selected hypothesis keeps its own coverage and takes no other's."""
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(1))
     copies = torch.arange(B).repeat_interleave(2)

@@ -81,7 +81,7 @@ def twofold(xs: Vector) -> Vector:
 
 
 def input_gates(own: dict[str, Tensor], y: Vector, hidden: Vector) -> Vector:
-    """What a layer's gates get from its input, its last hidden and its bias."""
+    """Return the gate inputs of a layer from its input, its last hidden state and its bias."""
     from_input = times(own["layers.0.input_weight"], y)
     from_hidden = times(own["layers.0.hidden_weight"], hidden)
     return add(from_input, from_hidden, own["layers.0.bias"].tolist())

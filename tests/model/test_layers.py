@@ -152,7 +152,7 @@ WAYS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("rows", [64, 256, 320])
 @pytest.mark.parametrize("width", [128, 256, 512, 640, 2048])
 def test_a_row_has_the_same_bits_wherever_it_stands(name: str, rows: int, width: int) -> None:
-    """Where torch's threads part within a vector, numbers beside have other bits."""
+    """Neighbouring values differ in their last bits where torch's threads divide a vector."""
     row = 3 * torch.randn(width, generator=torch.Generator().manual_seed(1))
     found = WAYS[name](row.repeat(rows, 1))
     assert torch.equal(found, found[:1].expand_as(found))

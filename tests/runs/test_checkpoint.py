@@ -96,7 +96,7 @@ def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 @dataclass
 class State:
-    """What training works on, and where it came from."""
+    """Objects that a training updates, and their sources."""
 
     config: Config
     vocabularies: Vocabularies
@@ -391,7 +391,7 @@ def test_a_missing_file_is_named(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_folder_with_a_renamed_key_is_refused_by_the_new_name(run: Path) -> None:
-    """As an earlier version wrote it."""
+    """An earlier version wrote training.max_length."""
     path = run / CONFIG
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     tree["training"]["max_length"] = tree["data"].pop("max_length")

@@ -153,7 +153,7 @@ def test_tensors_must_fit(tmp_path: Path) -> None:
 
 @dataclass
 class Pair:
-    """What a header may hold."""
+    """Values that a header may hold."""
 
     number: int
     share: float

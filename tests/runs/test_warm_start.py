@@ -79,7 +79,7 @@ def test_it_learns_from_there_and_leaves_the_other_as_it_was(
 
 
 def test_a_run_that_goes_on_goes_on_with_its_own(small_corpus: Path, first: Path) -> None:
-    """As with the same command and --resume; the other run need not be there any more."""
+    """The same command with --resume works after the other run was deleted."""
     decay = "training.decay=constant"
     whole = train(
         other(small_corpus, "training.max_steps=4", f"run_dir={first.parent}/whole", decay),

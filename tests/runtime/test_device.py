@@ -1,4 +1,4 @@
-"""Which device a name means, what is refused, and that float32 products stay exact."""
+"""Device names: their meaning, refusals, and exact float32 products."""
 
 import ctypes
 import os

@@ -190,7 +190,7 @@ class Ended(NamedTuple):
     log: Path
 
     def weights(self) -> list[list[str]]:
-        """Of each rank the checksums of the weights after its updates."""
+        """Return the checksums of each rank's weights after its updates."""
         return [
             Path(f"{self.log}.{n}.weights").read_text().splitlines() for n in range(len(self.codes))
         ]

@@ -94,7 +94,7 @@ def after_updates(number: int, act: Callable[[], object]) -> Callable[..., objec
 def test_no_checkpoint_counts_figures_that_are_not_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was not synced before a checkpoint took its name may be gone afterwards."""
+    """Data that was not synced before a checkpoint took its name may be lost."""
     run, sync, rename = tmp_path / "run", os.fsync, Path.replace
     synced: dict[int, bytes] = {}  # inode -> content
     counted: list[int] = []

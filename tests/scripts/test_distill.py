@@ -126,7 +126,7 @@ def test_teachers_of_the_other_direction_make_sources_for_the_others() -> None:
 
 
 def test_a_third_language_makes_sources_too() -> None:
-    """What is made of its lines goes with the targets of the corpus, line by line."""
+    """Translations of its lines are paired with the targets of the corpus, line by line."""
     teachers_from_a_third_language()
     one = TEACHERS.replace("[1, 2]", "[1]").replace("  luong", "  # luong")
     Path("teachers.yaml").write_text(one, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run says of itself: each kind of failure is named, and a sound run is left in peace."""
+"""Diagnosis of a run: every kind of failure is named, and a sound run gets no warning."""
 
 import random
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def figures(
 
 
 def nearly(lines: Sequence[str]) -> list[str]:
-    """What a fair model makes of the references: a word wrong here and there."""
+    """Return the references with a wrong word here and there, as a fair model translates."""
     generator = random.Random(3)
     return [
         " ".join("zaza" if generator.random() < 0.2 else word for word in line.split())

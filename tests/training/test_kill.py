@@ -159,13 +159,13 @@ def kill_in_a_write(trainings: Trainings, run: Path, generator: random.Random) -
 
 
 def has_ended(number: int) -> bool:
-    """Whether the process is only waited for; where there is no /proc, time tells."""
+    """Return whether the process is a zombie; without /proc, wait a while instead."""
     status = Path(f"/proc/{number}/stat")
     return status.exists() and ") Z " in status.read_text()
 
 
 def assert_whole(run: Path) -> None:
-    """What is there after a kill is whole."""
+    """Every file is complete after a kill."""
     for path in [*(run / name for name in (LAST, PREVIOUS, BEST)), *snapshots(run)]:
         if path.exists():
             read_tensors(path)

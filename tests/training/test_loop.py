@@ -459,7 +459,7 @@ def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
 def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a kill between a validation and what is saved of the state after it."""
+    """Simulate a kill between a validation and the checkpoint after it."""
     limits = ("training.max_steps=6", "training.validate_every=2", "training.keep=2")
     whole = trained(small_corpus, *limits, run="whole")
     config = configured(small_corpus, *limits)
@@ -698,7 +698,7 @@ ALTERNATIVES = {
 
 
 def fingerprint(run: Path) -> tuple[bytes, list[bytes]]:
-    """What training did: its figures and its last weights."""
+    """The result of a training: its metrics and its last weights."""
     tensors = state_of(run / LAST)[1]
     weights = [tensor.numpy().tobytes() for name, tensor in tensors.items() if "weights." in name]
     return (run / METRICS).read_bytes(), weights
@@ -995,7 +995,7 @@ def test_a_device_that_is_not_there_is_refused_before_any_work(small_corpus: Pat
 def test_a_folder_that_is_there_needs_no_way_to_make_it(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a volume mounted where nobody may write, or the root of all."""
+    """Simulate a read-only volume, or the root folder."""
     run = small_corpus.parent / "run"
     allowed = os.access
     monkeypatch.setattr(
@@ -1078,7 +1078,7 @@ def test_restoring_releases_the_tensors_of_the_state(small_corpus: Path) -> None
 def test_the_folder_is_checked_again_once_it_is_locked(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where another process has trained in it between the check and the lock."""
+    """Simulate another process that trains in the folder between the check and the lock."""
     finished = trained(small_corpus, "training.max_steps=1", run="finished")
     config = configured(small_corpus)
 

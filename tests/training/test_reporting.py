@@ -1,4 +1,4 @@
-"""What a run tells: which file holds what, and what a resumed run takes back of it."""
+"""Reports of a run: the contents of each file, and their state after a resume."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from seq2seq.training.reporting import Reporter, truncate_metrics
 
 @pytest.fixture
 def without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the package is not installed."""
+    """Simulate a missing package."""
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
 
 
@@ -119,7 +119,7 @@ def test_a_tensorboard_that_fails_is_told_of(
     capsys: pytest.CaptureFixture[str],
     error: Exception,
 ) -> None:
-    """As where it was made for another protobuf."""
+    """Simulate a package that was built for another protobuf."""
 
     class Broken(ModuleType):
         def __getattr__(self, name: str) -> NoReturn:
