@@ -1,6 +1,6 @@
 """Shared parts of the model tests: every decoder at unequal sizes, and random float64 inputs."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -25,7 +25,10 @@ from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
 
 B, T, S, D, A, E, R, V, H = 3, 4, 5, 6, 7, 8, 9, 11, 12  # D: one direction of the encoder
 SRC_VOCABULARY = 13
-SRC_LENGTHS = (4, 2, 5)
+SRC_LENGTHS = (4, 2, 5)  # of encoder_output
+SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])  # [B, S]
+LENGTHS = torch.tensor([5, 2, 4])  # of SRC
+TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])  # [B, T]
 HEADS, POSITIONS, WIDTH = 2, 10, 1  # of the scores and windows that have them
 SCORES = ("additive", "dot", "general", "scaled_dot")
 DEVICES = [
@@ -176,6 +179,17 @@ def embedded_targets(batch: int = B) -> Tensor:
 def one_step(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
     """A step that reads one embedded target position of each row: [N, E]."""
     return decoder.step(decoder.inputs(embedded), state, memory)
+
+
+def stepped(model: Any, tgt_in: Tensor) -> Tensor:
+    """Outputs [B, T, R] for SRC through `encode`, `start` and `step`."""
+    memory, state = model.start(model.encode(SRC, LENGTHS))
+    outputs = []
+    for ids in tgt_in.unbind(1):
+        step = model.step(ids, state, memory)
+        state = step.state
+        outputs.append(step.outputs)
+    return torch.stack(outputs, dim=1)
 
 
 def close(left: Tensor, right: Tensor, tolerance: float = 1e-10) -> None:

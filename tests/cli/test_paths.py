@@ -19,7 +19,7 @@ from seq2seq.runtime.errors import UnreadableFile
 from seq2seq.training.loop import train
 
 resource = pytest.importorskip("resource", reason="limits, modes and pipes are those of POSIX")
-NOBODY = 65534
+UNPRIVILEGED = 65534
 LONG = "x" * 300
 MODEL = "vocabulary/joint.model"
 SETTINGS = ("training.max_steps=1", "--device", "cpu")
@@ -56,7 +56,7 @@ def unprivileged(here: Path) -> Iterator[Path]:
     """The same as a user for whom permissions count."""
     root = os.geteuid() == 0
     if root:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED)
     yield here
     if root:
         os.seteuid(0)
@@ -166,33 +166,32 @@ def test_a_run_folder_that_may_not_be_searched_is_refused(
 # ------------------------------------------------------------- a sound run that may not be read
 
 
-@pytest.mark.parametrize("name", [BEST, MODEL, CONFIG, LAST])
-def test_a_sound_file_that_may_not_be_read_is_not_called_damaged(
-    unprivileged: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    path = unprivileged / "run" / name
+@pytest.fixture(params=[BEST, MODEL, CONFIG, LAST])
+def unreadable(request: pytest.FixtureRequest, unprivileged: Path) -> Iterator[Path]:
+    """A file of the run that may not be read, and that must keep its content."""
+    path = unprivileged / "run" / request.param
     content = path.read_bytes()
     make_private(path)
-    if name == LAST:
+    yield path
+    change_mode(path, 0o666)
+    assert path.read_bytes() == content
+
+
+def test_a_sound_file_that_may_not_be_read_is_not_called_damaged(
+    unreadable: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if unreadable.name == LAST:
         error = refused(capsys, "train", "config.yaml", "--resume", *SETTINGS)
     else:
         error = refused(capsys, "translate", "-m", "run", "-i", "test.src", "--device", "cpu")
-    assert error == f"seq2seq: error: run/{name}: cannot be read (Permission denied)\n"
-    change_mode(path, 0o666)
-    assert path.read_bytes() == content
+    name = unreadable.relative_to(Path.cwd())
+    assert error == f"seq2seq: error: {name}: cannot be read (Permission denied)\n"
 
 
-@pytest.mark.parametrize("name", [BEST, MODEL, CONFIG, LAST])
-def test_resume_replaces_no_file_that_may_not_be_read(
-    unprivileged: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    path = unprivileged / "run" / name
-    content = path.read_bytes()
-    make_private(path)
+@pytest.mark.usefixtures("unreadable")
+def test_resume_replaces_no_file_that_may_not_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     call = ("train", "config.yaml", "--resume", "training.max_steps=2", "--device", "cpu")
     assert "cannot be read (Permission denied)" in refused(capsys, *call)
-    change_mode(path, 0o666)
-    assert path.read_bytes() == content
 
 
 def test_advice_on_a_damaged_file_leaves_out_what_may_not_be_read(
@@ -209,13 +208,13 @@ def test_advice_on_a_damaged_file_leaves_out_what_may_not_be_read(
 
 def make_private(path: Path) -> None:
     """Make a file unreadable: 0600 of another user, or 0000 of this one."""
-    change_mode(path, 0o600 if os.geteuid() == NOBODY else 0)
+    change_mode(path, 0o600 if os.geteuid() == UNPRIVILEGED else 0)
 
 
 def change_mode(path: Path, mode: int) -> None:
     """Change the mode, as the superuser if the tests run as one."""
     user = os.geteuid()
-    if user == NOBODY:
+    if user == UNPRIVILEGED:
         os.seteuid(0)
     path.chmod(mode)
     os.seteuid(user)

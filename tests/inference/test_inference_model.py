@@ -6,7 +6,10 @@ import pytest
 import torch
 from model_cases import (
     CASES,
+    LENGTHS,
+    SRC,
     SRC_VOCABULARY,
+    TGT_IN,
     B,
     Case,
     E,
@@ -18,9 +21,10 @@ from model_cases import (
     make_decoder,
     random_tensor,
     randomize,
+    stepped,
 )
 from model_cases import make_model as make_case
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.inference import inference_model
@@ -29,9 +33,6 @@ from seq2seq.model.encoder import Encoder
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
-SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
-SRC_LENGTHS = torch.tensor([5, 2, 4])
-TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
 WAYS = pytest.mark.parametrize("way", ["bidirectional", "forward", "reversed"])
 LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
 
@@ -44,17 +45,6 @@ def make_model(way: str, num_layers: int, dropout: float = 0.0) -> Seq2Seq:
     model = Seq2Seq(encoder, decoder, nn.Embedding(V, E), nn.Linear(R, V), dropout)
     randomize(model)
     return model
-
-
-def stepped(model: Any, tgt_in: Tensor) -> Tensor:
-    """Outputs [B, T, R] through `encode`, `start` and `step`."""
-    memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
-    outputs = []
-    for ids in tgt_in.unbind(1):
-        step = model.step(ids, state, memory)
-        state = step.state
-        outputs.append(step.outputs)
-    return torch.stack(outputs, dim=1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -84,26 +74,26 @@ def test_it_answers_as_its_model_and_sees_later_changes_of_the_weights(case: Cas
 def test_an_encoder_with_tables_gives_the_same(num_layers: int, way: str, padding: int) -> None:
     model = make_model(way, num_layers, 0.5).eval()
     src = nn.functional.pad(SRC, (0, padding))
-    expected, names = model.encode(src, SRC_LENGTHS), list(model.state_dict())
+    expected, names = model.encode(src, LENGTHS), list(model.state_dict())
     inference = InferenceModel(model)
     inference.precompute_input_gates()
     with torch.inference_mode():
-        encoded = inference.encode(src, SRC_LENGTHS)
+        encoded = inference.encode(src, LENGTHS)
         for left, right in zip(encoded[:3], expected[:3], strict=True):
             close(left, right)
         assert torch.equal(encoded.pad_mask, expected.pad_mask)
         model.encoder.embedding.weight.zero_()  # no longer read
-        assert torch.equal(inference.encode(src, SRC_LENGTHS).outputs, encoded.outputs)
+        assert torch.equal(inference.encode(src, LENGTHS).outputs, encoded.outputs)
     assert list(model.state_dict()) == list(inference.network.state_dict()) == names
 
 
 @pytest.mark.parametrize("score", ["dot", "general"])
 def test_keys_that_are_multiplied_lie_with_neighbouring_positions_adjacent(score: str) -> None:
     model = make_case(Case("luong", score, True, 1))
-    memory, _ = model.start(model.encode(SRC, SRC_LENGTHS))
+    memory, _ = model.start(model.encode(SRC, LENGTHS))
     inference = InferenceModel(model)
     with torch.no_grad():
-        laid_out, _ = inference.start(inference.encode(SRC, SRC_LENGTHS))
+        laid_out, _ = inference.start(inference.encode(SRC, LENGTHS))
     assert laid_out.keys.stride(1) == 1
     close(laid_out.keys, memory.keys)
 
@@ -135,7 +125,7 @@ def test_no_product_of_the_encoder_has_a_shape_of_the_longest_source(
     found = []
     for longest in (2, 5):
         with torch.no_grad(), Products() as products:
-            inference.encode(SRC, SRC_LENGTHS.clamp(max=longest))
+            inference.encode(SRC, LENGTHS.clamp(max=longest))
         found.append(products.shapes)
     assert found[0]
     assert found[0] == found[1]

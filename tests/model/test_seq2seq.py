@@ -4,6 +4,9 @@ import pytest
 import torch
 from model_cases import (
     CASES,
+    LENGTHS,
+    SRC,
+    TGT_IN,
     B,
     Case,
     R,
@@ -12,25 +15,8 @@ from model_cases import (
     V,
     close,
     make_model,
+    stepped,
 )
-from torch import Tensor
-
-from seq2seq.model.seq2seq import Seq2Seq
-
-SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
-SRC_LENGTHS = torch.tensor([5, 2, 4])
-TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])
-
-
-def stepped(model: Seq2Seq, tgt_in: Tensor) -> Tensor:
-    """Outputs [B, T, R] through `encode`, `start` and `step`."""
-    memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
-    outputs = []
-    for ids in tgt_in.unbind(1):
-        step = model.step(ids, state, memory)
-        state = step.state
-        outputs.append(step.outputs)
-    return torch.stack(outputs, dim=1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -38,7 +24,7 @@ def test_forward_is_stacked_steps_in_values_and_gradients(case: Case) -> None:
     model = make_model(case)
     parameters = dict(model.named_parameters())
     results = []
-    for outputs in (model(SRC, SRC_LENGTHS, TGT_IN), stepped(model, TGT_IN)):
+    for outputs in (model(SRC, LENGTHS, TGT_IN), stepped(model, TGT_IN)):
         scalar = model.project(outputs).log_softmax(-1)[..., 3].square().sum()
         results.append((outputs, torch.autograd.grad(scalar, list(parameters.values()))))
     (outputs, gradients), (expected, expected_gradients) = results
@@ -51,14 +37,14 @@ def test_forward_is_stacked_steps_in_values_and_gradients(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_padding_of_the_source_changes_nothing(case: Case) -> None:
     model = make_model(case)
-    expected = model(SRC, SRC_LENGTHS, TGT_IN)
-    padded = torch.arange(S) >= SRC_LENGTHS[:, None]
-    close(model(SRC.masked_fill(padded, 11), SRC_LENGTHS, TGT_IN), expected, 1e-12)
+    expected = model(SRC, LENGTHS, TGT_IN)
+    padded = torch.arange(S) >= LENGTHS[:, None]
+    close(model(SRC.masked_fill(padded, 11), LENGTHS, TGT_IN), expected, 1e-12)
     longer = torch.cat([SRC, torch.full((B, 2), 6)], dim=1)
-    close(model(longer, SRC_LENGTHS, TGT_IN), expected, 1e-12)
-    for row, length in enumerate(SRC_LENGTHS.tolist()):
+    close(model(longer, LENGTHS, TGT_IN), expected, 1e-12)
+    for row, length in enumerate(LENGTHS.tolist()):
         one = slice(row, row + 1)
-        close(model(SRC[one, :length], SRC_LENGTHS[one], TGT_IN[one])[0], expected[row])
+        close(model(SRC[one, :length], LENGTHS[one], TGT_IN[one])[0], expected[row])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -66,15 +52,15 @@ def test_padding_of_the_target_changes_nothing_before_it(case: Case) -> None:
     model = make_model(case)
     other = TGT_IN.clone()
     other[:, -1] = 8
-    expected = model(SRC, SRC_LENGTHS, TGT_IN)
-    changed = model(SRC, SRC_LENGTHS, other)
+    expected = model(SRC, LENGTHS, TGT_IN)
+    changed = model(SRC, LENGTHS, other)
     assert torch.equal(changed[:, :-1], expected[:, :-1])
     assert not torch.allclose(changed[:, -1], expected[:, -1])
 
 
 def test_project_is_the_projection_of_any_shape() -> None:
     model = make_model(CASES[0])
-    outputs = model(SRC, SRC_LENGTHS, TGT_IN)
+    outputs = model(SRC, LENGTHS, TGT_IN)
     logits = model.project(outputs)
     assert logits.shape == (B, T, V)
     expected = outputs @ model.projection.weight.t() + model.projection.bias
@@ -97,8 +83,8 @@ def test_embed_looks_up_targets_and_drops_in_training_alone() -> None:
 def test_a_model_holds_no_state_between_calls(case: Case) -> None:
     model = make_model(case)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    expected = model(SRC, SRC_LENGTHS, TGT_IN)
+    expected = model(SRC, LENGTHS, TGT_IN)
     stepped(model, TGT_IN[:, :2])
-    model(SRC.flip(0), SRC_LENGTHS.flip(0), TGT_IN)
-    assert torch.equal(model(SRC, SRC_LENGTHS, TGT_IN), expected)
+    model(SRC.flip(0), LENGTHS.flip(0), TGT_IN)
+    assert torch.equal(model(SRC, LENGTHS, TGT_IN), expected)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

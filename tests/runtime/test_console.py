@@ -54,7 +54,7 @@ def test_work_continues_where_the_reader_of_stderr_is_gone(
     monkeypatch.setattr(sys, "stderr", Gone())
     if not with_tqdm:
         monkeypatch.delitem(sys.modules, "tqdm", raising=False)
-    logger.info("nobody reads this")
+    logger.info("a message without a reader")
 
 
 @pytest.mark.parametrize("align", ["left", "right"])
