@@ -109,9 +109,9 @@ def _bleu(
     if valid is None:
         report(name)
         return None
-    _, _, _, model, vocabularies, limit, config = checkpoint
-    device = next(model.parameters()).device
-    inference = InferenceModel(model)
-    bleu, _ = greedy_bleu(inference, vocabularies, limit, config, valid, device)
+    device = next(checkpoint.model.parameters()).device
+    inference = InferenceModel(checkpoint.model)
+    how = (checkpoint.vocabularies, checkpoint.limit, checkpoint.source, checkpoint.config)
+    bleu, _ = greedy_bleu(inference, *how, valid, device)
     report(f"{name}: validation BLEU {bleu:.2f}")
     return bleu

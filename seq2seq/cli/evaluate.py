@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.input import LineReport
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import as_tree, check_output, open_output, write_report
 from seq2seq.data.lines import read_lines
@@ -147,6 +148,9 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     """Translate the sources and write the translations to `-o`, if given."""
     translator = load_translator(options.model, options.device, options.int8, options.beam)
     translations = translator.translate(sources, options.beam, text_only=True)
+    report = LineReport(options.input)
+    report.note_translations(1, translations)
+    report.log()
     hypotheses = [each.text for each in translations]
     if options.output is not None:
         with open_output(options.output) as output:

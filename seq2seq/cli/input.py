@@ -21,8 +21,6 @@ _READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of
 _SHOWN_LINES = 10  # maximum number of line numbers in a note
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
-_SPLIT = "translated in parts, longer than data.max_length: {lines}"
-_CUT = "text without spaces that exceeds the length limit; only its start was translated: {lines}"
 _ONE_SIDED = "only one side is blank, scored -inf: {lines}"
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
@@ -141,10 +139,10 @@ class LineReport:
         translations: Sequence["Translation"],
         prefixes: Sequence[str] | None = None,
     ) -> None:
-        """Note lines too long to be translated in one part, or at all, and unused prefixes."""
+        """Note lines that are unlike the training text or were split, and unused prefixes."""
         for index, each in enumerate(translations, start=number):
-            self._note(_SPLIT, index, each.parts > 1)
-            self._note(_CUT, index, each.left_out)
+            for note in each.notes:
+                self._note(f"{note}: {{lines}}", index, True)
             prefix = prefixes[index - number] if prefixes else ""
             self._note(_BLANK, index, not is_blank(prefix) and not each.src_tokens)
 

@@ -31,8 +31,11 @@ class Translation:
     tgt_tokens: list[str] = field(default_factory=list)
     attention_weights: list[list[float]] | None = None  # rows: target tokens, columns: source
     nbest: list[tuple[str, float]] = field(default_factory=list)  # text and score, best first
-    parts: int = 1  # into which a long line was split
+    parts: int = 1  # into which the line was split
     left_out: bool = False  # True if the end of a very long word was not translated
+    notes: list[str] = field(
+        default_factory=list
+    )  # ways in which the line is unlike the training text
 
 
 def split_line(line: str, vocabulary: "Vocabulary", max_length: int) -> tuple[list[str], bool]:

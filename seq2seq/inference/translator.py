@@ -12,6 +12,7 @@ import torch
 from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import LengthLimit, pad_sources
 from seq2seq.data.lines import is_blank
+from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary import (
     BOS_ID,
     PAD_ID,
@@ -29,12 +30,15 @@ from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_pre
 from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, join_parts, split_line
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.checkpoint import load_model, read_source_profile
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
+_SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
+_LONG = "longer than data.max_length; translated in parts"
+_LEFT_OUT = "text without spaces that exceeds the length limit; only its start was translated"
 MAX_ATTENTION_TOKENS = 2000  # attention weights of longer lines, quadratic in length, are dropped
 MAX_SQUARED_LENGTHS = 10_000_000  # searched at once, to bound the memory of attention weights
 _LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -47,6 +51,14 @@ class _Part(NamedTuple):
     words: list[str]  # the words of a word vocabulary, else empty
     prefix: Prefix  # NO_PREFIX for all but a line's first part
     return_attention: bool  # False for very long lines
+
+
+class _Line(NamedTuple):
+    """A line as parts, none if it is blank; some text of it may be omitted."""
+
+    parts: list[_Part]
+    left_out: bool
+    notes: list[str]
 
 
 @dataclass(eq=False)
@@ -62,6 +74,7 @@ class Translator:
     decoding: DecodingConfig
     max_length: int  # lines of more tokens are split
     device: torch.device
+    source: SourceProfile = NO_PROFILE  # lines are compared with the training text
 
     @classmethod
     @in_callers_terms
@@ -92,7 +105,9 @@ class Translator:
                     f"{config.data.direction}; combine runs of one direction in an ensemble"
                 )
         model: Model = models[0] if len(models) == 1 else Ensemble(models)
-        return cls(model, vocabularies, limit, config.decoding, config.data.max_length, chosen)
+        source = read_source_profile(paths[0])
+        longest = config.data.max_length
+        return cls(model, vocabularies, limit, config.decoding, longest, chosen, source)
 
     @property
     @torch.inference_mode()
@@ -132,8 +147,9 @@ class Translator:
         `text_only` gives the same text and tokens sooner, without attention weights and, for greedy
         search, with nan for a score.
 
-        Lines of more than data.max_length tokens are split (see `split_line`) and the translations
-        of their parts joined. Blank lines stay blank. With prefixes, one per line and blank for
+        Lines with more sentences than those of the training text, and lines of more than
+        data.max_length tokens (see `split_line`) are split, and the translations of their parts
+        joined; `notes` say so. Blank lines stay blank. With prefixes, one per line and blank for
         none, each translation starts with its prefix (NFC, with spaces and line breaks as single
         spaces); the last word of a prefix may continue unless a space follows it.
 
@@ -143,14 +159,18 @@ class Translator:
         lines, size = line_list(lines, "lines"), self.beam_size(beam_size, n_best)
         line_prefixes = self._prefixes(lines, prefixes)
         split = [
-            self._parts(*each, return_attention=not text_only)
+            self._split(*each, return_attention=not text_only)
             for each in zip(lines, self.vocabularies.src.encode(lines), line_prefixes, strict=True)
         ]
         options = self._options(size, text_only)
-        found = self._search([part for parts, _ in split for part in parts], options, n_best)
+        found = self._search([part for line in split for part in line.parts], options, n_best)
         return [
-            replace(join_parts([next(found) for _ in parts], n_best), left_out=left_out)
-            for parts, left_out in split
+            replace(
+                join_parts([next(found) for _ in line.parts], n_best),
+                left_out=line.left_out,
+                notes=line.notes,
+            )
+            for line in split
         ]
 
     def _prefixes(self, lines: Sequence[str], prefixes: Iterable[str] | None) -> list[Prefix]:
@@ -204,22 +224,26 @@ class Translator:
             for part, hypotheses in zip(parts[rows], found, strict=True):
                 yield self._translation(part, hypotheses, n_best)
 
-    def _parts(
-        self, line: str, ids: Ids, prefix: Prefix, return_attention: bool
-    ) -> tuple[list[_Part], bool]:
-        """Return a line's parts, none if it is blank, and whether some text was omitted."""
+    def _split(self, line: str, ids: Ids, prefix: Prefix, return_attention: bool) -> _Line:
+        """Split a line with more sentences than is usual, or with too many tokens."""
         src = self.vocabularies.src
         if has_no_tokens(line, ids):
-            return [], False
+            return _Line([], False, [])
         texts, encoded, left_out = [line], [ids], False
-        if len(ids) > self.max_length:
-            texts, left_out = split_line(line, src, self.max_length)
+        notes = self.source.notes(line)
+        if not prefix.states and len(texts := self.source.parts(line)) > 1:
             encoded = src.encode(texts)
+            notes.append(_SENTENCES)
+        if any(len(each) > self.max_length for each in encoded):
+            found = [split_line(text, src, self.max_length) for text in texts]
+            texts = [part for parts, _ in found for part in parts]
+            encoded, left_out = src.encode(texts), any(omitted for _, omitted in found)
+            notes += [_LONG, _LEFT_OUT] if left_out else [_LONG]
         words = [[] if src.has_byte_fallback else words_of(text) for text in texts]
         return_attention = return_attention and sum(map(len, encoded)) <= MAX_ATTENTION_TOKENS
         prefixes = [prefix, *[NO_PREFIX] * (len(texts) - 1)]
         parts = zip(encoded, words, prefixes, strict=True)
-        return [_Part(*part, return_attention) for part in parts], left_out
+        return _Line([_Part(*part, return_attention) for part in parts], left_out, notes)
 
     def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
         src, tgt = self.vocabularies

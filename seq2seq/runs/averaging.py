@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import LengthLimit
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import Vocabularies, checksums_of
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_folder
@@ -28,6 +30,7 @@ class Checkpoint(NamedTuple):
     path: Path
     step: int
     checksum: str  # SHA-256 of the tensors
+    source: SourceProfile
     model: Seq2Seq
     vocabularies: Vocabularies
     limit: LengthLimit
@@ -95,7 +98,9 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkp
         parts = checkpoint.load_model(path.parent, device, path.name)
         header, _ = read_header(path)
         with header_errors(path):
-            loaded.append(Checkpoint(path, int(header["step"]), str(header["tensors"]), *parts))
+            step, checksum = int(header["step"]), str(header["tensors"])
+        source = checkpoint.read_source_profile(path.parent, path.name)
+        loaded.append(Checkpoint(path, step, checksum, source, *parts))
         _check_compatible(loaded[-1], loaded)
     return loaded
 
@@ -143,14 +148,16 @@ def save_average(
 
     The config is written first, so that --overwrite can replace an incomplete folder.
     """
-    _, _, _, _, vocabularies, limit, config = checkpoints[0]
+    first = checkpoints[0]
+    vocabularies, config = first.vocabularies, first.config
     provenance = provenance_of(config, vocabularies, model_keys_only=True)
     provenance["averaged"] = [
         {"path": str(each.path), "step": each.step, "tensors": each.checksum}
         for each in checkpoints
     ]
+    provenance[checkpoint.SOURCE] = asdict(first.source)
     with exclusive_lock(folder):
         run_folder.clear(folder)
         checkpoint.create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
         step, path = max(each.step for each in checkpoints), folder / layout.BEST
-        checkpoint.save_weights(path, named_weights(model), limit, step, bleu, provenance)
+        checkpoint.save_weights(path, named_weights(model), first.limit, step, bleu, provenance)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.data.batching import LengthLimit
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
@@ -31,6 +32,8 @@ from seq2seq.runs.layout import (
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
 from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable
+
+SOURCE = "source"  # header field of the source profile
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -135,6 +138,16 @@ def load_model(
     tensor_file.copy_into(weights, own, path)
     _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
+
+
+def read_source_profile(folder: Path, name: str = BEST) -> SourceProfile:
+    """Read what a run's weights record of the training text; earlier versions recorded nothing."""
+    path = folder / name
+    with with_recovery_hint(path):
+        header, _ = tensor_file.read_header(path)
+        if SOURCE not in header:
+            return SourceProfile()
+        return tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
 
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:

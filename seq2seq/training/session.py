@@ -1,7 +1,7 @@
 """Training session: set up a new or resumed run from its config, with data, model and state."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from seq2seq.config.schema import Config, DataConfig
 from seq2seq.data.batching import EncodedPairs, LengthLimit, encode_pairs, length_ratio
 from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
 from seq2seq.data.natural_language import note_not_language
+from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.training_data import checksum_of_text, training_data
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import not_nfc_note
@@ -51,6 +52,7 @@ class SessionData(NamedTuple):
     valid_pairs: EncodedPairs
     limit: LengthLimit
     checksums: Mapping[str, str]  # checksum of each split's text
+    source: SourceProfile
 
 
 class NullWriter:
@@ -81,6 +83,7 @@ class RunWriter(NullWriter):
         config, data, step = session.config, session.data, session.progress.step
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
+        provenance[checkpoint.SOURCE] = asdict(data.source)
         if best:
             path = folder / layout.BEST
             checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
@@ -251,7 +254,10 @@ def new_session(
     return TrainingSession(
         config,
         device,
-        SessionData(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
+        SessionData(
+            *(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
+            describe_source(train.src_texts),
+        ),
         model,
         averages if config.training.average else {},
         Optimizer(config.training, model.parameters()),

@@ -10,6 +10,7 @@ import torch
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder, LengthLimit, make_batch
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score
 from seq2seq.evaluation.segmentation import segmentation_of
@@ -73,7 +74,7 @@ def valid_bleu(session: TrainingSession) -> float:
     data, config, device = session.data, session.config, session.device
     model, group = session.inference, session.group
     bleu, session.hypotheses = greedy_bleu(
-        model, data.vocabularies, data.limit, config, data.valid, device, group
+        model, data.vocabularies, data.limit, data.source, config, data.valid, device, group
     )
     return bleu
 
@@ -82,6 +83,7 @@ def greedy_bleu(
     model: InferenceModel,
     vocabularies: Vocabularies,
     limit: LengthLimit,
+    source: SourceProfile,
     config: Config,
     text: ParallelText,
     device: torch.device,
@@ -89,7 +91,7 @@ def greedy_bleu(
 ) -> tuple[float, list[str]]:
     """Translate by greedy search, each rank its share; return cased BLEU and hypotheses."""
     longest = config.data.max_length
-    translator = Translator(model, vocabularies, limit, config.decoding, longest, device)
+    translator = Translator(model, vocabularies, limit, config.decoding, longest, device, source)
     translations = translator.translate(group.share(text.src), beam_size=1, text_only=True)
     hypotheses = group.gather_shares([translation.text for translation in translations])
     tokenize = segmentation_of(config.data.tgt_lang, [text.tgt]).tokenize

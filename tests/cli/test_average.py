@@ -16,7 +16,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import checkpoint
 from seq2seq.runs.averaging import select_checkpoints
-from seq2seq.runs.checkpoint import load_model, read_config
+from seq2seq.runs.checkpoint import load_model, read_config, read_source_profile
 from seq2seq.runs.layout import BEST, CONFIG, snapshots
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
@@ -79,6 +79,9 @@ def test_a_run_alone_gives_the_mean_of_its_snapshots(
     header = read_header(new / BEST)[0]
     assert [each["path"] for each in header["averaged"]] == [str(path) for path in taken]
     assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
+    source = read_source_profile(run, taken[0].name)
+    assert source.sentences == 1
+    assert read_source_profile(new) == source
     assert header["step"] == 8
     for path, line in zip(taken, told, strict=False):  # measured anew, as training did
         assert line.startswith(f"{path}, step {read_header(path)[0]['step']}: ")

@@ -20,6 +20,7 @@ from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, t
 from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
 from seq2seq.data.batching import LengthLimit
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train_vocabularies
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
@@ -283,6 +284,39 @@ def test_where_no_space_follows_a_full_stop_it_ends_a_sentence_too(
     assert parts == ["日本語。", "「日本。」", "語。。", "日本語。", "日本"]
     assert not left_out
     assert split_line("3.5 kg. ba", tiny_vocabularies.src, 40)[0] == ["3.5 kg.", "ba"]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_a_line(
+    tiny_run: Path, beam_size: int
+) -> None:
+    translator, first, second = load(tiny_run), "Zu ba.", "Ka velo?"
+    whole = translator.translate([f"{first} {second}"], beam_size)[0]
+    assert (whole.parts, whole.notes) == (1, [])
+    translator.source = SourceProfile(sentences=1)
+    alone = translator.translate([first, second], beam_size)
+    line, single = translator.translate([f"{first} {second}", first], beam_size)
+    assert line.text == " ".join(each.text for each in alone)
+    assert line.tgt_tokens == [token for each in alone for token in each.tgt_tokens]
+    assert line.parts == 2
+    assert line.notes == ["more sentences than in lines of the training text; cut at sentence ends"]
+    assert (single.text, single.notes) == (alone[0].text, [])
+    check_shape(translator, f"{first} {second}", line)
+
+
+def test_a_long_sentence_among_several_is_split_again(translator: Translator) -> None:
+    translator = replace(translator, source=SourceProfile(sentences=1))
+    long = "Velo" + " velo" * 3 * LONGEST
+    line, alone = translator.translate([f"Zu. {long}", "Zu."], 1)
+    assert line.text.startswith(f"{alone.text} ")
+    assert line.parts > 3
+    assert len(line.notes) == 2
+
+
+def test_a_line_with_a_prefix_is_translated_as_one(translator: Translator) -> None:
+    translator = replace(translator, source=SourceProfile(sentences=1))
+    line = translator.translate(["Zu ba. Ka."], 1, prefixes=["ba"])[0]
+    assert line.parts == 1
 
 
 # ------------------------------------------------------------------------------------------- n-best

@@ -1,6 +1,7 @@
 """Scores of trained variants: BLEU by run, ensemble and source length, and training costs."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
@@ -203,8 +204,8 @@ def _score(
     segmentation = segmentation_of(variant.config.data.tgt_lang, [references])
     scores = metrics.score(hypotheses, [references], task.lowercase, segmentation, bootstrap=0)
     logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
-    if split := sum(each.parts > 1 for each in translations):
-        logger.info(f"note: {split} lines longer than data.max_length were translated in parts")
+    for note, count in Counter(note for each in translations for note in each.notes).items():
+        logger.info(f"note: {note}: {count} lines")
     tokenize = segmentation.tokenize
     counts = metrics.bleu_counts(hypotheses, references, task.lowercase, tokenize)
     return ScoredOutput(file, scores, counts)

@@ -1,0 +1,86 @@
+"""Sentence ends within a line, and the abbreviations that a text shows not to be such ends."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+
+NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
+_FULL = "\u3002\uff01\uff1f"  # ends without a following space (Chinese, Japanese)
+_ENDS = ".!?\u0964\u0965\u061f\u06d4\u1362\u104b\u17d4\u2026" + _FULL
+_QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"
+_CLOSING = _QUOTES + r")\]\uff09"
+_OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039(\\[\u00bf\u00a1\u300c\u300e\uff08"
+_BOUNDARY = re.compile(
+    rf"(?P<end>[{_ENDS}]+)(?P<closing>[{_CLOSING}]*)\s+(?=(?P<opening>[{_OPENING}]*)(?P<next>\w))"
+    rf"|[{_FULL}]+(?:(?=[{_OPENING}]*\w)|[{_CLOSING}]+(?=[{_OPENING}]))"
+)
+_DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
+_WORD = re.compile(rf"[^\s{_OPENING}{_CLOSING},;:!?]+")
+_LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+_NO_VOWEL = re.compile("[A-Z]?[b-df-hj-np-tv-xz]{1,4}")  # `Dr`, `St`, `Ltd`, `bzw`
+_DOTTED_SHARE = (
+    0.8  # least share of the occurrences of an abbreviation that have a full stop within a line
+)
+_ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
+_MIN_COUNT = 2
+_MAX_ABBREVIATIONS = 500
+
+
+def split_sentences(line: str, abbreviations: Collection[str] = (), together: int = 1) -> list[str]:
+    """Return the sentences of a line, `together` at a time, without the space between the parts.
+
+    A sentence ends at a full stop, an exclamation or a question mark, also one of another script,
+    where white space follows and then no lower-case letter. A full stop ends no sentence after
+    initials (`J.`), a Latin word without a vowel (`Dr.`) or an abbreviation (given without its full
+    stop), nor before a digit.
+    """
+    parts, start = [], 0
+    for end in islice(_sentence_ends(line, abbreviations), together - 1, None, together):
+        parts.append(line[start:end].rstrip())
+        start = end
+    return [*parts, line[start:]]
+
+
+def find_abbreviations(lines: Iterable[str]) -> list[str]:
+    """Return the words of a text that nearly always have a full stop, within its lines, sorted.
+
+    NUMBER among them means that numbers are often written with one, as ordinals are in German.
+    """
+    dotted, words = Counter[str](), Counter[str]()
+    for line in lines:
+        words.update(_key(word.rstrip(".")) for word in _WORD.findall(line))
+        if "." in line[:-1]:
+            dotted.update(_key(word) for word in _DOTTED.findall(line))
+    found = [
+        word
+        for word, count in dotted.most_common()
+        if count >= _MIN_COUNT
+        and count >= (_ORDINAL_SHARE if word == NUMBER else _DOTTED_SHARE) * words[word]
+    ]
+    return sorted(found[:_MAX_ABBREVIATIONS])
+
+
+def _sentence_ends(line: str, abbreviations: Collection[str]) -> Iterator[int]:
+    for found in _BOUNDARY.finditer(line):
+        if found["end"] is None or _ends_sentence(line, found, abbreviations):
+            yield found.end()
+
+
+def _ends_sentence(line: str, found: re.Match[str], abbreviations: Collection[str]) -> bool:
+    end = found["end"]
+    if found["next"].islower():
+        return False
+    if end[-1] in "!?" and set(found["closing"]) & set(_QUOTES):
+        return bool(found["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
+    if end != ".":
+        return True
+    last = _LAST_WORD.search(line, 0, found.start())
+    word = _key(last[0]) if last else ""
+    shortened = _INITIALS.fullmatch(word) or _NO_VOWEL.fullmatch(word) or word in abbreviations
+    return not (shortened or found["next"].isdigit())
+
+
+def _key(word: str) -> str:
+    return NUMBER if word.isdigit() else word

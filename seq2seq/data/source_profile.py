@@ -1,0 +1,100 @@
+"""Properties of a training text's source side, and input lines that are unlike it."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from seq2seq.data.sentences import find_abbreviations, split_sentences
+
+MAX_LINES = 50_000  # evenly spaced lines of the training text that are examined
+MIN_LINES = 100
+RARE = 0.05  # share of lines with more sentences than usual
+HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+_UNLIMITED = 1 << 31
+
+
+@dataclass(frozen=True)
+class SourceProfile:
+    """Properties of the source lines of a training text; without any, no line is unusual.
+
+    All but RARE of the lines have at most `sentences` sentences. `scripts` are those of the words
+    (empty: unknown), as the first words of Unicode's names of letters.
+    """
+
+    sentences: int = _UNLIMITED
+    abbreviations: list[str] = field(default_factory=list)  # without their full stop
+    capitals: bool = True  # has lines in capitals
+    scripts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.sentences < 1:
+            raise ValueError("a source profile")
+
+    def parts(self, line: str) -> list[str]:
+        """Return a line in parts of at most as many sentences as is usual."""
+        if self.sentences >= len(line):  # which has no more sentences than characters
+            return [line]
+        return split_sentences(line, self.abbreviations, self.sentences)
+
+    def notes(self, line: str) -> list[str]:
+        """Return how a line differs from the training text, for a note to the user."""
+        notes = []
+        if not self.capitals and in_capitals(line):
+            notes.append("all in capitals, which the training text hardly has")
+        if self.scripts and not line.isascii():
+            unknown = sorted(set(scripts_of(line)) - set(self.scripts))
+            notes += [
+                f"{name.title()} letters, which the training text hardly has" for name in unknown
+            ]
+        return notes
+
+
+NO_PROFILE = SourceProfile()
+
+
+def describe_source(lines: Sequence[str]) -> SourceProfile:
+    """Describe source lines by evenly spaced ones; fewer than MIN_LINES do not describe a text."""
+    if len(lines) < MIN_LINES:
+        return SourceProfile()
+    step = -(-len(lines) // MAX_LINES)
+    sample = [lines[row] for row in range(0, len(lines), step)]
+    abbreviations = find_abbreviations(sample)
+    known = frozenset(abbreviations)
+    counts = Counter(len(split_sentences(line, known)) for line in sample)
+    scripts = Counter(script for line in sample for script in set(scripts_of(line)))
+    return SourceProfile(
+        _usual(counts),
+        abbreviations,
+        sum(map(in_capitals, sample)) > HARDLY * len(sample),
+        sorted(name for name, count in scripts.items() if count > HARDLY * len(sample)),
+    )
+
+
+def _usual(counts: Counter[int]) -> int:
+    """Return the number of sentences that at most RARE of the lines exceed."""
+    above = counts.total()
+    for number in sorted(counts):
+        above -= counts[number]
+        if above <= RARE * counts.total():
+            return number
+    raise AssertionError("the largest number is exceeded by none")
+
+
+def in_capitals(line: str) -> bool:
+    """Return whether a line has several words and all its letters are capitals."""
+    return line.isupper() and len(_WORDS.findall(line)) > 1
+
+
+def scripts_of(line: str) -> Iterator[str]:
+    """Yield the script of each word of at least two letters, such as "LATIN"."""
+    for word in _WORDS.findall(line):
+        yield "LATIN" if word.isascii() else _script(word[0])
+
+
+@cache
+def _script(letter: str) -> str:
+    return unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "UNKNOWN").split()[0]

@@ -1,0 +1,72 @@
+"""Sentence ends and abbreviations."""
+
+import pytest
+
+from seq2seq.data.sentences import NUMBER, find_abbreviations, split_sentences
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Tom is here."],
+        ["Stop!", "Thief!"],
+        ["Where is he?", "I don't know.", "He left..."],
+        ['"Do you like it?"', '"Yes."'],
+        ["He said (again) yes.)", "Then he left."],
+        ["¿Dónde está?", "¡Aquí!"],
+        ["थांब!", "चोर!"],
+        ["सगळं ठीक आहे।", "काळजी करू नका।"],
+        ["هل أنت هنا؟", "نعم."],
+        ["И она ушла.", "Он остался."],
+        ["It cost 3.5 kg. of 1.2.3 and www.example.com today."],
+        ['"Stop!" Tom said.'],
+        ["Wait... what?"],
+        ["J. Smith and Dr. Rao met Mrs. Rao in St. Petersburg."],
+        ["The U.S. Army came."],
+        ["No. 5 is alive."],
+        ["One.", "Two ! ? ."],
+        ["... ."],
+        [""],
+    ],
+)
+def test_a_line_is_cut_after_its_sentences(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences)) == sentences
+
+
+def test_chinese_and_japanese_sentences_need_no_space() -> None:
+    line = ["私は学生です。", "「本当\uff1f」", "「はい\uff01」と彼は言った。", "そう\uff01"]
+    assert split_sentences("".join(line)) == line
+    assert split_sentences("好。 很好。") == ["好。", "很好。"]
+
+
+def test_sentences_stay_together_in_groups() -> None:
+    line = "Go on. I do.  Who? Me. Oh."
+    assert split_sentences(line, together=2) == ["Go on. I do.", "Who? Me.", "Oh."]
+    assert split_sentences(line, together=9) == [line]
+
+
+def test_an_abbreviation_ends_no_sentence() -> None:
+    line = "See Prof. Rao. He knows."
+    assert split_sentences(line) == ["See Prof.", "Rao.", "He knows."]
+    assert split_sentences(line, {"Prof"}) == ["See Prof. Rao.", "He knows."]
+
+
+def test_a_number_is_an_ordinal_where_numbers_are_abbreviations() -> None:
+    line = "Er kam am 15. August an."
+    assert split_sentences(line) == ["Er kam am 15.", "August an."]
+    assert split_sentences(line, {NUMBER}) == [line]
+
+
+def test_abbreviations_are_words_with_a_full_stop_within_lines() -> None:
+    lines = [
+        *["Prof. Rao left.", "I saw Prof. Rao there."],
+        *[
+            "Stop it. Tom left.",
+            "Tom did it. Tom stayed.",
+            "I like it.",
+            "It is it, and it was it.",
+        ],
+    ]
+    assert find_abbreviations(lines) == ["Prof"]
+    ordinals = ["Am 15. August.", "Am 3. Mai kam er.", "Es sind 20 Tage."]
+    assert find_abbreviations(ordinals) == [NUMBER]
