@@ -89,7 +89,7 @@ def average(
     model = averaging.average_models([each.model for each in checkpoints])
     averaged = checkpoints[0]._replace(model=model)
     bleu = _bleu(f"{folder}, the average of {len(paths)}", averaged, valid, report)
-    averaging.save_average(folder, model, checkpoints, bleu)
+    averaging.save_average(folder, model, checkpoints, bleu, overwrite)
     best, path = max((score or 0.0, path) for score, path in zip(scores, paths, strict=True))
     if bleu is not None and bleu <= best:
         notes.append(f"note: the average is no better than {path} (validation BLEU {best:.2f})")

@@ -142,11 +142,16 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
 
 
 def save_average(
-    folder: Path, model: Seq2Seq, checkpoints: Sequence[Checkpoint], bleu: float | None
+    folder: Path,
+    model: Seq2Seq,
+    checkpoints: Sequence[Checkpoint],
+    bleu: float | None,
+    overwrite: bool,
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    The config is written first, so that --overwrite can replace an incomplete folder.
+    The config is written first, so that --overwrite can replace an incomplete folder. Raises
+    UserError as `check_destination` does: another process may have written there since.
     """
     first = checkpoints[0]
     vocabularies, config = first.vocabularies, first.config
@@ -157,6 +162,7 @@ def save_average(
     ]
     provenance[checkpoint.SOURCE] = asdict(first.source)
     with exclusive_lock(folder):
+        check_destination(folder, [each.path for each in checkpoints], overwrite)
         run_folder.clear(folder)
         checkpoint.create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
         step, path = max(each.step for each in checkpoints), folder / layout.BEST

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.runs.checkpoint import remove_snapshots
@@ -32,23 +33,30 @@ from seq2seq.runtime.files import (
     part_of,
     same_file,
 )
-from seq2seq.runtime.locks import LOCK, exclusive_lock
+from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
 _RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, LOCK, *_FIGURES)  # names in a run folder
 
 
+class OpenFolder(NamedTuple):
+    """A locked run folder."""
+
+    lock: FolderLock
+    state: TrainingState | None  # the state to resume from; None for a run to start
+
+
 @contextmanager
-def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[TrainingState | None]:
-    """Lock the run folder; yield the state to resume from, or None for a run to start.
+def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenFolder]:
+    """Lock the run folder, then check it and read the state to resume from.
 
     Raises UserError as `check_folder` and `resumed_state` do, and if another process trains
     there.
     """
-    check_folder(config, resume, overwrite)  # before a lock file is made
-    with exclusive_lock(config.run_dir):
-        check_folder(config, resume, overwrite)  # another process may have trained here since
-        yield resumed_state(config) if resume else None
+    check_place(config.run_dir)
+    with exclusive_lock(config.run_dir) as lock:
+        check_folder(config, resume, overwrite)
+        yield OpenFolder(lock, resumed_state(config) if resume else None)
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:

@@ -10,52 +10,133 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.process_group import is_main_process
 
 LOCK = "lock"
-_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+_NO_SURPRISE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no links, no waiting
 
 
-@contextmanager
-def exclusive_lock(folder: Path) -> Iterator[None]:
-    """Lock a run folder against other processes; create it if it does not exist.
+class FolderLock:
+    """Exclusive lock of one process on a folder: on the folder itself and on a file in it.
 
-    The operating system releases the lock when the process ends, even by SIGKILL. A folder created
-    here is removed again if nothing was written to it. Raises UserError if another process holds
-    the lock or the folder is not writable.
+    The file holds the process id. Removing it releases nothing, except where the system cannot lock
+    folders (Windows, some network file systems) and the file alone is locked.
     """
-    created = [each for each in (folder, *folder.parents) if not each.exists()]  # deepest first
-    descriptor = _open_lock(folder)
-    try:
-        _lock(descriptor, folder)
-        if not _is_at(descriptor, folder / LOCK):
-            raise UserError(f"{folder}: was removed by another process just now; try again")
+
+    def __init__(self, folder: Path) -> None:
+        """Lock an existing folder; raises OSError, and UserError if another process holds it."""
+        self._folder, self._path = folder, folder / LOCK
+        self._file: int | None = None
+        self._handle = _lock_handle(folder)
+        try:
+            self._status = folder.stat() if self._handle is None else os.fstat(self._handle)
+            self.made_file = not os.path.lexists(self._path)
+            self._lock_file()
+            if not self._is_in_place():
+                raise _removed(folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def verify(self) -> None:
+        """Raise RunError if another process may write here, as the folder or its lock was replaced.
+
+        A lock file that was removed is made and locked again.
+        """
+        if not self._folder.exists():
+            return  # writing raises the error
+        if not self._is_in_place():
+            raise RunError(
+                f"{self._folder}: another folder has taken the place of the one that this process "
+                "locked; stopped without writing to it"
+            )
+        if self._file is not None and _is_at(self._file, self._path):
+            return
+        try:
+            self._lock_file()
+        except (OSError, UserError) as error:
+            raise RunError(
+                f"{self._path}: was removed or replaced, and cannot be locked again ({error}); "
+                "stopped, since two processes must not write to one folder"
+            ) from None
+
+    def clear(self, remove: bool) -> None:
+        """Clear the process id in the lock file, or remove the file."""
+        with suppress(OSError):
+            if self._file is not None:
+                os.ftruncate(self._file, 0)
+            if remove:  # a process that has opened the file notices it
+                self._path.unlink()
+
+    def close(self) -> None:
+        """Release the lock."""
+        for descriptor in (self._file, self._handle):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._file = self._handle = None
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(self._status, self._folder.stat())
+        except OSError:
+            return False
+
+    def _lock_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._file = descriptor = _open_regular(self._path)
+        try:
+            _try_lock(descriptor, exclusive=True)
+        except (BlockingIOError, PermissionError):
+            raise _held(self._folder) from None
+        except OSError as error:  # on some network file systems
+            if self._handle is None:
+                logger.info(
+                    f"note: {self._folder}: cannot be locked ({error.strerror}); "
+                    "make sure that no other process trains in it"
+                )
+        if not _is_at(descriptor, self._path):
+            raise _removed(self._folder)
         content = _read_start(descriptor)
         if content and not content.isdigit():
             raise UserError(
-                f"run_dir: {folder / LOCK} is not a lock file but has its reserved name; "
-                "move it away"
+                f"run_dir: {self._path} is not a lock file but has its reserved name; move it away"
             )
         with suppress(OSError):  # the process id is informative only, and the disk may be full
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                os.ftruncate(descriptor, 0)
-            _remove_unused(created)  # before the lock is released
+
+
+@contextmanager
+def exclusive_lock(folder: Path) -> Iterator[FolderLock]:
+    """Lock a run folder against other processes; create it if it does not exist.
+
+    The operating system releases the lock when the process ends, even by SIGKILL. A folder created
+    here is removed again if nothing was written to it, and a lock file made here if the block
+    raises UserError. Raises UserError if another process holds the lock or the folder is not
+    writable.
+    """
+    created = [each for each in (folder, *folder.parents) if not each.exists()]  # deepest first
+    lock, refused = _lock_writable(folder), False
+    try:
+        yield lock
+    except UserError:
+        refused = True
+        raise
     finally:
-        os.close(descriptor)
+        lock.clear(remove=refused and lock.made_file)
+        _remove_unused(created)  # before the lock is released
+        lock.close()
 
 
-def _open_lock(folder: Path) -> int:
+def _lock_writable(folder: Path) -> FolderLock:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        return _open_regular(folder / LOCK)
+        return FolderLock(folder)
     except OSError as error:
         raise UserError(
             f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
@@ -63,30 +144,48 @@ def _open_lock(folder: Path) -> int:
         ) from None
 
 
+def _lock_handle(folder: Path) -> int | None:
+    """Open and lock a folder; return None where the system cannot lock folders."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        _try_lock(descriptor, exclusive=True)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise _held(folder) from None
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
 def _open_regular(path: Path) -> int:
     """Open or create a lock file; raises OSError, and UserError for a pipe or a device."""
-    descriptor = os.open(path, _FLAGS | getattr(os, "O_NONBLOCK", 0), 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_SURPRISE, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
     return descriptor
 
 
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        _try_lock(descriptor, exclusive=True)
-    except (BlockingIOError, PermissionError):
-        number = _read_start(descriptor).decode("ascii", errors="replace")
-        process = f"process {number}" if number.isdigit() else "another process"
-        raise UserError(
-            f"{folder}: {process} is training in this run folder; "
-            "wait until it ends or set another run_dir"
-        ) from None
-    except OSError as error:  # on some network file systems
-        logger.info(
-            f"note: {folder}: cannot be locked ({error.strerror}); "
-            "make sure that no other process trains in it"
-        )
+def _held(folder: Path) -> UserError:
+    """Return the error for a folder that another process has locked, with its id if recorded."""
+    content = b""
+    with suppress(OSError):
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | _NO_SURPRISE)
+        content = _read_start(descriptor)
+        os.close(descriptor)
+    process = f"process {content.decode()}" if content.isdigit() else "another process"
+    return UserError(
+        f"{folder}: {process} is training in this run folder; "
+        "wait until it ends or set another run_dir"
+    )
+
+
+def _removed(folder: Path) -> UserError:
+    return UserError(f"{folder}: was removed by another process just now; try again")
 
 
 def _read_start(descriptor: int) -> bytes:
@@ -108,8 +207,8 @@ def _is_at(descriptor: int, path: Path) -> bool:
 def _remove_unused(created: list[Path]) -> None:
     """Remove folders created for a run if they contain nothing but the lock."""
     with suppress(OSError):
-        if created and [entry.name for entry in created[0].iterdir()] == [LOCK]:
-            (created[0] / LOCK).unlink()
+        if created and {entry.name for entry in created[0].iterdir()} <= {LOCK}:
+            (created[0] / LOCK).unlink(missing_ok=True)
             for folder in created:
                 folder.rmdir()
 

@@ -62,6 +62,7 @@ def roll_back(session: TrainingSession, reporter: Reporter) -> None:
             f"{found}, also at {progress.rate_factor:g} of the learning rate. Lower "
             "training.learning_rate or training.clip_norm"
         )
+    session.writer.verify_lock()
     state = read_state(folder)
     if state is None:
         raise RunError(f"{found}, and {folder} holds no saved state to return to")

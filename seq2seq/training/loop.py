@@ -11,8 +11,7 @@ import torch
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST, METRICS
-from seq2seq.runs.run_folder import open_folder
-from seq2seq.runs.training_state import TrainingState
+from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
@@ -61,8 +60,8 @@ def train(
         with deterministic(chosen, config.training.deterministic):  # set before CUDA starts
             group.use_device(chosen)
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
-            with folder as state:
-                session, notes = _set_up(config, chosen, group, state, init_from)
+            with folder as opened:
+                session, notes = _set_up(config, chosen, group, opened, init_from)
                 _train(session, notes, init_from is not None)
     return config.run_dir
 
@@ -81,16 +80,16 @@ def _set_up(
     config: Config,
     device: torch.device,
     group: ProcessGroup,
-    state: TrainingState | None,
+    opened: OpenFolder | None,
     init_from: Path | None,
 ) -> tuple[TrainingSession, list[str]]:
     """Set up the run in the main process, then load it in the others; return notes for the log."""
-    if not group.is_main:
+    if opened is None:
         group.wait_for_main()
         session = join_run(config, device, group)
         group.start(_facts(session))
         return session, []
-    session, notes = prepare(config, device, state, init_from, group)
+    session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
     slow = None if session.progress.step else bf16_note(device, config.training.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:

@@ -34,6 +34,7 @@ from seq2seq.runs.training_state import (
 from seq2seq.runs.warm_start import read_warm_start, resumed_vocabularies
 from seq2seq.runtime.device import derive_seed, trim_memory
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.reporting import NullReporter, Reporter
@@ -60,6 +61,9 @@ class NullWriter:
 
     reporter: type[Reporter] = NullReporter
 
+    def verify_lock(self) -> None:
+        """Raise RunError if another process may write in the run folder."""
+
     def save_state(self, session: "TrainingSession") -> None:
         """Write the training state; the file that it replaces becomes the previous one."""
 
@@ -72,7 +76,16 @@ class RunWriter(NullWriter):
 
     reporter = Reporter
 
+    def __init__(self, lock: FolderLock | None = None) -> None:
+        """Write in a folder that this process has locked, if others might train there."""
+        self._lock = lock
+
+    def verify_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.verify()
+
     def save_state(self, session: "TrainingSession") -> None:
+        self.verify_lock()
         config, data, progress = session.config, session.data, session.progress
         weights, moments = named_weights(session.model), session.optimizer.state
         header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
@@ -82,6 +95,7 @@ class RunWriter(NullWriter):
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
         config, data, step = session.config, session.data, session.progress.step
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
+        self.verify_lock()
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
         provenance[checkpoint.SOURCE] = asdict(data.source)
         if best:
@@ -126,8 +140,9 @@ def prepare(
     state: TrainingState | None = None,
     init_from: Path | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
+    lock: FolderLock | None = None,
 ) -> tuple[TrainingSession, list[str]]:
-    """Set up a run in its folder: a new one, or the one to resume from `state`.
+    """Set up a run in its folder, which `lock` protects: a new one, or that of `state` to resume.
 
     A new run is initialised from the vocabulary and the best weights of the run in `init_from`, if
     given. Returns notes for the log, too. Raises UserError if data, config or state do not fit.
@@ -149,8 +164,9 @@ def prepare(
         pairs = source.pairs(vocabularies, config.data.max_length)
         limit, weights = state and state.limit, start and start.weights
         session = new_session(config, device, vocabularies, pairs, valid, checksums, limit, weights)
-    session.group, session.writer = group, RunWriter()
+    session.group, session.writer = group, RunWriter(lock)
     folder = config.run_dir
+    session.writer.verify_lock()
     if state is None:
         clear(folder)
         checkpoint.create_run(folder, config, vocabularies)

@@ -1,7 +1,8 @@
 """`seq2seq average`: the mean is right, the result translates, nothing else is touched."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,23 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: 
     (full / "mine").touch()
     assert "contains files other than a run's" in refused([run], full, "cpu", None, True)
     assert "is a file" in refused([run], full / "mine", "cpu")
+
+
+def test_a_run_that_was_written_meanwhile_is_not_replaced(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is checked again once it is locked."""
+    new = tmp_path / "new"
+
+    @contextmanager
+    def late(folder: Path) -> Iterator[None]:
+        shutil.copytree(run, folder)
+        yield
+
+    monkeypatch.setattr("seq2seq.runs.averaging.exclusive_lock", late)
+    with pytest.raises(UserError, match="already contains a run; replace it with --overwrite"):
+        average([run], new, "cpu", report=lambda _: None)
+    assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}
 
 
 def test_a_folder_in_which_averaging_broke_off_can_be_used_again(

@@ -1,6 +1,7 @@
 """One process at a time in a run folder, and nothing to clean up after it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.runtime import locks as run_lock
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.locks import LOCK, SharedLock, exclusive_lock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,16 +87,111 @@ def test_a_folder_made_for_nothing_is_taken_back(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(UserError, match="no"):
         refuse("config.yaml")
-    assert sorted(path.name for path in folder.iterdir()) == ["config.yaml", LOCK]
+    assert [path.name for path in folder.iterdir()] == ["config.yaml"]
     with pytest.raises(UserError, match="no"):
         refuse()  # this time it was there
     assert (folder / "config.yaml").exists()
+
+
+def test_a_refused_call_leaves_no_lock_in_a_folder_of_others(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+
+    def refuse() -> None:
+        with exclusive_lock(tmp_path):
+            assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+            raise UserError("no")
+
+    for before in (["mine"], [LOCK, "mine"]):  # the second time, after a run that locked it
+        with pytest.raises(UserError, match="no"):
+            refuse()
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        enter(tmp_path)
+
+
+def without_folder_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lock the file alone, as on Windows and on some network file systems."""
+    monkeypatch.setattr(run_lock, "_lock_handle", lambda _: None)
+
+
+def test_removing_the_lock_file_lets_no_second_process_in(tmp_path: Path) -> None:
+    with exclusive_lock(tmp_path) as lock:
+        for _ in range(2):
+            (tmp_path / LOCK).unlink()
+            with pytest.raises(UserError, match="another process is training in this run folder"):
+                enter(tmp_path)
+            assert not (tmp_path / LOCK).exists()
+            lock.verify()
+            with pytest.raises(UserError, match=f"process {os.getpid()} is training"):
+                enter(tmp_path)
+    enter(tmp_path)
+
+
+def test_another_process_is_refused_after_the_lock_file_was_removed(tmp_path: Path) -> None:
+    with holder(tmp_path) as first:
+        (tmp_path / LOCK).unlink()
+        with pytest.raises(UserError, match="another process is training in this run folder"):
+            enter(tmp_path)
+        first.communicate("\n")
+        assert first.returncode == 0
+    enter(tmp_path)
+
+
+@pytest.mark.parametrize("replaced", ["moved", "by a link"])
+def test_the_place_of_a_folder_that_was_replaced_is_not_written(
+    tmp_path: Path, replaced: str
+) -> None:
+    folder, other = tmp_path / "run", tmp_path / "other"
+    other.mkdir()
+    with exclusive_lock(folder) as lock:
+        lock.verify()
+        folder.rename(tmp_path / "away")
+        lock.verify()  # nothing is there: writing fails by itself
+        if replaced == "moved":
+            other.rename(folder)
+        else:
+            folder.symlink_to(other)
+        with pytest.raises(RunError, match="another folder has taken the place") as caught:
+            lock.verify()
+        assert "\n" not in str(caught.value)
+        enter(folder)  # another process may train there
+        if folder.is_symlink():
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
+        (tmp_path / "away").rename(folder)
+        lock.verify()
+
+
+def test_a_removed_lock_is_taken_again_where_folders_cannot_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_folder_locks(monkeypatch)
+    with exclusive_lock(tmp_path) as lock:
+        (tmp_path / LOCK).unlink()
+        lock.verify()
+        with pytest.raises(UserError, match=f"process {os.getpid()} is training"):
+            enter(tmp_path)
+    enter(tmp_path)
+
+
+def test_of_two_processes_that_removed_locks_let_in_one_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_folder_locks(monkeypatch)
+    with exclusive_lock(tmp_path) as first:
+        (tmp_path / LOCK).unlink()
+        with exclusive_lock(tmp_path) as second:
+            with pytest.raises(RunError, match=r"lock: was removed or replaced") as caught:
+                first.verify()
+            assert "\n" not in str(caught.value)
+            second.verify()
 
 
 def test_a_lock_that_its_holder_removes_meanwhile_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opened it before holds a file that others no longer find."""
+    without_folder_locks(monkeypatch)
     take = run_lock._try_lock
 
     def late(descriptor: int, exclusive: bool) -> None:

@@ -1075,10 +1075,10 @@ def test_restoring_releases_the_tensors_of_the_state(small_corpus: Path) -> None
     assert session.progress.step == 2
 
 
-def test_the_folder_is_checked_again_once_it_is_locked(
+def test_the_folder_is_checked_only_once_it_is_locked(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulate another process that trains in the folder between the check and the lock."""
+    """Simulate another process that trains in the folder while this one starts."""
     finished = trained(small_corpus, "training.max_steps=1", run="finished")
     config = configured(small_corpus)
 
