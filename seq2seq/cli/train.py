@@ -17,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq train configs/demo.yaml --resume"""
     arguments.add_config(parser)
     existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="resume an interrupted run")
+    text = "resume an interrupted run; start it if run_dir is absent or empty"
+    existing.add_argument("--resume", action="store_true", help=text)
     existing.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
     arguments.add_init_from(parser)
     arguments.add_device(parser)

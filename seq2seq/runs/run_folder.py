@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.config.schema import Config, dump_config, load_config
+from seq2seq.data.training_data import FOLDER as CACHE
 from seq2seq.runs.checkpoint import remove_snapshots
 from seq2seq.runs.layout import (
     BEST,
@@ -48,7 +49,7 @@ class OpenFolder(NamedTuple):
 
 @contextmanager
 def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenFolder]:
-    """Lock the run folder, then check it and read the state to resume from.
+    """Lock the run folder, then check it and read the state to resume from, if there is one.
 
     Raises UserError as `check_folder` and `resumed_state` do, and if another process trains
     there.
@@ -60,7 +61,10 @@ def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenF
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
-    """Raise UserError if the folder holds another run, or nothing to resume."""
+    """Raise UserError if the folder holds another run, or one that cannot be resumed.
+
+    An absent or empty folder can always be resumed: the run starts there.
+    """
     folder = config.run_dir
     if resume and overwrite:
         raise UserError("--resume and --overwrite: give one of them")
@@ -152,25 +156,32 @@ def _check_kinds(folder: Path) -> None:
 
 
 def _check_resumable(folder: Path) -> None:
-    """Raise UserError if there is no run to resume, or if it could not write its logs."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such run folder; train without --resume")
+    """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
     for name in _FIGURES:
         if (folder / name).is_symlink():
             raise UserError(
                 f"{folder / name}: is a symbolic link; refusing to write through it. Remove it"
             )
-    if resumable(folder) is not None:
+    if resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
         raise UserError(
-            f"{folder}: not a run folder, it has no {CONFIG} of a run; train without --resume"
+            f"{folder}: not a run folder, it has no {CONFIG} of a run, and it is not empty either; "
+            "train without --resume, or set another run_dir"
         )
     for name in _existing(folder, (BEST, *_FIGURES)):  # a run killed before its first save has none
         raise UserError(
             f"{folder}: nothing to resume: it has {name}, but no {LAST}. "
             "Train again with --overwrite, which replaces the run"
         )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a folder has nothing but what a process killed before the run started left."""
+    if not folder.exists():
+        return True
+    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in _RESERVED)}
+    return all(entry.name in left for entry in folder.iterdir())
 
 
 def _existing(folder: Path, names: Sequence[str]) -> list[str]:

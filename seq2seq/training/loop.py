@@ -44,7 +44,8 @@ def train(
 ) -> Path:
     """Train a model, in one process or in those that torchrun started; return the run folder.
 
-    A new run is initialised from vocabulary and best weights of the run `init_from`, if given.
+    `resume` continues the run in the folder, or starts it if the folder is absent or empty. A new
+    run is initialised from vocabulary and best weights of the run `init_from`, if given.
 
     Raises UserError before any work if data, folder or device are refused, RunError if
     training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM. Raises
@@ -62,6 +63,8 @@ def train(
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
             with folder as opened:
                 session, notes = _set_up(config, chosen, group, opened, init_from)
+                if resume and opened is not None and opened.state is None:
+                    notes.append(f"{config.run_dir} had no saved state to resume: started the run")
                 _train(session, notes, init_from is not None)
     return config.run_dir
 

@@ -558,7 +558,8 @@ DATA = {
     ),
     "a config that no run wrote, to resume": Row(
         f"{T} run_dir=mine --resume",
-        "mine: not a run folder, it has no config.yaml of a run; train without --resume",
+        "mine: not a run folder, it has no config.yaml of a run, and it is not empty either; "
+        "train without --resume, or set another run_dir",
         write("mine/config.yaml", "# precious\nname: mine\n"),
     ),
     "snapshots that no run wrote": Row(
@@ -578,7 +579,6 @@ DATA = {
         "Train again with --overwrite, which replaces the run",
         lambda: (main(["train", "config.yaml"]), remove_states("run")),
     ),
-    "nothing to resume": Row(f"{T} --resume", "run: no such run folder; train without --resume"),
     "resuming another config": Row(
         f"{T} --resume seed=2",
         "run: --resume needs the config that the run started with. "

@@ -907,10 +907,47 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
     assert contents(run) == before
 
 
-def test_resume_needs_a_run(small_corpus: Path) -> None:
+LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
+
+
+@pytest.mark.parametrize("left", [None, (), LEFT_BY_A_KILL], ids=["absent", "empty", "killed"])
+def test_resume_starts_a_run_in_an_absent_or_empty_folder(
+    small_corpus: Path, left: Sequence[str] | None
+) -> None:
+    """One command for machines that may be taken away: it starts the run, then resumes it."""
+    settings = ("training.max_steps=6", "training.validate_every=2")
+    whole = trained(small_corpus, *settings, run="whole")
+    config = configured(small_corpus, *settings)
+    if left is not None:
+        config.run_dir.mkdir()
+    for name in left or ():
+        if name.endswith("/"):
+            (config.run_dir / name).mkdir()
+        else:
+            (config.run_dir / name).touch()
+    for number in (2, 3):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(training, "train_step", after_updates(number, interrupt()))
+            train(config, "cpu", resume=True)
+    train(config, "cpu", resume=True)
+    assert_same_run(config.run_dir, whole)
+    log = log_of(config.run_dir)
+    assert log.count(f"{config.run_dir} had no saved state to resume: started the run") == 1
+    assert log.count("resumed at step") == 2
+
+
+def test_resume_starts_no_run_among_files_of_others(small_corpus: Path) -> None:
     config = configured(small_corpus)
-    assert f"{config.run_dir}: no such run folder" in refusal(config, resume=True)
-    assert not config.run_dir.exists()
+    config.run_dir.mkdir()
+    (config.run_dir / "notes.txt").write_text("mine")
+    assert "not a run folder, it has no config.yaml of a run, and it is not empty" in refusal(
+        config, resume=True
+    )
+    assert contents(config.run_dir) == {"notes.txt": b"mine"}
+
+
+def test_resume_needs_a_state(small_corpus: Path) -> None:
+    config = configured(small_corpus)
     trained(small_corpus, "training.max_steps=1")
     for name in (LAST, PREVIOUS):
         (config.run_dir / name).unlink()
