@@ -35,6 +35,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runtime/test_write_failures.py::test_a_new_name_is_synced_too",
         "runtime/test_write_failures.py::test_no_checkpoint_counts_figures_that_are_not_on_the_disk",
     ),
+    "links and files of other users are refused where a run writes": (
+        "runs/test_foreign_files.py::test_resuming_refuses_a_vocabulary_that_is_a_link",
+        "runs/test_foreign_files.py::test_files_of_a_stranger_are_refused",
+        "cli/test_hostile.py::test_resuming_refuses_links_where_it_would_write",
+        "cli/test_hostile.py::test_training_anew_writes_through_no_link",
+    ),
     "a full disk, a read-only or vanished folder: one line, the last checkpoint whole": (
         "runtime/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_in_words",
         "runtime/test_write_failures.py::test_a_folder_made_read_only_ends_training_in_words",

@@ -5,6 +5,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from itertools import chain, groupby, repeat
 from pathlib import Path
@@ -15,7 +16,8 @@ import sentencepiece
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable, read_bounded
+from seq2seq.runtime.files import LONE_SURROGATE, check_readable, read_bounded
+from seq2seq.runtime.folders import Folder
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
@@ -139,10 +141,14 @@ def train_vocabularies(
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, vocabulary in _named(vocabularies).items():
-        atomic_write(folder / f"{name}.model", vocabulary.model)
+    """Write `joint.model`, or `src.model` and `tgt.model`.
+
+    Raises OSError, and UserError if the folder is a symbolic link.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with closing(Folder(folder, create=True)) as target:
+        for name, vocabulary in _named(vocabularies).items():
+            target.write(f"{name}.model", vocabulary.model)
 
 
 def load_vocabularies(

@@ -34,6 +34,7 @@ from seq2seq.runtime.files import (
     part_of,
     same_file,
 )
+from seq2seq.runtime.folders import is_link, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 _FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
@@ -72,6 +73,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     check_paths(*config.data.paths())
     check_readable(folder / CONFIG)
     _check_kinds(folder)
+    _check_owners(folder)
     for path in config.data.paths():
         if belongs_to_run(path, folder):
             raise UserError(
@@ -155,13 +157,27 @@ def _check_kinds(folder: Path) -> None:
             raise UserError(f"{path}: is not a {'folder' if is_folder else 'file'}. Remove it")
 
 
+def _check_owners(folder: Path) -> None:
+    """Raise UserError if a file of a run belongs to a user who is unrelated to the folder.
+
+    Related are this user, root and the owner of the folder, whom the user has chosen by its name.
+    """
+    if not hasattr(os, "geteuid") or not folder.is_dir():
+        return
+    trusted = {os.geteuid(), 0, folder.stat().st_uid}
+    for name in _existing(folder, _RESERVED):
+        if (owner := (folder / name).lstat().st_uid) not in trusted:
+            raise UserError(
+                f"{folder / name}: belongs to another user (uid {owner}), who does not own the "
+                "run folder. Remove it, or set another run_dir"
+            )
+
+
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
-    for name in _FIGURES:
-        if (folder / name).is_symlink():
-            raise UserError(
-                f"{folder / name}: is a symbolic link; refusing to write through it. Remove it"
-            )
+    for name in (*_FIGURES, VOCABULARY):  # other files are replaced, links included
+        if is_link(folder / name):
+            raise refused_link(folder / name)
     if resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):

@@ -6,6 +6,7 @@ for byte; what the clock determines goes to the other files.
 
 import json
 import math
+import os
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING, write_failure
 from seq2seq.runtime.console import printable
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
+from seq2seq.runtime.folders import open_to_append
 
 _MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 
@@ -119,8 +121,12 @@ class Reporter:
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
             # Folder names appear in the log and may be invalid UTF-8.
-            return (self._folder / name).open(
-                "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+            return os.fdopen(
+                open_to_append(self._folder / name),
+                "a",
+                encoding="utf-8",
+                errors="backslashreplace",
+                newline="\n",
             )
 
     def _write(self, name: str, line: str) -> None:

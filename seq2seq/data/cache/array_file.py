@@ -1,0 +1,116 @@
+"""One-dimensional arrays in files, read on demand through a handle.
+
+A memory-mapped array would be simpler to index. But if its file is truncated, or its storage fails,
+the system ends the process with SIGBUS, without a message.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.runtime.errors import RunError
+
+Number = TypeVar("Number", bound=np.generic)
+_BLOCK_BYTES = 1 << 20  # read at a time
+_seek_lock = threading.Lock()
+
+
+class ArrayFile(Generic[Number]):
+    """Array of numbers in a file; indexing reads from the file and returns a copy.
+
+    The file stays readable while this object exists, even if it is deleted or replaced. Reading
+    raises RunError if the file was truncated or cannot be read.
+    """
+
+    def __init__(self, descriptor: int, kind: type[Number], path: Path) -> None:
+        """Take over an open file, which holds complete elements of type `kind`."""
+        self._descriptor, self._kind, self._path = descriptor, np.dtype(kind), path
+        self._length = os.fstat(descriptor).st_size // self._kind.itemsize
+        self._close = weakref.finalize(self, os.close, descriptor)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, key: int) -> Number: ...
+
+    @overload
+    def __getitem__(self, key: slice | NDArray[np.integer]) -> NDArray[Number]: ...
+
+    def __getitem__(self, key: int | slice | NDArray[Any]) -> Number | NDArray[Number]:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self._length)
+            if step == 1:
+                return self._read(start, stop)
+            return self._strided(range(start, stop, step))
+        if isinstance(key, np.ndarray):
+            rows = np.arange(self._length)[key] if key.dtype == bool else key
+            return np.array([self[i] for i in rows.tolist()], self._kind)
+        place = range(self._length)[key]  # negative indices; IndexError
+        number: Number = self._read(place, place + 1)[0]
+        return number
+
+    def blocks(self) -> Iterator[NDArray[Number]]:
+        """Yield all elements, in consecutive arrays of at most a mebibyte."""
+        step = _BLOCK_BYTES // self._kind.itemsize
+        for start in range(0, self._length, step):
+            yield self._read(start, min(start + step, self._length))
+
+    def _strided(self, places: range) -> NDArray[Number]:
+        """Read every step-th element by reading all of those between them, too."""
+        if not places:
+            return np.empty(0, self._kind)
+        if places.step < 0:
+            return self._strided(places[::-1])[::-1]
+        count = max(1, _BLOCK_BYTES // (self._kind.itemsize * places.step))  # elements at a time
+        parts = (places[n : n + count] for n in range(0, len(places), count))
+        return np.concatenate([self._read(part[0], part[-1] + 1)[:: part.step] for part in parts])
+
+    def _read(self, start: int, stop: int) -> NDArray[Number]:
+        size = self._kind.itemsize
+        wanted = max(0, stop - start) * size
+        try:
+            content = read_at(self._descriptor, wanted, start * size)
+        except OSError as error:
+            raise self._lost(f"can no longer be read ({error.strerror})") from None
+        if len(content) != wanted:
+            raise self._lost("was truncated while it was in use")
+        return np.frombuffer(content, self._kind)
+
+    def _lost(self, reason: str) -> RunError:
+        return RunError(
+            f"{self._path}: {reason}. It is in the token cache, which is rebuilt when training "
+            "starts again; continue with --resume"
+        )
+
+
+if hasattr(os, "pread"):
+
+    def read_at(descriptor: int, size: int, place: int) -> bytes:
+        """Read `size` bytes at a place of a file, fewer at its end; raises OSError."""
+        content = os.pread(descriptor, size, place)
+        if len(content) in (0, size):
+            return content
+        parts = [content]  # the system returns at most 2 GiB, and fewer after a signal
+        while len(content) and (done := sum(map(len, parts))) < size:
+            content = os.pread(descriptor, size - done, place + done)
+            parts.append(content)
+        return b"".join(parts)
+
+else:
+
+    def read_at(descriptor: int, size: int, place: int) -> bytes:
+        """Read `size` bytes at a place of a file, fewer at its end; raises OSError."""
+        parts: list[bytes] = []
+        with _seek_lock:
+            os.lseek(descriptor, place, os.SEEK_SET)
+            while size and (content := os.read(descriptor, min(size, 1 << 30))):
+                parts.append(content)
+                size -= len(content)
+        return b"".join(parts)

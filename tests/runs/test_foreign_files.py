@@ -1,0 +1,124 @@
+"""Links and files of other users in a run folder: refused where a run would write."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import write_small_corpus
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
+from seq2seq.data.vocabulary import Vocabularies, save_vocabularies
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, TENSORBOARD, TIMING, VOCABULARY
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.folders import open_to_append
+from seq2seq.training.loop import train
+
+SETTINGS = ("training.max_steps=2", "training.validate_every=1", "training.keep=1")
+STRANGER, COLLEAGUE = 65534, 65533  # user ids
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away"
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path) -> Path:
+    """A run that is not to be changed."""
+    config, _ = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])
+    return train(config, "cpu")
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def resume(corpus: Path, run: Path, *options: str) -> int:
+    call = ["train", str(corpus), *SETTINGS, "training.max_steps=3", f"run_dir={run}"]
+    return main([*call, "--device", "cpu", *(options or ("--resume",))])
+
+
+def refused(capsys: pytest.CaptureFixture[str], corpus: Path, run: Path, *options: str) -> str:
+    """Exit code 2, one line, and an unchanged run folder."""
+    before = {path: path.lstat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert resume(corpus, run, *options) == 2
+    assert {path: path.lstat().st_mtime_ns for path in before} == before
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1, error
+    return error
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_resuming_refuses_a_vocabulary_that_is_a_link(
+    run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damaged: bool
+) -> None:
+    """Found before any work, whether or not the vocabulary would have to be written."""
+    outside = tmp_path / "outside"
+    (run / VOCABULARY).rename(outside)
+    (run / VOCABULARY).symlink_to(outside)
+    if damaged:
+        (outside / "joint.model").write_bytes(b"precious")
+    content = (outside / "joint.model").read_bytes()
+    error = refused(capsys, corpus, run)
+    assert f"{run / VOCABULARY}: is a symbolic link; refusing to write through it" in error
+    assert (outside / "joint.model").read_bytes() == content
+    assert [path.name for path in outside.iterdir()] == ["joint.model"]
+
+
+def test_a_link_planted_after_the_check_is_not_followed(
+    tmp_path: Path, tiny_vocabularies: Vocabularies
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "vocabulary").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="vocabulary: is a symbolic link"):
+        save_vocabularies(tiny_vocabularies, tmp_path / "vocabulary")
+    assert not list((tmp_path / "outside").iterdir())
+    (tmp_path / "log").symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="symbolic links"):
+        open_to_append(tmp_path / "log")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_linked_model_in_the_vocabulary_is_replaced(
+    tmp_path: Path, tiny_vocabularies: Vocabularies
+) -> None:
+    (tmp_path / "mine").write_bytes(b"precious")
+    for name in ("joint.model", "joint.model.part"):
+        (tmp_path / VOCABULARY).mkdir(exist_ok=True)
+        (tmp_path / VOCABULARY / name).symlink_to(tmp_path / "mine")
+    save_vocabularies(tiny_vocabularies, tmp_path / VOCABULARY)
+    assert (tmp_path / "mine").read_bytes() == b"precious"
+    assert [path.name for path in (tmp_path / VOCABULARY).iterdir()] == ["joint.model"]
+    written = (tmp_path / VOCABULARY / "joint.model").read_bytes()
+    assert written == tiny_vocabularies.src.model
+
+
+@as_root
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+@pytest.mark.parametrize(
+    "name",
+    [METRICS, TIMING, LOG, TENSORBOARD, VOCABULARY, CONFIG, BEST, LAST, "step-2.safetensors"],
+)
+def test_files_of_a_stranger_are_refused(
+    run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str, option: str
+) -> None:
+    os.chown(run / name, STRANGER, -1)
+    error = refused(capsys, corpus, run, option)
+    assert f"{run / name}: belongs to another user (uid {STRANGER}), who does not own" in error
+    os.chown(run / name, 0, -1)
+    assert resume(corpus, run, option) == 0
+
+
+@as_root
+def test_the_run_of_a_colleague_is_resumed(run: Path, corpus: Path) -> None:
+    """The user has named that folder, as in a container that runs as root."""
+    for path in (run, *run.rglob("*")):
+        os.chown(path, COLLEAGUE, -1)
+    assert resume(corpus, run) == 0
