@@ -1,6 +1,6 @@
 """Folders opened by handle: files in them are reached without following any symbolic link.
 
-A path is resolved anew at each use, and whoever may write one of its folders can redirect it
+A path is resolved at each use, and whoever may write one of its folders can redirect it
 meanwhile. A handle cannot be redirected. Windows has none for folders: there, paths are used, and
 owners and permissions are not checked.
 """
@@ -38,7 +38,7 @@ class Address(NamedTuple):
 class Folder:
     """An open folder; names are resolved in it, whatever its path leads to now."""
 
-    _mode = 0o777  # of a folder made here, less the umask
+    _mode = 0o777  # permissions of a folder made here, less the umask
 
     def __init__(self, path: Path, parent: "Folder | None" = None, create: bool = False) -> None:
         """Open a folder, or make it first; of its path, only the last name must not be a link.
