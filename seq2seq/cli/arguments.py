@@ -83,3 +83,11 @@ def folder(text: str) -> Path:
     if LONE_SURROGATE.search(text):
         raise argparse.ArgumentTypeError("is not UTF-8; choose another name")
     return Path(text)
+
+
+def is_file(text: str) -> bool:
+    """Return whether a text is the name of a file."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long, or with a NUL character
+        return False

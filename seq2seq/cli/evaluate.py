@@ -9,6 +9,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import as_tree, check_output, open_output, write_report
+from seq2seq.cli.progress import progress
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -147,7 +148,10 @@ def _read(
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
     """Translate the sources and write the translations to `-o`, if given."""
     translator = load_translator(options.model, options.device, options.int8, options.beam)
-    translations = translator.translate(sources, options.beam, text_only=True)
+    with progress("translated", len(sources)) as advance:
+        translations = translator.translate(
+            sources, options.beam, text_only=True, on_translated=advance
+        )
     report = LineReport(options.input)
     report.note_translations(1, translations)
     report.log()

@@ -5,7 +5,7 @@ import select
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,6 +25,25 @@ _ONE_SIDED = "only one side is blank, scored -inf: {lines}"
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
+class Prompt:
+    """Lines that a user types at a prompt, with editing and history where the system has them."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield each line, with a line feed."""
+        logger.info("Type one sentence per line; end with Ctrl-D.")
+        with suppress(ImportError):  # Windows edits without it
+            import readline  # noqa: F401
+        sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+        with suppress(EOFError):
+            while True:
+                yield input("> ").encode(errors="surrogateescape") + b"\n"
+        print()
+
+    def isatty(self) -> bool:
+        """Return True: lines are translated one by one."""
+        return True
+
+
 @contextmanager
 def open_input(path: Path | None) -> Iterator[IO[bytes]]:
     """Open a file, plain or gzip, or stdin if None, for reading lines of bytes.
@@ -34,8 +53,6 @@ def open_input(path: Path | None) -> Iterator[IO[bytes]]:
     if path is None:
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
-        if sys.stdin.isatty():
-            logger.info("Type one sentence per line; end with Ctrl-D.")
         yield sys.stdin.buffer
         return
     if path.is_dir():
@@ -67,7 +84,27 @@ def _decompressed(file: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
         raise error_class(message) from None
 
 
-def batches(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
+def paragraphs(lines: Iterable[bytes]) -> tuple[list[bytes], list[int]]:
+    """Join the lines of each paragraph; return the paragraphs and blank lines, and their numbers.
+
+    Blank lines separate paragraphs. The number of a paragraph, from 1, is that of its first line.
+    """
+    joined: list[bytes] = []
+    numbers: list[int] = []
+    after_blank = True
+    for number, line in enumerate(lines, start=1):
+        content = strip_line(line, first=number == 1)
+        blank = is_blank(content.decode("utf-8", errors="replace"))
+        if blank or after_blank:
+            joined.append(b"" if blank else content)
+            numbers.append(number)
+        else:
+            joined[-1] += b" " + content
+        after_blank = blank
+    return joined, numbers
+
+
+def batches(lines: IO[bytes] | Prompt, size: int | None) -> Iterator[tuple[int, list[bytes]]]:
     """Yield batches of lines, each with the number of its first line, from 1.
 
     A terminal is read line by line unless `size` is given.
@@ -114,9 +151,13 @@ def _reads(lines: Any) -> Iterator[list[bytes]]:
 class LineReport:
     """Decodes the lines of an input and collects notes on them for stderr."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Report on a file, or on stdin if None."""
-        self._source = "standard input" if path is None else str(path)
+    def __init__(self, source: Path | str | None, numbers: Sequence[int] | None = None) -> None:
+        """Report on a file or another source, or on stdin if None.
+
+        With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
+        """
+        self._source = "standard input" if source is None else str(source)
+        self._numbers = numbers
         self._notes: dict[str, list[int]] = {}  # line numbers by note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
@@ -159,7 +200,8 @@ class LineReport:
 
     def _note(self, note: str, index: int, applies: bool) -> None:
         if applies:
-            self._notes.setdefault(note, []).append(index)
+            number = self._numbers[index - 1] if self._numbers else index
+            self._notes.setdefault(note, []).append(number)
 
 
 def _listed(lines: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -14,7 +15,7 @@ from types import FrameType
 from typing import IO, Any
 
 from seq2seq.cli.loading import frozen_objects
-from seq2seq.runtime.console import printable
+from seq2seq.runtime.console import logger, printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import (
     check_paths,
@@ -37,9 +38,25 @@ class Output:
     Text for a terminal is escaped, since translations and names may contain control characters.
     """
 
-    def __init__(self, file: IO[str], name: str) -> None:
+    def __init__(self, file: IO[str], name: str, part: Path | None = None) -> None:
+        """Write to an open file; `part` is the temporary file that becomes `name` at the end."""
         self._file = file
         self._name = name
+        self._part = part
+
+    @property
+    def on_terminal(self) -> bool:
+        """Return whether the text appears on a terminal."""
+        return self._file.isatty()
+
+    def keep_incomplete(self, content: str) -> None:
+        """Copy what was flushed to a file beside the output, which an interruption removes."""
+        if self._part is None or not self._part.is_file() or not self._part.stat().st_size:
+            return
+        kept = f"{self._name}.incomplete"
+        with write_errors(kept):
+            shutil.copyfile(self._part, kept)
+        logger.info(f"{kept}: {content}")
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""
@@ -68,7 +85,10 @@ def open_output(path: Path | None) -> Iterator[Output]:
     with _termination_raises(), output_file(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            output = Output(text, str(target if is_stream(target) else path))
+            streamed = is_stream(target)
+            output = Output(
+                text, str(target if streamed else path), None if streamed else part_of(target)
+            )
             yield output
             output.flush()
         finally:

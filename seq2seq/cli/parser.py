@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from seq2seq import __version__
+from seq2seq.cli.arguments import is_file
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
 
@@ -58,8 +59,7 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, arguments: Sequence[str]) -> NoReturn:
         """Report unrecognized arguments, with a hint to what the first of them seems to mean."""
-        options = (each for each in arguments if each.startswith("-") and " " not in each)
-        first = next(options, None)
+        first = next(filter(_is_option, arguments), None)
         hint = self._option_hint(first) if first else self._text_hint(" ".join(arguments))
         message = f"unrecognized arguments: {' '.join(arguments)}"
         raise UserError(f"{message}{hint or f'; see {self.prog} --help'}")
@@ -98,12 +98,8 @@ class Parser(argparse.ArgumentParser):
         return f"; text is read from standard input or -i FILE: echo {shown} | {self.prog} -m RUN"
 
 
-def is_file(text: str) -> bool:
-    """Return whether a text is the name of a file."""
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long, or with a NUL character
-        return False
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and " " not in argument
 
 
 class _PrintCompletion(argparse.Action):
@@ -159,10 +155,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             command.set_defaults(run=modules[name].run)
     options, rest = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
-    if any(each.startswith("-") for each in rest) or (rest and "overrides" not in options):
+    repeated = next((name for name in ("overrides", "text") if name in options), None)
+    if any(map(_is_option, rest)) or (rest and repeated is None):
         commands.choices[options.command].refuse(rest)
-    if rest:  # overrides after an option
-        options.overrides = [*options.overrides, *rest]
+    if rest and repeated:  # after an option
+        setattr(options, repeated, [*getattr(options, repeated), *rest])
     check_paths(*_paths(options))
     return options
 

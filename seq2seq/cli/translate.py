@@ -2,35 +2,57 @@
 
 import argparse
 import io
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.input import BATCH_LINES, LineReport, arrivals, batches, open_input
+from seq2seq.cli.input import (
+    BATCH_LINES,
+    LineReport,
+    Prompt,
+    arrivals,
+    batches,
+    open_input,
+    paragraphs,
+)
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import check_output, json_text, open_output
+from seq2seq.cli.output import Output, check_output, json_text, open_output
+from seq2seq.cli.progress import count_lines, progress
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
+    from seq2seq.inference.translator import Translator
 
-
+_UNDECODED = "surrogateescape"  # bytes of an argument that are not UTF-8, as Python keeps them
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Translate text: one output line per input line, blank lines included."
     parser.epilog = """examples:
+  seq2seq translate -m runs/demo "A sentence to translate."
   seq2seq translate -m runs/demo -i test.en -o test.fr
   tail -f log | seq2seq translate -m runs/demo --stream
   seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json
 
 Files and pipes receive translations unchanged. On a terminal, control characters and
 bidirectional controls are shown as \\uXXXX."""
+    text = "translate TEXT in place of a file or stdin; repeat for more lines"
+    parser.add_argument("text", nargs="*", default=[], metavar="TEXT", help=text)
     arguments.add_model(parser)
     arguments.add_input(parser)
+    text = (
+        "print each paragraph on one line: blank lines separate paragraphs, which may have breaks"
+    )
+    parser.add_argument("--document", action="store_true", help=text)
     arguments.add_output(parser)
     arguments.add_beam(parser)
     text = (
@@ -62,28 +84,105 @@ def run(options: argparse.Namespace) -> int:
         runs=options.model,
         streaming=options.stream,
     )
+    _check(options)
     prefixes = _Prefixes(options.prefix, options.prefix_file, options.stream)
-    n_best, text_only = options.n_best or 1, not options.json and options.n_best is None
-    read = arrivals if options.stream else batches
-    with open_input(options.input) as opened:
+    n_best = options.n_best or 1
+    with _open(options) as (opened, numbers):
         lines = prefixes.check(opened, str(options.input or "standard input"))
         translator = load_translator(
             options.model, options.device, options.int8, options.beam, n_best
         )
+        if options.document:
+            translator.source = replace(translator.source, sentences=1)
+        report = LineReport(_source_name(options), numbers)
         with open_output(options.output) as output:
-            report = LineReport(options.input)
-            for number, batch in read(lines, options.batch_size):
+            _translate(options, lines, translator, prefixes, report, output)
+    report.log()
+    return 0
+
+
+def _translate(
+    options: argparse.Namespace,
+    lines: IO[bytes] | Prompt,
+    translator: "Translator",
+    prefixes: "_Prefixes",
+    report: LineReport,
+    output: Output,
+) -> None:
+    """Write the translations batch by batch; keep those of an interrupted call."""
+    text_only = not options.json and options.n_best is None
+    shown = not options.text and not options.stream and not output.on_terminal
+    done = 0
+    try:
+        with progress("translated", count_lines(options.input), shown=shown) as advance:
+            for number, batch in _batches(options, lines):
                 texts = report.decode(number, batch)
                 begin = prefixes.of(number, len(texts))
-                translations = translator.translate(texts, options.beam, n_best, begin, text_only)
+                translations = translator.translate(
+                    texts, options.beam, options.n_best or 1, begin, text_only, advance
+                )
                 report.note_translations(number, translations, begin)
                 for index, each in enumerate(translations, start=number - 1):
                     output.write(_format(each, index, options.n_best is not None, options.json))
                 output.flush()
+                done += len(batch)
                 if options.stream:
                     report.log()
-    report.log()
-    return 0
+    except KeyboardInterrupt:
+        report.log()
+        output.keep_incomplete(f"the translations of the first {done:,} lines")
+        raise
+
+
+def _batches(
+    options: argparse.Namespace, lines: IO[bytes] | Prompt
+) -> Iterator[tuple[int, list[bytes]]]:
+    if options.stream and not isinstance(lines, Prompt):
+        return arrivals(lines, options.batch_size)
+    return batches(lines, options.batch_size)
+
+
+@contextmanager
+def _open(
+    options: argparse.Namespace,
+) -> Iterator[tuple[IO[bytes] | Prompt, Sequence[int] | None]]:
+    """Yield the lines to translate and, for a document, the numbers of its paragraphs' lines."""
+    if options.text:
+        yield (
+            io.BytesIO("".join(f"{text}\n" for text in options.text).encode(errors=_UNDECODED)),
+            None,
+        )
+    elif _is_typed(options):
+        yield Prompt(), None
+    else:
+        with open_input(options.input) as lines:
+            if not options.document:
+                yield lines, None
+                return
+            joined, numbers = paragraphs(lines)
+            yield io.BytesIO(b"".join(each + b"\n" for each in joined)), numbers
+
+
+def _is_typed(options: argparse.Namespace) -> bool:
+    """Return whether a user types the lines and reads the translations."""
+    wanted = options.input is None and not (options.stream or options.prefix_file)
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return wanted and terminal and not options.document and options.output is None
+
+
+def _source_name(options: argparse.Namespace) -> Path | str | None:
+    return "the arguments" if options.text else options.input
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise UserError for options that do not go together."""
+    if options.text and (options.input or options.stream or options.document):
+        raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
+    if options.document and (options.stream or options.prefix_file):
+        raise UserError("translate: --document cannot be used with --stream or --prefix-file")
+    if len(options.text) == 1 and arguments.is_file(options.text[0]):
+        name = shlex.quote(options.text[0])
+        raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
 
 
 def _format(translation: "Translation", index: int, with_nbest: bool, as_json: bool) -> str:
@@ -130,7 +229,7 @@ class _Prefixes:
         if LONE_SURROGATE.search(self._lines[0]):
             raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
-    def check(self, lines: IO[bytes], name: str) -> IO[bytes]:
+    def check(self, lines: IO[bytes] | Prompt, name: str) -> IO[bytes] | Prompt:
         """Raise UserError for a prefix that is too long, or for a wrong number of prefixes.
 
         Counting takes reading all input first; returns the lines, ready to be read from the start.
@@ -139,7 +238,7 @@ class _Prefixes:
             from seq2seq.inference.prefixes import check_prefixes
 
             check_prefixes(self._lines)
-        if self._path is None:
+        if self._path is None or isinstance(lines, Prompt):
             return lines
         kept = io.BytesIO(lines.read())
         number = sum(1 for _ in kept)

@@ -5,7 +5,7 @@ number of rows that leaves every result bitwise unchanged, so translations are b
 finished sentence frees its slot for the next; when none is left, the tile shrinks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,14 @@ def search(
     options: SearchOptions,
     device: torch.device,
     prefixes: Sequence[Prefix] | None = None,
+    on_found: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return at most `options.size` hypotheses for each source, best first.
 
     Sources and limits exclude end-of-sentence. No hypothesis is empty or longer than its limit,
     which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
-    occurs twice, except in a prefix.
+    occurs twice, except in a prefix. `on_found` is called with the number of each source whose
+    search has ended.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
@@ -51,6 +53,8 @@ def search(
         queue = _Queue(model, sentences, width, sizes, device)
         for n, hypotheses in _search_queue(queue, options):
             found[rows[n]] = hypotheses
+            if on_found is not None:
+                on_found(rows[n])
     return found
 
 
@@ -64,8 +68,10 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
 
 
 @torch.inference_mode()
-def _search_queue(queue: "_Queue", options: SearchOptions) -> list[tuple[int, list[Hypothesis]]]:
-    """Return the number and the hypotheses of each sentence of a queue."""
+def _search_queue(
+    queue: "_Queue", options: SearchOptions
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Yield the number and the hypotheses of each sentence of a queue as its search ends."""
     sentences, tile_size = queue.sentences, len(queue.slots)
     constraints = search_constraints(
         options.forbidden_ids, options.no_repeat_ngram, [each.prefix for each in sentences]
@@ -75,19 +81,18 @@ def _search_queue(queue: "_Queue", options: SearchOptions) -> list[tuple[int, li
     entering, _ = queue.take(tile_size)  # the first tile is already in the slots
     batch.enter(range(len(entering)), [sentences[n] for n in entering])
     sentence_in = dict(enumerate(entering))  # slot -> sentence
-    found = []
     while queue.waiting or sentence_in:
         while queue.waiting and len(free := batch.rows.free()) >= max(1, tile_size // REFILL):
             entering, rows = queue.take(len(free))
             filled = free[: len(entering)]
             batch.put(filled, [sentences[n] for n in entering], *queue.tile, rows)
             sentence_in |= zip(filled, entering, strict=True)
-        found += [(sentence_in.pop(slot), hypotheses) for slot, hypotheses in batch.step()]
+        for slot, hypotheses in batch.step():
+            yield sentence_in.pop(slot), hypotheses
         size = smallest_fitting(queue.sizes, len(sentence_in))
         if not queue.waiting and size < len(batch.rows.limits):
             kept = enumerate(batch.shrink(size))
             sentence_in = {new: sentence_in[old] for new, old in kept if old in sentence_in}
-    return found
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Translator: the Python API from text to text, which the command line uses as well."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -138,6 +138,7 @@ class Translator:
         n_best: int = 1,
         prefixes: Iterable[str] | None = None,
         text_only: bool = False,
+        on_translated: Callable[[int], object] | None = None,
     ) -> list[Translation]:
         """Translate lines, in order; a beam size of None is the config's, 1 is greedy search.
 
@@ -153,6 +154,8 @@ class Translator:
         none, each translation starts with its prefix (NFC, with spaces and line breaks as single
         spaces); the last word of a prefix may continue unless a space follows it.
 
+        `on_translated` is called with numbers of lines as they are translated, in any order.
+
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
         anything but strings, such as None or a single string in place of lines.
         """
@@ -163,7 +166,8 @@ class Translator:
             for each in zip(lines, self.vocabularies.src.encode(lines), line_prefixes, strict=True)
         ]
         options = self._options(size, text_only)
-        found = self._search([part for line in split for part in line.parts], options, n_best)
+        parts = [part for line in split for part in line.parts]
+        found = self._search(parts, options, n_best, _counted(split, on_translated))
         return [
             replace(
                 join_parts([next(found) for _ in line.parts], n_best),
@@ -209,7 +213,11 @@ class Translator:
         )
 
     def _search(
-        self, parts: Sequence[_Part], options: SearchOptions, n_best: int
+        self,
+        parts: Sequence[_Part],
+        options: SearchOptions,
+        n_best: int,
+        on_found: Callable[[int], None] | None,
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         for rows in _chunks(parts):
@@ -220,6 +228,7 @@ class Translator:
                 options,
                 self.device,
                 [part.prefix for part in parts[rows]],
+                on_found and partial(_call_shifted, on_found, rows.start),
             )
             for part, hypotheses in zip(parts[rows], found, strict=True):
                 yield self._translation(part, hypotheses, n_best)
@@ -286,6 +295,29 @@ def _for_inference(
             inference.replace_weights(weights.PackedWeight)
     inference.precompute_input_gates()
     return inference
+
+
+def _counted(
+    lines: Sequence[_Line], on_translated: Callable[[int], object] | None
+) -> Callable[[int], None] | None:
+    """Return a function to call with the number of each part; it reports completed lines."""
+    if on_translated is None:
+        return None
+    if blank := sum(not line.parts for line in lines):
+        on_translated(blank)
+    left = [len(line.parts) for line in lines]
+    line_of = [number for number, line in enumerate(lines) for _ in line.parts]
+
+    def count(part: int) -> None:
+        left[line_of[part]] -= 1
+        if not left[line_of[part]]:
+            on_translated(1)
+
+    return count
+
+
+def _call_shifted(on_found: Callable[[int], None], start: int, number: int) -> None:
+    on_found(start + number)
 
 
 def line_list(lines: Iterable[str], name: str) -> list[str]:

@@ -123,6 +123,49 @@ def test_the_lines_are_those_of_the_translator(call: Call, tiny_run: Path) -> No
     assert result.lines == [translation.text for translation in translations]
 
 
+@pytest.mark.parametrize("texts", [["buda ki."], ["zu", "- ba?", "", "नमस्ते ½"]])
+def test_text_given_as_arguments_is_translated(call: Call, luong: Path, texts: list[str]) -> None:
+    piped = call("translate", "-m", luong, stdin="".join(f"{text}\n" for text in texts).encode())
+    assert call("translate", "-m", luong, *texts) == piped
+    assert call("translate", *texts, "-m", luong) == piped
+    first, *others = texts
+    assert call("translate", first, "-m", luong, *others) == piped
+
+
+def test_text_is_either_an_argument_or_input(call: Call, luong: Path, src: Path) -> None:
+    for options in (("-i", src), ("--stream",), ("--document",)):
+        result = call("translate", "-m", luong, "zu", *options)
+        refused(result, "TEXT cannot be used with -i, --stream or --document")
+    refused(call("translate", "-m", luong, src), f"{src} is a file; did you mean -i {src}?")
+
+
+@pytest.mark.parametrize("options", [(), ("-b", "3", "--n-best", "2"), ("--json",)])
+def test_a_document_keeps_its_paragraphs(call: Call, luong: Path, options: tuple[str, ...]) -> None:
+    text = b"\xef\xbb\xbfBuda ki\nmore ta. Zu\r\nba.\n\n \t\nMo re.\n\n\nZu"
+    whole = b"Buda ki more ta. Zu ba.\n\n\nMo re.\n\n\nZu\n"
+    result = call("translate", "-m", luong, *options, "--document", stdin=text)
+    expected = call("translate", "-m", luong, *options, stdin=whole)
+    single = call("translate", "-m", luong, stdin=b"Buda ki more ta.\nZu ba.\n")
+    assert result.code == 0
+    assert len(result.lines) == len(expected.lines)
+    if not options:
+        assert result.lines == [" ".join(single.lines), *expected.lines[1:]]
+    assert result.err.endswith("cut at sentence ends: 1 line (1)\n")
+
+
+def test_notes_on_a_document_name_the_lines_of_the_input(call: Call, luong: Path) -> None:
+    text = b"zu\nba\n\nmo\nre\n\n" + b"buda " * 60 + b"\nzu\n"
+    result = call("translate", "-m", luong, "-b", 1, "--document", stdin=text)
+    assert len(result.lines) == 5
+    assert "longer than data.max_length; translated in parts: 1 line (7)" in result.err
+
+
+def test_a_document_is_read_as_one(call: Call, luong: Path, src: Path) -> None:
+    for options in (("--stream",), ("--prefix-file", src)):
+        result = call("translate", "-m", luong, "--document", *options)
+        refused(result, "--document cannot be used with --stream or --prefix-file")
+
+
 PLAIN = b"buda ki.\n\nmore ta.\nzu"
 
 

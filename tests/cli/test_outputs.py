@@ -171,3 +171,33 @@ def test_a_terminated_call_leaves_no_part(here: Path, name: str) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b"seq2seq: error: interrupted\n"
     assert not [path.name for path in here.iterdir() if path.name.startswith("out")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_terminated_call_keeps_what_it_has_translated(here: Path, name: str) -> None:
+    number = getattr(signal, name)
+    os.mkfifo(here / "slow")
+    options = ["translate", "-m", "run", "-i", "slow", "-o", "out", "--batch-size", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    call = [sys.executable, "-m", "seq2seq", *options]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, env=environment) as process:
+        with (here / "slow").open("wb") as slow:
+            slow.write(b"ba ba.\nzu.\n" * 2 + b"ba")
+            slow.flush()
+            while not (here / "out.part").exists() or not (here / "out.part").stat().st_size:
+                assert process.poll() is None
+                time.sleep(0.05)
+            time.sleep(0.5)
+            process.send_signal(number)
+            assert process.wait(60) == 128 + number
+        assert process.stderr is not None
+        error = process.stderr.read().decode()
+    kept = (here / "out.incomplete").read_bytes()
+    assert sorted(path.name for path in here.glob("out*")) == ["out.incomplete"]
+    assert kept.count(b"\n") in (2, 4)
+    count = kept.count(b"\n")
+    note = f"out.incomplete: the translations of the first {count} lines\n"
+    assert error.endswith(f"{note}seq2seq: error: interrupted\n")
+    assert main(["translate", "-m", "run", "-o", "whole", *["ba ba.", "zu."] * (count // 2)]) == 0
+    assert (here / "whole").read_bytes() == kept

@@ -53,7 +53,7 @@ def test_no_option_can_be_abbreviated(command: str, capsys: pytest.CaptureFixtur
             continue
         value = [] if action.nargs == 0 else ["1"]
         error = refusal([command, *ARGUMENTS[command], short, *value], capsys)
-        words = " ".join([short, *value])
+        words = " ".join([short, *value]) if command != "translate" else short  # "1" is a TEXT
         assert error == (
             f"seq2seq: error: unrecognized arguments: {words}; did you mean '{option}'?\n"
         )
@@ -124,11 +124,11 @@ def test_an_option_of_another_tool_leads_to_the_one_of_that_meaning(
 @pytest.mark.parametrize(
     ("command", "text", "hint"),
     [
-        ("translate", "Two dogs.", "echo 'Two dogs.' | seq2seq translate -m RUN"),
-        ("translate", "It's x = y", """echo 'It'"'"'s x = y' | seq2seq translate -m RUN"""),
-        ("translate", "- Yes?", "echo '- Yes?' | seq2seq translate -m RUN"),
-        ("translate", "word " * 99, "echo TEXT | seq2seq translate -m RUN"),
-        ("translate", "x" * 5000, "echo TEXT | seq2seq translate -m RUN"),
+        ("attention", "Two dogs.", "echo 'Two dogs.' | seq2seq attention -m RUN"),
+        ("attention", "It's x = y", """echo 'It'"'"'s x = y' | seq2seq attention -m RUN"""),
+        ("attention", "- Yes?", "echo '- Yes?' | seq2seq attention -m RUN"),
+        ("attention", "word " * 99, "echo TEXT | seq2seq attention -m RUN"),
+        ("attention", "x" * 5000, "echo TEXT | seq2seq attention -m RUN"),
         ("attention", "Hallo", "echo Hallo | seq2seq attention -m RUN"),
     ],
 )
@@ -144,8 +144,9 @@ def test_a_file_as_an_argument_is_refused_with_its_option(
 ) -> None:
     (tmp_path / "my text").touch()
     monkeypatch.chdir(tmp_path)
-    error = refusal(["translate", "-m", "run", "my text"], capsys)
-    assert error.endswith("my text; did you mean -i 'my text'?\n")
+    for command in ("translate", "attention"):
+        error = refusal([command, *ARGUMENTS[command], "my text"], capsys)
+        assert error.endswith("; did you mean -i 'my text'?\n")
     error = refusal(["evaluate", "-m", "run", "my text"], capsys)
     assert error.endswith("; give translations as --hyp FILE and references as -r FILE\n")
     error = refusal(["score", *ARGUMENTS["score"], "my text"], capsys)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.inference.translator import Translator
 from seq2seq.runs.tensor_file import read_file, save_tensors
 
 pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
+termios = pytest.importorskip("termios")
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "\x1b]0;owned\x07\x9b31m\b\u202e\u2066\u200f\x7f"
 ESCAPED = r"\u001b]0;owned\u0007\u009b31m\u0008\u202e\u2066\u200f\u007f"
@@ -23,6 +26,7 @@ LINE_ENDS = "\x85\u2028\u2029"
 def on_a_terminal(*arguments: object, pipe_stdout: bool = False) -> tuple[int, bytes, bytes]:
     """Run the command; returns its exit code and what reached the terminal and the pipe."""
     master, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
     with subprocess.Popen(
         [sys.executable, "-m", "seq2seq", *map(str, arguments)],
         cwd=ROOT,
@@ -66,7 +70,8 @@ def test_a_translation_is_escaped_on_a_terminal_only(
     assert_clean(shown.decode())
     assert ESCAPED in shown.decode() or "--json" in options
     code, notes, piped = on_a_terminal(*command, pipe_stdout=True)
-    assert (code, notes) == (0, b"")
+    assert code == 0
+    assert re.fullmatch(rb"\r[^\n]*\rtranslated 1 line in \d+\.\d s\n", notes)
     if "--json" in options:
         text = json.loads(piped)["text"]
         assert json.loads(shown)["text"] == text
@@ -175,3 +180,44 @@ def test_a_separator_in_a_translation_keeps_n_best_lists_of_three_fields(
         assert (index, float(score)) == ("0", wanted["score"])
         assert text.replace("&#124;", "|") == wanted["text"]
         assert wanted["text"].startswith(prefix)
+
+
+def test_progress_and_a_summary_are_shown_on_a_terminal_alone(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "in"
+    text.write_text("ba da.\n\nzu\n" * 4 + "mo", encoding="utf-8")
+    command = ["translate", "-m", tiny_runs["luong"], "-i", text]
+    code, shown, piped = on_a_terminal(*command, pipe_stdout=True)
+    assert code == 0
+    assert piped.count(b"\n") == 13
+    assert b"/13" in shown
+    assert re.search(rb"translated 13 lines in \d+\.\d s\n", shown)
+    _, shown, _ = on_a_terminal(*command)  # translations on the same terminal
+    assert b"13 lines" not in shown
+    assert main([str(word) for word in command]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
+    master, terminal = pty.openpty()
+    call = [sys.executable, "-m", "seq2seq", "translate", "-m", str(tiny_runs["luong"])]
+    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+    with subprocess.Popen(call, cwd=ROOT, **streams) as process:
+        os.close(terminal)
+        shown = _read_until(master, b"> ")
+        os.write(master, "ba na\u0308.\n".encode())
+        shown += _read_until(master, b"> ")
+        os.write(master, b"\x04")  # Ctrl-D
+        assert process.wait(60) == 0
+    os.close(master)
+    (wanted,) = Translator.load(tiny_runs["luong"], device="cpu").translate(["ba na\u0308."])
+    assert "Type one sentence per line; end with Ctrl-D." in shown.decode()
+    assert wanted.text in shown.decode()
+
+
+def _read_until(terminal: int, end: bytes) -> bytes:
+    shown = b""
+    while not shown.endswith(end):
+        shown += os.read(terminal, 1 << 16)
+    return shown

@@ -1,0 +1,56 @@
+"""Progress bar and summary of a command, on a terminal only."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seq2seq.runtime.console import logger
+
+_BLOCK_BYTES = 1 << 20
+
+
+@contextmanager
+def progress(
+    task: str, total: int | None, unit: str = "line", shown: bool = True
+) -> Iterator[Callable[[int], object] | None]:
+    """Yield a function that advances a bar on stderr; None if it is no terminal or not `shown`.
+
+    After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40 s".
+    """
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    began = time.monotonic()
+    with tqdm(desc=task, total=total, unit=f" {unit}s", leave=False, dynamic_ncols=True) as bar:
+        yield bar.update
+        count = bar.n
+    units = f"{count:,} {unit}{'s' * (count != 1)}"
+    logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
+
+
+def duration(seconds: float) -> str:
+    """Format a duration, such as "0.8 s", "40 s", "12 min 5 s" or "2 h 3 min"."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"
+
+
+def count_lines(path: Path | None) -> int | None:
+    """Count the lines of a regular, uncompressed file; None for anything else."""
+    if path is None or not path.is_file() or path.suffix == ".gz":
+        return None
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n")
