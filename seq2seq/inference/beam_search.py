@@ -12,13 +12,15 @@ from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.topk import Continuations, topk_continuations
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
+MAX_FACTOR = 1e30  # larger penalties and norms overflow, and infinite numbers have no order
 
 
 class BeamSearch(ContinuousBatch):
     """Beam search with K hypotheses per slot.
 
-    A sentence is finished once its pool holds K hypotheses and no partial hypothesis would score
-    higher than the worst of them if it ended now, with the source fully covered.
+    A sentence is finished at its limit, or once its pool holds K hypotheses and no partial
+    hypothesis would score higher than the worst of them if it ended now, with the source fully
+    covered.
     """
 
     def allocate(self, slots: int) -> None:
@@ -53,8 +55,10 @@ class BeamSearch(ContinuousBatch):
         candidates = topk_continuations(
             self.constrain(log_probs), self.scores, 2 * self.options.size
         )
+        self.check_finite(candidates.scores[:, 0].tolist())
         lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
         norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
+        norms = norms.clamp(max=MAX_FACTOR)
         self._add_coverage(step.attention_weights)
         self._pool_finished(candidates, lengths, norms)
         self._extend(candidates, step.state, step.attention_weights)
@@ -79,7 +83,7 @@ class BeamSearch(ContinuousBatch):
         positions = torch.arange(covered.shape[-1], device=self.device)
         padding = positions >= self.src_lengths[:, None, None]
         total: Tensor = covered.masked_fill(padding, 0).sum(dim=-1)
-        return self.options.coverage_penalty * total
+        return min(self.options.coverage_penalty, MAX_FACTOR) * total
 
     def _pool_finished(self, candidates: Continuations, lengths: Tensor, norms: Tensor) -> None:
         """Move those of the K best candidates that end now to the pool, with their final score."""
@@ -114,7 +118,7 @@ class BeamSearch(ContinuousBatch):
         is_finished = (self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]).tolist()
         finished = []
         for slot in self.rows.busy():
-            if is_finished[slot]:
+            if is_finished[slot] or self.rows.lengths[slot] >= self.rows.limits[slot]:
                 finished.append((slot, self._hypotheses(slot)))
                 self.rows.clear(slot)
         del self.trail[: len(self.trail) - max(self.rows.lengths)]

@@ -1,5 +1,6 @@
 """Continuous batching: a finished sentence frees its slot for the next."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from seq2seq.data.vocabulary import BOS_ID, Ids
 from seq2seq.inference.constraints import Constraint, Rows
-from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.prefixes import Prefix
 
 
@@ -92,6 +93,15 @@ class ContinuousBatch(ABC):
         self.keep(kept)
         return kept
 
+    def check_finite(self, values: Sequence[float]) -> None:
+        """Raise NonFiniteError if the best value of a slot [B] that holds a sentence is not finite.
+
+        No comparison orders nan, and a sentence without a possible token would never end.
+        """
+        for slot in self.rows.busy():
+            if not math.isfinite(values[slot]):
+                raise NonFiniteError(slot, values[slot])
+
     def constrain(self, values: Tensor) -> Tensor:
         """Apply all constraints to log-probabilities or logits [N, V], in place."""
         for constraint in self.constraints:
@@ -112,4 +122,7 @@ class ContinuousBatch(ABC):
 
     @abstractmethod
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Advance all slots by one token; empty the finished ones and return their hypotheses."""
+        """Advance all slots by one token; empty the finished ones and return their hypotheses.
+
+        A slot is finished at its limit at the latest. Raises NonFiniteError with its number.
+        """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID, Ids
 from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.interface import Hypothesis
+from seq2seq.inference.interface import Hypothesis, NonFiniteError
 from seq2seq.inference.topk import argmax_of_approximate, argmax_token
 
 ATTENTION_STEPS = 64  # steps for which attention weights are allocated at a time
@@ -36,11 +36,14 @@ class GreedySearch(ContinuousBatch):
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
         self.state = step.state
-        self.ids, log_probs = self._best_tokens(step.outputs)
+        self.ids, best, log_probs = self._best_tokens(step.outputs)
         if step.attention_weights is not None and self.options.return_attention:
             self._keep_attention(step.attention_weights)
         tokens = self.ids.tolist()
-        values = [math.nan] * len(tokens) if log_probs is None else log_probs.tolist()
+        values = (best if log_probs is None else log_probs).tolist()
+        self.check_finite(values)
+        if log_probs is None:
+            values = [math.nan] * len(tokens)
         self.rows.advance([[token] for token in tokens], [[0] for _ in tokens])
         finished = []
         for slot in self.rows.busy():
@@ -49,20 +52,25 @@ class GreedySearch(ContinuousBatch):
             if tokens[slot] == EOS_ID:
                 finished.append((slot, [self._hypothesis(slot)]))
                 self.rows.clear(slot)
+            elif self.rows.lengths[slot] >= self.rows.limits[slot]:  # end-of-sentence alone may be
+                raise NonFiniteError(slot, -math.inf)
         return finished
 
-    def _best_tokens(self, outputs: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the best next tokens [N] and, if scores are wanted, their log-probabilities."""
+    def _best_tokens(self, outputs: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the best next tokens [N], their logits and, if wanted, log-probabilities."""
         approximate, log_probs = self.model.project_approximately(outputs), None
         if approximate is None or self.options.return_scores:
             logits = self.model.project(outputs).float()
             log_probs = logits.log_softmax(dim=-1) if self.options.return_scores else None
         if approximate is None:
             tokens = argmax_token(self.constrain(logits))
+            best = logits.gather(1, tokens[:, None])[:, 0]
         else:
             self.constrain(approximate.logits)
-            tokens = argmax_of_approximate(approximate)
-        return tokens, None if log_probs is None else log_probs.gather(1, tokens[:, None])[:, 0]
+            tokens, best = argmax_of_approximate(approximate)
+        if log_probs is not None:
+            log_probs = log_probs.gather(1, tokens[:, None])[:, 0]
+        return tokens, best, log_probs
 
     def _keep_attention(self, weights: Tensor) -> None:
         """Append the attention weights [B, S] of a step; drop those before the oldest sentence."""

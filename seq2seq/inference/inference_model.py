@@ -105,10 +105,14 @@ class InferenceModel:
 
     @torch.no_grad()
     def enable_int8_shortlist(self) -> None:
-        """Keep an int8 copy of the output projection, if it is large, to shortlist the argmax."""
+        """Keep an int8 copy of the output projection, if it is large, to shortlist the argmax.
+
+        Weights whose norms overflow have no error bound, and no shortlist.
+        """
         weight, bias = self.network.projection.weight, self.network.projection.bias
         if weight.numel() >= MIN_INT8_SHORTLIST_WEIGHTS:
-            self._shortlist = ApproximateProjection(weight, bias)
+            shortlist = ApproximateProjection(weight, bias)
+            self._shortlist = shortlist if shortlist.is_bounded else None
 
     @torch.no_grad()
     def replace_weights(self, weight_format: Callable[[Tensor], InferenceWeight]) -> None:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from seq2seq.data.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.inference.topk import ApproximateLogits
+from seq2seq.runtime.errors import RunError
 
 
 class ModelStep(Protocol):
@@ -51,6 +52,17 @@ class SearchOptions(NamedTuple):
     forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # tokens that no hypothesis contains
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time
+
+
+class NonFiniteError(RunError):
+    """A model gave a sentence log-probabilities that are not finite, so search has no order."""
+
+    def __init__(self, sentence: int, value: float) -> None:
+        super().__init__(
+            f"sentence {sentence + 1}: the best next token has log-probability {value}"
+        )
+        self.sentence = sentence  # place among the sources, from 0
+        self.value = value
 
 
 class Hypothesis(NamedTuple):

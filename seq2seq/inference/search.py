@@ -18,7 +18,7 @@ from seq2seq.inference.beam_search import BeamSearch
 from seq2seq.inference.constraints import search_constraints
 from seq2seq.inference.continuous_batching import Sentence
 from seq2seq.inference.greedy_search import GreedySearch
-from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 WIDTH_STEP = 16  # padded source lengths are multiples of it
@@ -39,7 +39,7 @@ def search(
     Sources and limits exclude end-of-sentence. No hypothesis is empty or longer than its limit,
     which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
     occurs twice, except in a prefix. `on_found` is called with the number of each source whose
-    search has ended.
+    search has ended. Raises NonFiniteError if the log-probabilities of a sentence are not finite.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
@@ -51,10 +51,13 @@ def search(
             limit = limits[i] if forced < limits[i] else limits[i] + forced
             sentences.append(Sentence(sources[i], limit + 1, prefixes[i]))
         queue = _Queue(model, sentences, width, sizes, device)
-        for n, hypotheses in _search_queue(queue, options):
-            found[rows[n]] = hypotheses
-            if on_found is not None:
-                on_found(rows[n])
+        try:
+            for n, hypotheses in _search_queue(queue, options):
+                found[rows[n]] = hypotheses
+                if on_found is not None:
+                    on_found(rows[n])
+        except NonFiniteError as error:
+            raise NonFiniteError(rows[error.sentence], error.value) from None
     return found
 
 
@@ -87,7 +90,11 @@ def _search_queue(
             filled = free[: len(entering)]
             batch.put(filled, [sentences[n] for n in entering], *queue.tile, rows)
             sentence_in |= zip(filled, entering, strict=True)
-        for slot, hypotheses in batch.step():
+        try:
+            finished = batch.step()
+        except NonFiniteError as error:
+            raise NonFiniteError(sentence_in[error.sentence], error.value) from None
+        for slot, hypotheses in finished:
             yield sentence_in.pop(slot), hypotheses
         size = smallest_fitting(queue.sizes, len(sentence_in))
         if not queue.waiting and size < len(batch.rows.limits):

@@ -88,6 +88,7 @@ class ApproximateProjection:
         self.max_norm = _max_norm(values)
         self.max_error = _max_norm(self.weight - values)
         self.bias_error = 4 * HALF_ULP * float(self.bias.abs().max())
+        self.is_bounded = math.isfinite(self.max_norm + self.max_error + self.bias_error)
 
     def __call__(self, outputs: Tensor) -> ApproximateLogits:
         """Return approximate logits [N, V] of outputs [N, R]."""
@@ -103,8 +104,10 @@ class ApproximateProjection:
         return ApproximateLogits(logits, bound, outputs, self.weight, self.bias)
 
 
-def argmax_of_approximate(approximate: ApproximateLogits) -> Tensor:
-    """Return the first argmax of each row's exact logits: [N].
+def argmax_of_approximate(approximate: ApproximateLogits) -> tuple[Tensor, Tensor]:
+    """Return the first argmax of each row's exact logits, and the maximum: [N], [N].
+
+    The maximum is -inf for a row of nan.
 
     Exact logits are computed only for candidates within twice the error bound of the row maximum,
     usually one or two.
@@ -120,7 +123,7 @@ def argmax_of_approximate(approximate: ApproximateLogits) -> Tensor:
     best = exact.new_full((count,), -torch.inf).scatter_reduce(0, rows, exact, "amax")
     tokens = tokens.masked_fill(exact < best[rows], width - 1)
     first: Tensor = tokens.new_full((count,), width - 1).scatter_reduce(0, rows, tokens, "amin")
-    return first
+    return first, best
 
 
 def _maxima(values: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from seq2seq.data.vocabulary import (
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import Hypothesis, Model, SearchOptions
+from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.search import search
 from seq2seq.inference.translation import Translation, join_parts, split_line
@@ -34,7 +34,7 @@ from seq2seq.runs.checkpoint import load_model, read_source_profile
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import choose_device
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
 _LONG = "longer than data.max_length; translated in parts"
@@ -75,6 +75,7 @@ class Translator:
     max_length: int  # lines of more tokens are split
     device: torch.device
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
+    name: str = "model"  # of the runs, for messages
 
     @classmethod
     @in_callers_terms
@@ -105,9 +106,9 @@ class Translator:
                     f"{config.data.direction}; combine runs of one direction in an ensemble"
                 )
         model: Model = models[0] if len(models) == 1 else Ensemble(models)
-        source = read_source_profile(paths[0])
+        source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
         longest = config.data.max_length
-        return cls(model, vocabularies, limit, config.decoding, longest, chosen, source)
+        return cls(model, vocabularies, limit, config.decoding, longest, chosen, source, name)
 
     @property
     @torch.inference_mode()
@@ -157,7 +158,8 @@ class Translator:
         `on_translated` is called with numbers of lines as they are translated, in any order.
 
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
-        anything but strings, such as None or a single string in place of lines.
+        anything but strings, such as None or a single string in place of lines. Raises RunError if
+        the model computes log-probabilities that are not finite.
         """
         lines, size = line_list(lines, "lines"), self.beam_size(beam_size, n_best)
         line_prefixes = self._prefixes(lines, prefixes)
@@ -221,17 +223,29 @@ class Translator:
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         for rows in _chunks(parts):
-            found = search(
-                self.model,
-                [part.ids for part in parts[rows]],
-                [self.decoding.max_length or self.limit(len(part.ids)) for part in parts[rows]],
-                options,
-                self.device,
-                [part.prefix for part in parts[rows]],
-                on_found and partial(_call_shifted, on_found, rows.start),
+            found = self._search_parts(
+                parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
             )
             for part, hypotheses in zip(parts[rows], found, strict=True):
                 yield self._translation(part, hypotheses, n_best)
+
+    def _search_parts(
+        self,
+        parts: Sequence[_Part],
+        options: SearchOptions,
+        on_found: Callable[[int], object] | None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
+        limits = [self.decoding.max_length or self.limit(len(part.ids)) for part in parts]
+        ids, prefixes = [part.ids for part in parts], [part.prefix for part in parts]
+        try:
+            return search(self.model, ids, limits, options, self.device, prefixes, on_found)
+        except NonFiniteError as error:
+            text = self.vocabularies.src.decode(ids[error.sentence])
+            raise RunError(
+                f"{self.name}: the best next token of a translation has the log-probability "
+                f"{error.value}, not a finite number, for the text {text[:60]!r}; use another model"
+            ) from None
 
     def _split(self, line: str, ids: Ids, prefix: Prefix, return_attention: bool) -> _Line:
         """Split a line with more sentences than is usual, or with too many tokens."""

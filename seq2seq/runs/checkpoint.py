@@ -24,6 +24,7 @@ from seq2seq.runs.layout import (
     BEST,
     CONFIG,
     VOCABULARY,
+    check_weights,
     snapshot_step,
     snapshots,
     with_recovery_hint,
@@ -84,7 +85,11 @@ def save_weights(
     bleu: float | None,
     provenance: Header,
 ) -> None:
-    """Write the weights of a step, with its validation BLEU and the length limit of search."""
+    """Write the weights of a step, with its validation BLEU and the length limit of search.
+
+    Raises RunError if they are not finite, or if the file cannot be written.
+    """
+    check_weights(path, weights)
     header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
         tensor_file.save_tensors(path, weights, header)
@@ -120,7 +125,8 @@ def load_model(
 ) -> tuple[Seq2Seq, Vocabularies, LengthLimit, Config]:
     """Load a run's best weights, or those of another of its files, for translation.
 
-    Raises UserError if files are missing or damaged, or do not belong together.
+    Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
+    finite.
     """
     config, path = read_config(folder), folder / name
     if not path.exists():
@@ -133,6 +139,7 @@ def load_model(
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
         model = new_model(config, vocabularies, "meta")
         tensor_file.check_shapes(path, weights, named_weights(model))
+        tensor_file.check_finite(path, weights)
     with _enough_memory():
         own = {name: torch.empty(each.shape, device=device) for name, each in weights.items()}
     tensor_file.copy_into(weights, own, path)
@@ -151,10 +158,11 @@ def read_source_profile(folder: Path, name: str = BEST) -> SourceProfile:
 
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
-    """Return whether the best weights exist, are undamaged and fit config and vocabulary."""
+    """Return whether the best weights are undamaged, finite and fit config and vocabulary."""
     path = folder / BEST
     try:
-        header, _ = tensor_file.read_file(path)
+        header, weights = tensor_file.read_file(path)
+        tensor_file.check_finite(path, weights)
         check_model_keys(path, header, config, folder / CONFIG)
     except UnreadableFile:
         raise

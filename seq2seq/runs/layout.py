@@ -13,9 +13,11 @@ tensorboard/           metrics and timing for TensorBoard
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from torch import Tensor
 
 from seq2seq.runs import tensor_file
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
@@ -23,7 +25,13 @@ from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserEr
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
 _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
+_OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
+
+
+def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint or training state that are weights or their averages."""
+    return {name: each for name, each in tensors.items() if not name.startswith(_OPTIMIZER)}
 
 
 def snapshot_step(path: Path) -> int | None:
@@ -94,10 +102,18 @@ def _what_remains(folder: Path) -> str:
     return "Fix the problem and start again: no intact training state was found"
 
 
+def check_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Raise RunError for weights that are not finite: no file of a run may hold them."""
+    if (found := tensor_file.non_finite(weights)) is not None:
+        raise RunError(
+            f"{path}: not written, because {found}. Train with a lower training.learning_rate"
+        )
+
+
 def _is_intact(path: Path) -> bool | None:
     """Return whether a checkpoint exists and is undamaged; None if it cannot be read."""
     try:
-        tensor_file.read_tensors(path)
+        tensor_file.check_finite(path, model_tensors(tensor_file.read_tensors(path)))
     except UnreadableFile:
         return None
     except UserError:

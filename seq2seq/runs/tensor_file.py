@@ -103,6 +103,21 @@ def shape_mismatch(path: Path, name: str) -> UserError:
     )
 
 
+def non_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """Describe the first tensor with a value that is nan or infinite; None if all are finite."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            found = tensor[~tensor.isfinite()]
+            return f"tensor {name} is not finite ({len(found):,} values, such as {found[0].item()})"
+    return None
+
+
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raise DamagedFile if a tensor that was read is not finite: such weights are never written."""
+    if (found := non_finite(tensors)) is not None:
+        raise DamagedFile(f"{path}: {found}")
+
+
 def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: Path) -> None:
     """Copy tensors by name; raises UserError if a data type differs."""
     for name, tensor in tensors.items():

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from seq2seq.data.batching import LengthLimit
 from seq2seq.runs import tensor_file
-from seq2seq.runs.layout import LAST, PREVIOUS, with_recovery_hint, writing
+from seq2seq.runs.layout import (
+    LAST,
+    PREVIOUS,
+    check_weights,
+    model_tensors,
+    with_recovery_hint,
+    writing,
+)
 from seq2seq.runs.provenance import Header
 from seq2seq.runtime.errors import DamagedFile, UserError
 
@@ -108,7 +115,11 @@ def save_state(
     limit: LengthLimit,
     provenance: Header,
 ) -> None:
-    """Write last.safetensors; the file that it replaces becomes previous.safetensors."""
+    """Write last.safetensors; the file that it replaces becomes previous.safetensors.
+
+    Raises RunError if a weight or an average is not finite, or if the file cannot be written.
+    """
+    check_weights(folder / LAST, {**weights, **averages})
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
     tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
     for name, moments in zip(weights, optimizer.values(), strict=True):
@@ -127,7 +138,8 @@ def resumable(folder: Path) -> Path | None:
 def read_state(folder: Path) -> TrainingState | None:
     """Read and verify the state to resume from, once; None if nothing was saved yet.
 
-    Raises DamagedFile with a recovery hint, and UserError if another version wrote the state.
+    Raises DamagedFile with a recovery hint, also for weights that are not finite, and UserError if
+    another version wrote the state.
     """
     path = resumable(folder)
     if path is None:
@@ -143,6 +155,7 @@ def read_state(folder: Path) -> TrainingState | None:
                 f"format {STATE_FORMAT} only. Train again with --overwrite, or start another run "
                 f"from its best weights with --init-from {folder}"
             )
+        tensor_file.check_finite(path, model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
         return TrainingState(path, header, tensors, progress, limit)

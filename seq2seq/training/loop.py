@@ -139,10 +139,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         if progress.validated_step < progress.step:
             validate(session, reporter, clock)
         save(session, reporter, clock)
-        reporter.log(
-            f"Best validation BLEU {progress.best_bleu:.1f} (greedy) "
-            f"at step {progress.best_step}: {config.run_dir / BEST}"
-        )
+        reporter.log(_best_note(session))
         valid, metrics = session.data.valid, reporter.read_metrics()
         last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics)
         for finding in diagnose(last, config):
@@ -151,6 +148,14 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         if sync.stops:
             session.group.barrier()
             raise Interrupted(sync.stops[0], done=True)
+
+
+def _best_note(session: TrainingSession) -> str:
+    progress, path = session.progress, session.config.run_dir / BEST
+    if progress.best_bleu < 0:
+        return f"warning: {path} was not written: no validation loss was finite"
+    best = f"Best validation BLEU {progress.best_bleu:.1f} (greedy)"
+    return f"{best} at step {progress.best_step}: {path}"
 
 
 def missing_figures(session: TrainingSession, reporter: Reporter) -> list[str]:

@@ -18,6 +18,7 @@ from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runtime.device import trim_memory
+from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter, minutes
@@ -27,8 +28,8 @@ from seq2seq.training.session import TrainingSession
 def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     """Measure and report loss, perplexity and greedy BLEU, of the averaged weights if any.
 
-    Write the weights if they are the best so far (of equal BLEU those with the lower loss), and as
-    a snapshot if the config keeps any.
+    Write the weights if they are the best so far (of equal BLEU those with the lower loss; never
+    with a loss that is not finite), and as a snapshot if the config keeps any.
     """
     began, progress = time.monotonic(), session.progress
     progress.validated_step = progress.step
@@ -36,7 +37,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> None
     with averaged_weights(session):
         loss = valid_loss(session)
         bleu = valid_bleu(session)
-        best = (bleu, -loss) > (progress.best_bleu, -progress.best_loss)
+        best = math.isfinite(loss) and (bleu, -loss) > (progress.best_bleu, -progress.best_loss)
         if best:
             progress.best_bleu, progress.best_loss = bleu, loss
             progress.best_step, progress.validations_since_best = progress.step, 0
@@ -89,11 +90,19 @@ def greedy_bleu(
     device: torch.device,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[float, list[str]]:
-    """Translate by greedy search, each rank its share; return cased BLEU and hypotheses."""
+    """Translate by greedy search, each rank its share; return cased BLEU and hypotheses.
+
+    Hypotheses are blank if the model computes log-probabilities that are not finite.
+    """
     longest = config.data.max_length
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device, source)
-    translations = translator.translate(group.share(text.src), beam_size=1, text_only=True)
-    hypotheses = group.gather_shares([translation.text for translation in translations])
+    sources = group.share(text.src)
+    try:
+        translations = translator.translate(sources, beam_size=1, text_only=True)
+        texts = [translation.text for translation in translations]
+    except RunError:
+        texts = [""] * len(sources)
+    hypotheses = group.gather_shares(texts)
     tokenize = segmentation_of(config.data.tgt_lang, [text.tgt]).tokenize
     return bleu_score(hypotheses, text.tgt, tokenize), hypotheses
 

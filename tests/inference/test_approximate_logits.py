@@ -106,7 +106,7 @@ def test_the_likeliest_of_rough_logits_is_that_of_exact_ones(width: int, largest
     exact[1], exact[2, width // 2], exact[3] = 0.0, 9.0, exact[3].round()
     exact[4, width // 2 + 1 :] = exact[4].max() + 1e-6
     rough, asked = spoilt(exact, off, seed=3)
-    assert torch.equal(argmax_of_approximate(rough), exact.argmax(-1))
+    assert torch.equal(argmax_of_approximate(rough)[0], exact.argmax(-1))
     if largest == 0.01:
         assert sum(asked) < 2 * (3 * width + 400)  # of three rows many, and one of each
 
@@ -120,7 +120,7 @@ def test_what_may_not_follow_is_not_taken_for_all_that_its_exact_logit_says() ->
     rough.logits[7, 199] = exact[7, 199]
     expected = exact.topk(2, dim=-1).indices[:, 1]
     expected[7] = 199
-    assert torch.equal(argmax_of_approximate(rough), expected)
+    assert torch.equal(argmax_of_approximate(rough)[0], expected)
 
 
 LEADING = prefix_of({5: 1, 6: 1}, {9: None, 4: None})

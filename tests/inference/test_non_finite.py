@@ -1,0 +1,138 @@
+"""Models whose forward pass overflows: every search ends, with one line and the text."""
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_search import CPU, SOURCES, Oracle
+from torch import Tensor
+
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.interface import NonFiniteError, SearchOptions
+from seq2seq.inference.search import search
+from seq2seq.inference.topk import ApproximateProjection, argmax_of_approximate
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.layout import BEST
+from seq2seq.runs.tensor_file import read_file, save_tensors
+from seq2seq.runtime.errors import RunError
+
+
+class Spoiled(Oracle):
+    """The oracle, but with a value in place of some logits of one source."""
+
+    def __init__(self, value: float, columns: slice, after: int = 1) -> None:
+        super().__init__(3)
+        self.value, self.columns, self.after, self.steps = value, columns, after, 0
+
+    def step(self, ids: Tensor, state: Any, memory: Any) -> Any:
+        step = super().step(ids, state, memory)
+        self.steps += 1
+        outputs = step.outputs.clone()
+        if self.steps > self.after:
+            beams = len(ids) // len(memory.pad_mask)
+            chosen = ((~memory.pad_mask).sum(1) == 6).repeat_interleave(beams)  # SOURCES[2]
+            outputs[chosen.nonzero(), torch.arange(7)[self.columns]] = self.value
+        return step._replace(outputs=outputs)
+
+
+EVERYTHING, END = slice(None), slice(EOS_ID, EOS_ID + 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("return_scores", [True, False])
+@pytest.mark.parametrize(
+    ("value", "columns"),
+    [
+        (math.nan, EVERYTHING),
+        (math.nan, slice(5, 6)),
+        (math.inf, EVERYTHING),
+        (math.inf, slice(5, 6)),
+        (-math.inf, EVERYTHING),
+    ],
+)
+def test_search_ends_and_names_the_sentence(
+    value: float, columns: slice, size: int, return_scores: bool
+) -> None:
+    model: Any = Spoiled(value, columns)
+    options = SearchOptions(size, return_scores=return_scores)
+    with pytest.raises(NonFiniteError) as error:
+        search(model, SOURCES, [9] * 5, options, CPU)
+    assert error.value.sentence == 2
+    assert not math.isfinite(error.value.value)
+    assert model.steps == 2
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_model_that_can_never_end_is_stopped_at_its_limit(size: int) -> None:
+    model: Any = Spoiled(-math.inf, END, after=0)
+    with pytest.raises(NonFiniteError):
+        search(model, SOURCES, [4] * 5, SearchOptions(size), CPU)
+    assert model.steps == 5
+
+
+def test_norms_that_overflow_do_not_keep_search_from_its_end() -> None:
+    """12 ** 60 is infinite in float32, and so is the quotient of two infinite numbers."""
+    model: Any = Oracle(1)
+    model.table[:, EOS_ID] = -50
+    found = search(model, SOURCES, [20] * 5, SearchOptions(2, 60.0), CPU)
+    assert [[len(each.ids) for each in hypotheses] for hypotheses in found] == [[21, 21]] * 5
+
+
+def test_an_unbounded_coverage_penalty_leaves_a_hypothesis() -> None:
+    model: Any = Oracle(1)
+    found = search(model, SOURCES, [6] * 5, SearchOptions(3, coverage_penalty=1e39), CPU)
+    assert all(len(hypotheses) == 3 for hypotheses in found)
+    assert all(math.isfinite(each.score) for hypotheses in found for each in hypotheses)
+
+
+def test_no_shortlist_without_an_error_bound() -> None:
+    weight = torch.randn(300, 96, generator=torch.Generator().manual_seed(1))
+    assert ApproximateProjection(weight, torch.zeros(300)).is_bounded
+    assert not ApproximateProjection(1e30 * weight, torch.zeros(300)).is_bounded
+    spoiled = ApproximateProjection(weight, torch.zeros(300))(torch.full((2, 96), math.nan))
+    _, best = argmax_of_approximate(spoiled)
+    assert not best.isfinite().any()
+
+
+def enlarged(run: Path, folder: Path) -> Path:
+    """Copy a run, each of its weights as large as float32 can hold."""
+    shutil.copytree(run, folder)
+    header, tensors = read_file(folder / BEST)
+    largest = torch.finfo(torch.float32).max
+    large = {name: each / each.abs().max() * largest for name, each in tensors.items()}
+    assert all(each.isfinite().all() for each in large.values())
+    save_tensors(folder / BEST, large, header)
+    return folder
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+@pytest.mark.parametrize("device_options", [[], ["--int8"]])
+def test_the_command_ends_in_one_line(
+    tiny_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    beam: str,
+    device_options: list[str],
+) -> None:
+    run = enlarged(tiny_run, tmp_path / "run")
+    text, output = tmp_path / "text", tmp_path / "out"
+    text.write_text("\nba do ke\n", encoding="utf-8")
+    options = ["-m", str(run), "-i", str(text), "-o", str(output), "--device", "cpu"]
+    assert main(["translate", *options, "-b", beam, *device_options]) == 1
+    _, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert f"{run}: " in line
+    assert "not a finite number, for the text 'ba do ke'" in line
+    assert not output.exists()
+
+
+def test_from_python_it_is_a_run_error(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+    translator = Translator.load(enlarged(tiny_runs["luong"], tmp_path / "run"))
+    for options in ({"beam_size": 1}, {"beam_size": 1, "text_only": True}, {}):
+        with pytest.raises(RunError, match="use another model"):
+            translator.translate(["ba do ke"], **options)
+    assert [each.text for each in translator.translate(["", " "])] == ["", ""]
