@@ -233,7 +233,7 @@ class Translator:
         self,
         parts: Sequence[_Part],
         options: SearchOptions,
-        on_found: Callable[[int], object] | None,
+        on_found: Callable[[int], None] | None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         limits = [self.decoding.max_length or self.limit(len(part.ids)) for part in parts]
