@@ -75,7 +75,7 @@ class Translator:
     max_length: int  # lines of more tokens are split
     device: torch.device
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
-    name: str = "model"  # of the runs, for messages
+    name: str = "model"  # the run folders, for messages
 
     @classmethod
     @in_callers_terms
