@@ -8,6 +8,7 @@ from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.cli.translate import translation_as_json
+from seq2seq.data.lines import bounded_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
@@ -38,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
                 "use a run with model.decoder bahdanau or luong"
             )
         report = LineReport(options.input)
-        texts = report.decode(1, list(lines))
+        name = str(options.input or "standard input")
+        texts = report.decode(1, list(bounded_lines(lines, name)))
     translations = translator.translate(texts, options.beam)
     report.note_translations(1, translations)
     report.log()

@@ -10,7 +10,7 @@ from seq2seq.cli.input import LineReport
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import as_tree, check_output, open_output, write_report
 from seq2seq.cli.progress import progress
-from seq2seq.data.lines import read_lines
+from seq2seq.data.line_counts import read_aligned
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 
@@ -69,7 +69,6 @@ def run(options: argparse.Namespace) -> int:
         check_tokenizer(options.tokenize)
     seed_name()
     texts, references = _read(options, data)
-    metrics.check_line_counts([*texts, *references])
     files = [*texts, *references] if options.hyp else references
     if options.model:
         texts = [("translation", _translate(options, texts[0][1]))]
@@ -132,10 +131,9 @@ def _read(
     from seq2seq.data.corpus import read_pairs
 
     if options.ref:
-        return (
-            [(str(path), read_lines(path)) for path in options.hyp or [options.input]],
-            [(str(path), read_lines(path)) for path in options.ref],
-        )
+        paths = [*(options.hyp or [options.input]), *options.ref]
+        named = list(zip(map(str, paths), read_aligned(paths), strict=True))
+        return named[: -len(options.ref)], named[-len(options.ref) :]
     if data is None or data.test is None:
         raise UserError(
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"

@@ -1,17 +1,18 @@
 """Input lines of a file or stdin: read in batches, decoded, and reported on if unusual."""
 
-import gzip
+import io
 import select
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq.data.lines import is_blank, strip_line
+from seq2seq.data.compression import damage_errors, open_file
+from seq2seq.data.lines import bounded_lines, check_line_length, is_blank, strip_line
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.file_types import describe, recognise
 
 if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
@@ -46,53 +47,29 @@ class Prompt:
 
 @contextmanager
 def open_input(path: Path | None) -> Iterator[IO[bytes]]:
-    """Open a file, plain or gzip, or stdin if None, for reading lines of bytes.
+    """Open a file, compressed or not, or stdin if None, for reading lines of bytes.
 
-    Raises UserError if it cannot be opened, RunError if a gzip file turns out to be damaged.
+    Raises UserError if it cannot be opened or is not text, RunError if it turns out to be damaged.
     """
     if path is None:
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
         return
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder, not a text file")
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    with file:
-        if path.suffix != ".gz":
-            yield file
-            return
-        with _decompressed(file, path) as lines:
-            yield lines
+    with open_file(path) as file, damage_errors(path, RunError):
+        yield file
 
 
-@contextmanager
-def _decompressed(file: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
-    error_class: type[Exception] = UserError
-    try:
-        with gzip.GzipFile(fileobj=file) as lines:
-            lines.peek(1)  # raises here if this is no gzip file
-            error_class = RunError
-            yield lines  # type: ignore[misc]
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"{path}: is not a complete gzip file ({error}); compress it again"
-        raise error_class(message) from None
-
-
-def paragraphs(lines: Iterable[bytes]) -> tuple[list[bytes], list[int]]:
+def paragraphs(lines: IO[bytes], name: str) -> tuple[list[bytes], list[int]]:
     """Join the lines of each paragraph; return the paragraphs and blank lines, and their numbers.
 
     Blank lines separate paragraphs. The number of a paragraph, from 1, is that of its first line.
+    Raises UserError, with the name of the input, for one of more than MAX_LINE_BYTES.
     """
     joined: list[bytes] = []
     numbers: list[int] = []
     after_blank = True
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(bounded_lines(lines, name), start=1):
         content = strip_line(line, first=number == 1)
         blank = is_blank(content.decode("utf-8", errors="replace"))
         if blank or after_blank:
@@ -100,18 +77,22 @@ def paragraphs(lines: Iterable[bytes]) -> tuple[list[bytes], list[int]]:
             numbers.append(number)
         else:
             joined[-1] += b" " + content
+            check_line_length(len(joined[-1]), name, numbers[-1])
         after_blank = blank
     return joined, numbers
 
 
-def batches(lines: IO[bytes] | Prompt, size: int | None) -> Iterator[tuple[int, list[bytes]]]:
+def batches(
+    lines: IO[bytes] | Prompt, size: int | None, name: str = "input"
+) -> Iterator[tuple[int, list[bytes]]]:
     """Yield batches of lines, each with the number of its first line, from 1.
 
-    A terminal is read line by line unless `size` is given.
+    A terminal is read line by line unless `size` is given. Raises UserError, with the name of the
+    input, for a line of more than MAX_LINE_BYTES.
     """
     size = size or (1 if lines.isatty() else BATCH_LINES)
     number, batch = 1, []
-    for line in lines:
+    for line in lines if isinstance(lines, Prompt) else bounded_lines(lines, name):
         batch.append(line)
         if len(batch) == size:
             yield number, batch
@@ -120,20 +101,27 @@ def batches(lines: IO[bytes] | Prompt, size: int | None) -> Iterator[tuple[int, 
         yield number, batch
 
 
-def arrivals(lines: IO[bytes], size: int | None) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield batches of the lines that have arrived; wait only while there are none."""
+def arrivals(
+    lines: IO[bytes], size: int | None, name: str = "input"
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield batches of the lines that have arrived; wait only while there are none.
+
+    Raises UserError as `batches` does.
+    """
     size = size or BATCH_LINES
     number = 1
-    for arrived in _reads(lines):
+    for arrived in _reads(lines, name):
         for start in range(0, len(arrived), size):
             yield number + start, arrived[start : start + size]
         number += len(arrived)
 
 
-def _reads(lines: Any) -> Iterator[list[bytes]]:
+def _reads(lines: Any, name: str) -> Iterator[list[bytes]]:
     """Yield the lines that each read of a binary file completes."""
     pending: list[bytes] = []  # parts of the incomplete last line
-    read = lines.raw.read if hasattr(lines, "raw") else lines.read1
+    number = 1  # of that line
+    unbuffered = isinstance(getattr(lines, "raw", None), io.FileIO)
+    read = lines.raw.read if unbuffered else lines.read1
     while (data := read(_READ_BYTES)) != b"":
         if data is None:  # a non-blocking file without data
             select.select([lines], [], [])
@@ -141,9 +129,10 @@ def _reads(lines: Any) -> Iterator[list[bytes]]:
         *complete, rest = data.split(b"\n")
         if complete:
             complete[0] = b"".join([*pending, complete[0]])
-            pending = []
+            pending, number = [], number + len(complete)
             yield complete
         pending.append(rest)
+        check_line_length(sum(map(len, pending)), name, number)
     if any(pending):
         yield [b"".join(pending)]
 
@@ -157,15 +146,18 @@ class LineReport:
         With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
         """
         self._source = "standard input" if source is None else str(source)
+        self._path = str(source) if isinstance(source, Path) else "FILE"
         self._numbers = numbers
         self._notes: dict[str, list[int]] = {}  # line numbers by note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
         """Decode lines as UTF-8, from line `number` on, without line ends and byte-order mark.
 
-        Undecodable bytes become U+FFFD.
+        Undecodable bytes become U+FFFD. Raises UserError if the first bytes are no text's.
         """
         texts = []
+        if number == 1 and lines and (kind := recognise(b"\n".join(lines[:8]))) is not None:
+            raise UserError(describe(kind, self._source, self._path))
         for index, line in enumerate(lines, start=number):
             content = strip_line(line, first=index == 1)
             text = content.decode("utf-8", errors="replace")

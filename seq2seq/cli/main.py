@@ -3,10 +3,12 @@
 Heavy libraries are imported inside functions, so that `seq2seq --help` stays fast.
 """
 
+import argparse
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.cli.parser import parse
@@ -30,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     """Run a subcommand and return its exit code; log the message of an error."""
+    options = None
     try:
         options = parse(arguments)
         code: int = options.run(options)
@@ -54,7 +57,30 @@ def _run(arguments: Sequence[str]) -> int:
 
         if not is_out_of_memory(error):
             raise
-        return _fail("out of memory; reduce -b, training.batch_tokens or the size of the model", 1)
+        return _fail(f"out of memory{_memory_remedy(options)}", 1)
+
+
+def _memory_remedy(options: argparse.Namespace | None) -> str:
+    """Return what reduces the memory of a subcommand, with the present values."""
+    if options is None:
+        return ""
+    if hasattr(options, "overrides"):
+        return "; reduce training.batch_tokens or the size of the model"
+    remedies = []
+    if getattr(options, "model", None) and hasattr(options, "beam"):
+        from seq2seq.runs.checkpoint import read_config
+
+        with suppress(UserError):
+            beam = options.beam or read_config(Path(options.model[0])).decoding.beam_size
+            remedies += [f"-b (now {beam})"] * (beam > 1)
+    if hasattr(options, "batch_size"):
+        from seq2seq.cli.input import BATCH_LINES
+
+        lines = options.batch_size or BATCH_LINES
+        remedies += [f"--batch-size (now {lines})"] * (lines > 1)
+    if not remedies:
+        return "; give fewer or shorter lines, or use a machine with more memory"
+    return f"; reduce {' or '.join(remedies)}"
 
 
 def _fail(text: str, code: int) -> int:

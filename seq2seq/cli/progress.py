@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import logger
 
 _BLOCK_BYTES = 1 << 20
@@ -46,7 +47,7 @@ def duration(seconds: float) -> str:
 
 def count_lines(path: Path | None) -> int | None:
     """Count the lines of a regular, uncompressed file; None for anything else."""
-    if path is None or not path.is_file() or path.suffix == ".gz":
+    if path is None or not path.is_file() or is_compressed(path):
         return None
     count, last = 0, b"\n"
     with path.open("rb") as file:

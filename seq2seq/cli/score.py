@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, json_text, open_output
+from seq2seq.data.line_counts import in_step
+from seq2seq.data.lines import bounded_lines
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError
 
 if TYPE_CHECKING:
     from seq2seq.inference.scoring import ScoredLine
@@ -38,13 +41,7 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.output, options.input, options.ref, runs=options.model)
     from seq2seq.inference.scoring import perplexity, score_lines
 
-    src_report, sources = _read(options.input)
-    report, targets = _read(options.ref)
-    if len(sources) != len(targets):
-        raise UserError(
-            f"{options.input or 'standard input'} has {len(sources)} lines but {options.ref} has "
-            f"{len(targets)}: line N of one must belong to line N of the other"
-        )
+    (src_report, sources), (report, targets) = _read([options.input, options.ref])
     translator = load_translator(options.model, options.device, options.int8)
     total, tokens = 0.0, 0
     with open_output(options.output) as output:
@@ -66,10 +63,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: Path | None) -> tuple[LineReport, list[str]]:
-    report = LineReport(path)
-    with open_input(path) as lines:
-        return report, report.decode(1, list(lines))
+def _read(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:
+    """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
+    with ExitStack() as stack:
+        names = [str(path or "standard input") for path in paths]
+        files = [stack.enter_context(open_input(path)) for path in paths]
+        named = [(name, bounded_lines(file, name)) for name, file in zip(names, files, strict=True)]
+        lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
+    reports = [LineReport(path) for path in paths]
+    return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]
 
 
 def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:

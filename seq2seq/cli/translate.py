@@ -23,7 +23,8 @@ from seq2seq.cli.input import (
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import Output, check_output, json_text, open_output
 from seq2seq.cli.progress import count_lines, progress
-from seq2seq.data.lines import read_lines
+from seq2seq.data.line_counts import in_step
+from seq2seq.data.lines import bounded_lines, iter_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
 
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     prefixes = _Prefixes(options.prefix, options.prefix_file, options.stream)
     n_best = options.n_best or 1
     with _open(options) as (opened, numbers):
-        lines = prefixes.check(opened, str(options.input or "standard input"))
+        lines = prefixes.check(opened, _name(options))
         translator = load_translator(
             options.model, options.device, options.int8, options.beam, n_best
         )
@@ -138,8 +139,8 @@ def _batches(
     options: argparse.Namespace, lines: IO[bytes] | Prompt
 ) -> Iterator[tuple[int, list[bytes]]]:
     if options.stream and not isinstance(lines, Prompt):
-        return arrivals(lines, options.batch_size)
-    return batches(lines, options.batch_size)
+        return arrivals(lines, options.batch_size, _name(options))
+    return batches(lines, options.batch_size, _name(options))
 
 
 @contextmanager
@@ -159,7 +160,7 @@ def _open(
             if not options.document:
                 yield lines, None
                 return
-            joined, numbers = paragraphs(lines)
+            joined, numbers = paragraphs(lines, _name(options))
             yield io.BytesIO(b"".join(each + b"\n" for each in joined)), numbers
 
 
@@ -168,6 +169,10 @@ def _is_typed(options: argparse.Namespace) -> bool:
     wanted = options.input is None and not (options.stream or options.prefix_file)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return wanted and terminal and not options.document and options.output is None
+
+
+def _name(options: argparse.Namespace) -> str:
+    return str(_source_name(options) or "standard input")
 
 
 def _source_name(options: argparse.Namespace) -> Path | str | None:
@@ -224,8 +229,6 @@ class _Prefixes:
                 "--prefix-file cannot be used with --stream (the number of input lines is "
                 "unknown); use --prefix"
             )
-        if path is not None:
-            self._lines = read_lines(path)
         if LONE_SURROGATE.search(self._lines[0]):
             raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
@@ -234,21 +237,20 @@ class _Prefixes:
 
         Counting takes reading all input first; returns the lines, ready to be read from the start.
         """
+        kept: tuple[bytes, ...] = ()
+        if self._path is not None and not isinstance(lines, Prompt):
+            rule = "line n must be the prefix for input line n, blank for no prefix"
+            texts = (line.encode() for line in iter_lines(self._path))
+            named = [(str(self._path), texts), (name, bounded_lines(lines, name))]
+            prefixes, kept = zip(*in_step(named, rule), strict=True)
+            self._lines = [prefix.decode() for prefix in prefixes]
         if self._text or self._path:
             from seq2seq.inference.prefixes import check_prefixes
 
             check_prefixes(self._lines)
         if self._path is None or isinstance(lines, Prompt):
             return lines
-        kept = io.BytesIO(lines.read())
-        number = sum(1 for _ in kept)
-        if number != len(self._lines):
-            raise UserError(
-                f"{self._path} has {len(self._lines)} lines but {name} has {number}: "
-                "line n must be the prefix for input line n, blank for no prefix"
-            )
-        kept.seek(0)
-        return kept
+        return io.BytesIO(b"".join(kept))
 
     def of(self, number: int, size: int) -> list[str] | None:
         """Return the prefixes of `size` lines from line `number` on, or None if there are none."""

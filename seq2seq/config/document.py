@@ -7,6 +7,7 @@ import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue, suggest_file
 from seq2seq.config.unknown_keys import KeyPath
+from seq2seq.runtime.file_types import describe, recognise
 from seq2seq.runtime.files import check_paths, read_bounded
 
 Tree = dict[str, object]
@@ -57,7 +58,10 @@ def read_document(path: Path) -> Document:
 def _read_text(path: Path) -> str:
     check_paths(path)
     try:
-        return read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
+        content = read_bounded(path, _MAX_BYTES)
+        if (kind := recognise(content)) is not None:
+            raise ConfigError(describe(kind, path))
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file{suggest_file(path)}") from None
     except UnicodeDecodeError as error:

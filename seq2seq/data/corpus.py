@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from seq2seq.data.line_counts import MAX_COUNTED_LINES, aligned_lines
 from seq2seq.data.lines import is_blank, iter_lines
 from seq2seq.runtime.errors import UserError
 
@@ -50,7 +48,7 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
         return _iter_columns(files.tsv)
     assert files.src is not None, "give src and tgt, or tsv"
     assert files.tgt is not None, "give src and tgt, or tsv"
-    return _iter_aligned(files.src, files.tgt)
+    return aligned_lines(files.src, files.tgt)
 
 
 def paths_of(files: "ParallelFiles") -> dict[str, Path]:
@@ -139,8 +137,9 @@ def _iter_columns(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, start=1):
         src, tab, rest = line.partition("\t")
         if not tab:
-            others = sum("\t" not in later for later in lines)
-            more = f" (the first of {others + 1} such lines)" if others else ""
+            others = sum("\t" not in later for later in islice(lines, MAX_COUNTED_LINES))
+            least = "at least " * (next(lines, None) is not None)
+            more = f" (the first of {least}{others + 1} such lines)" if others else ""
             raise UserError(
                 f"{path}:{number}: the line has no tab{more}. "
                 "Each line must be: source, a tab, target."
@@ -148,62 +147,5 @@ def _iter_columns(path: Path) -> Iterator[tuple[str, str]]:
         yield src, rest.partition("\t")[0]
 
 
-def _iter_aligned(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
-    src_lines, tgt_lines = iter_lines(src), iter_lines(tgt)
-    for count, (src_line, tgt_line) in enumerate(zip_longest(src_lines, tgt_lines)):
-        if src_line is None or tgt_line is None:
-            src_count = count + (src_line is not None) + sum(1 for _ in src_lines)
-            tgt_count = count + (tgt_line is not None) + sum(1 for _ in tgt_lines)
-            raise UserError(
-                f"{src} has {_count(src_count, 'line')} and {tgt} has {tgt_count}, but line n of "
-                f"one must translate line n of the other{_divergence(src, tgt)}"
-            )
-        yield src_line, tgt_line
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _divergence(src: Path, tgt: Path) -> str:
-    """Describe which lines of the longer file have no counterpart; empty for pipes."""
-    if not (src.is_file() and tgt.is_file()):
-        return ""  # cannot be read again
-    features = [(_features(path), path) for path in (src, tgt)]
-    (shorter, shorter_path), (longer, longer_path) = sorted(features, key=lambda each: len(each[0]))
-    if not longer[len(shorter) :].any():
-        blank = _count(len(longer) - len(shorter), "blank line")
-        return (
-            f"; they seem to match, but {longer_path} ends with {blank} more. Delete the blank end"
-        )
-    matching = _matching_lines(longer, shorter)
-    if matching == len(shorter):
-        return f"; they seem to match until {shorter_path} ends: is it truncated?"
-    extra = _count(len(longer) - len(shorter), "more line")
-    return (
-        f"; they seem to diverge near line {matching + 1}, where {longer_path} has {extra} "
-        "(estimated from line lengths and question marks)"
-    )
-
-
-def _matching_lines(longer: NDArray[np.float64], shorter: NDArray[np.float64]) -> int:
-    """Estimate the number of lines before the extra lines of the longer side, given features.
-
-    The extra lines are assumed to form one block. Long sentences have long translations (Gale and
-    Church, 1993) and questions are translated as questions: the block is placed where the remaining
-    lines differ least in total.
-    """
-    longer = longer - [np.median(longer[:, 0]) - np.median(shorter[:, 0]), 0]  # wordier language
-    extra = len(longer) - len(shorter)
-    before = np.abs(longer[: len(shorter)] - shorter).sum(axis=1)  # line i beside line i
-    after = np.abs(longer[extra:] - shorter).sum(axis=1)  # line i + extra beside line i
-    cost = np.append(0.0, np.cumsum(before)) + np.append(np.cumsum(after[::-1])[::-1], 0.0)
-    return len(shorter) - int(np.argmin(cost[::-1]))  # the last minimum
-
-
-def _features(path: Path) -> NDArray[np.float64]:
-    """Return features that translations share [lines, 2]: log length and being a question."""
-    marks = "?\N{FULLWIDTH QUESTION MARK}؟"
-    rows = [(len(line.strip()), any(mark in line for mark in marks)) for line in iter_lines(path)]
-    lengths, questions = np.array(rows, float).T
-    return np.stack([np.log1p(lengths), questions], axis=1)

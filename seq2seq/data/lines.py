@@ -1,21 +1,28 @@
-"""Lines of text files: strict UTF-8, one sentence per line, optionally gzip-compressed.
+"""Lines of text files: strict UTF-8, one sentence per line, compressed or not.
 
 Only a line feed ends a line. A form feed, U+0085 or U+2028 within a sentence therefore cannot shift
 one side of a parallel text against the other.
 """
 
-import gzip
 import hashlib
 import re
-import zlib
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from seq2seq.data.compression import (
+    check_is_text,
+    commands,
+    damage_errors,
+    open_file,
+    opening_errors,
+)
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import wide_encoding
 from seq2seq.runtime.files import check_paths
 
+MAX_LINE_BYTES = 1 << 24  # a longer line is no sentence
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
 # A character that is visible. Invisible are white space, Unicode's default-ignorable code
@@ -45,34 +52,62 @@ def read_lines(path: Path) -> list[str]:
 
 
 def iter_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in `.gz`.
+    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in .gz, .bz2, .xz or .zst.
 
     Line ends (`\n` or `\r\n`) and a byte-order mark at the start of the file are removed; nothing
-    else changes. Raises UserError if the file is missing, empty, damaged, not UTF-8, or contains a
-    NUL character, and if its lines end in another character, such as CR alone.
+    else changes. Raises UserError if the file is missing, empty, damaged, not UTF-8, not text,
+    contains a NUL character or a line of more than MAX_LINE_BYTES, and if its lines end in another
+    character, such as CR alone.
     """
-    with _user_errors(path), _open(path) as file:
+    for text in iter_text(path):
+        lines = text.split("\n")
+        if not lines[-1]:
+            del lines[-1]
+        for line in lines:
+            yield line.removesuffix("\r")
+
+
+def iter_text(path: Path) -> Iterator[str]:
+    """Yield the text of a file in blocks of complete lines, with their line ends.
+
+    Raises UserError as `iter_lines` does.
+    """
+    with open_file(path) as file, opening_errors(path), damage_errors(path):
         block = _read_block(file, path, 1).removeprefix(_BYTE_ORDER_MARK)
         if not block:
             raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
         number = 1
         while block:
-            lines = _decode(block, path, number).split("\n")
-            if not lines[-1]:
-                del lines[-1]
-            for line in lines:
-                yield line.removesuffix("\r")
-            number += len(lines)
+            yield _decode(block, path, number)
+            number += block.count(b"\n")
             block = _read_block(file, path, number)
 
 
 def iter_raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file as bytes, decompressed, each with its line end.
 
-    Raises UserError if the file is missing or damaged.
+    Raises UserError if the file is missing, damaged or not text, or a line is too long.
     """
-    with _user_errors(path), _open(path) as file:
-        yield from file
+    with open_file(path) as file, opening_errors(path), damage_errors(path):
+        yield from bounded_lines(file, str(path))
+
+
+def bounded_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines of a binary file. Raises UserError for one of more than MAX_LINE_BYTES."""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        check_line_length(len(line), name, number)
+        yield line
+
+
+def check_line_length(length: int, name: str, number: int) -> None:
+    """Raise UserError for a line of more than MAX_LINE_BYTES."""
+    if length > MAX_LINE_BYTES:
+        raise UserError(
+            f"{name}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB. Give one "
+            "sentence per line"
+        )
 
 
 def is_blank(line: str) -> bool:
@@ -89,25 +124,27 @@ def strip_line(line: bytes, first: bool) -> bytes:
 def checksum_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes. Raises UserError if the file cannot be read."""
     check_paths(path)
-    with _user_errors(path), path.open("rb") as file:
+    with opening_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _open(path: Path) -> IO[bytes]:
-    check_paths(path)
-    if path.is_char_device():
-        raise UserError(f"{path}: is a device, which may never end. Give a text file.")
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def _read_block(file: IO[bytes], path: Path, number: int) -> bytes:
     """Read complete lines, the first of which is line `number` of the file.
 
-    Raises UserError if other characters end the lines, before a line of the file's size is read.
+    Raises UserError for other line ends, a NUL character or a line that is too long, before more
+    than a line of the maximum length is read.
     """
     block = file.read(_BLOCK_BYTES)
+    if number == 1:
+        check_is_text(block, path)
+        _check_encoding(block, path)
     _check_line_ends(block, path, number)
-    return block + (b"" if block.endswith(b"\n") else file.readline())
+    _check_nul(block, path, number)
+    if block.endswith(b"\n") or not block:
+        return block
+    rest = file.readline(MAX_LINE_BYTES + 1)
+    check_line_length(len(rest), str(path), number + block.count(b"\n"))
+    return block + rest
 
 
 def _check_line_ends(block: bytes, path: Path, number: int) -> None:
@@ -118,44 +155,38 @@ def _check_line_ends(block: bytes, path: Path, number: int) -> None:
             count -= block.count(b"\r\n") + block.endswith(b"\r")  # a line feed may follow
         if count > share * line_feeds and count >= share:
             number += block.count(b"\n", 0, block.find(end))
-            convert = f"{command} < {path}"
-            if path.suffix == ".gz":
-                convert = f"zcat {path} | {command} | gzip"
+            convert = f"{command} < {shlex.quote(str(path))}"
+            if (compressed := commands(path)) is not None:
+                unpack, pack = compressed
+                convert = f"{unpack} | {command} | {pack}"
             raise UserError(
                 f"{path}:{number}: line ends are {name} alone; only LF and CRLF end a line. "
                 f"Convert with: {convert} > NEW_FILE"
             )
 
 
-@contextmanager
-def _user_errors(path: Path) -> Iterator[None]:
-    """Raise UserError, naming the file, for any failure to open or read it."""
-    try:
-        yield
-    except FileNotFoundError:
-        from seq2seq.config.errors import suggest_file  # loads pydantic
-
-        raise UserError(f"{path}: no such file{suggest_file(path)}") from None
-    except (gzip.BadGzipFile, zlib.error):
+def _check_encoding(start: bytes, path: Path) -> None:
+    """Raise UserError for the byte-order mark of an encoding other than UTF-8."""
+    if (encoding := wide_encoding(start)) is not None:
         raise UserError(
-            f"{path}: not a gzip file, or damaged. Rename a plain text file so that its name does "
-            "not end in .gz."
-        ) from None
-    except EOFError:
-        raise UserError(f"{path}: the gzip file is truncated. Copy or download it again.") from None
-    except OSError as error:
-        reason = "is a folder. Give a text file." if path.is_dir() else error.strerror
-        raise UserError(f"{path}: {reason}") from None
+            f"{path}: is encoded as {encoding}, by its byte-order mark. Convert it: "
+            f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW_FILE"
+        )
+
+
+def _check_nul(block: bytes, path: Path, number: int) -> None:
+    if (nul := block.find(b"\0")) >= 0:
+        number += block.count(b"\n", 0, nul)
+        raise UserError(
+            f"{path}:{number}: contains a NUL character; no text does. If this is "
+            f"text in UTF-16, convert it: iconv -f UTF-16LE -t UTF-8 {shlex.quote(str(path))} "
+            "> NEW_FILE"
+        )
 
 
 def _decode(block: bytes, path: Path, number: int) -> str:
     """Decode complete lines, the first of which is line `number` of the file."""
-    if (nul := block.find(b"\0")) >= 0:
-        number += block.count(b"\n", 0, nul)
-        raise UserError(
-            f"{path}:{number}: contains a NUL character; the file is damaged or encoded as UTF-16. "
-            "Save it as UTF-8."
-        )
+    _check_nul(block, path, number)
     try:
         return block.decode("utf-8")
     except UnicodeDecodeError as error:

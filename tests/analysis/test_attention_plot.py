@@ -183,12 +183,50 @@ def test_missing_glyphs_are_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(matplotlib, "__version_info__", (3, 11, 0))
     latin = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
     monkeypatch.setattr(fontManager, "ttflist", latin)
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [])
     (note,) = write_attention([SMALL], [SOURCE], tmp_path / "a.png")
     assert "\n" not in note
     assert "द" in note
     assert ".html" in note
     assert write_attention([SMALL], [SOURCE], tmp_path / "a.svg") == []
     assert write_attention([chain(3)], ["a"], tmp_path / "a.png") == []
+
+
+def new_font(path: Path, characters: str) -> Path:
+    """Write a font that contains characters, each an empty glyph."""
+    builder = pytest.importorskip("fontTools.fontBuilder").FontBuilder(1000)
+    pen = pytest.importorskip("fontTools.pens.ttGlyphPen").TTGlyphPen(None)
+    glyphs = [".notdef", *(f"uni{ord(each):04X}" for each in characters)]
+    builder.setupGlyphOrder(glyphs)
+    builder.setupCharacterMap(dict(zip(map(ord, characters), glyphs[1:], strict=True)))
+    builder.setupGlyf({name: pen.glyph() for name in glyphs})
+    builder.setupHorizontalMetrics(dict.fromkeys(glyphs, (500, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Newly Installed", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(path)
+    return path
+
+
+def test_a_font_installed_after_matplotlib_cached_its_list_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import matplotlib
+    from matplotlib.font_manager import fontManager
+
+    text = "क".join(chr(each) for each in range(0x0900, 0x0980))
+    font = new_font(tmp_path / "new.ttf", "".join(dict.fromkeys(text)))
+    damaged = tmp_path / "damaged.ttf"
+    damaged.write_bytes(b"no font")
+    monkeypatch.setattr(matplotlib, "__version_info__", (3, 11, 0))
+    latin = [each for each in fontManager.ttflist if each.name.startswith("DejaVu")]
+    monkeypatch.setattr(fontManager, "ttflist", latin)
+    monkeypatch.setattr(
+        "matplotlib.font_manager.findSystemFonts", lambda: [str(damaged), str(font)]
+    )
+    assert write_attention([SMALL], [SOURCE], tmp_path / "a.png") == []
+    assert latin[-1].name == "Newly Installed"
 
 
 def test_old_matplotlib_is_noted_for_scripts_it_cannot_shape(

@@ -381,7 +381,11 @@ def test_a_failure_leaves_no_half_file(
         (RunError("the roof is on fire"), 1, "seq2seq: error: the roof is on fire\n"),
         (KeyboardInterrupt(), 130, "seq2seq: error: interrupted\n"),
         (OSError(28, "No space left on device", "disk"), 1, "seq2seq: error: disk: No space left"),
-        (RuntimeError("can't allocate memory"), 1, "seq2seq: error: out of memory; reduce -b"),
+        (
+            RuntimeError("can't allocate memory"),
+            1,
+            "seq2seq: error: out of memory; reduce --batch-size (now 4)",
+        ),
     ):
         calls: list[int] = []
 

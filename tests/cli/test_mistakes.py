@@ -476,19 +476,19 @@ DATA = {
     ),
     "UTF-16": Row(
         T,
-        "train.src:1: contains a NUL character; the file is damaged or encoded as UTF-16. "
-        "Save it as UTF-8.",
+        "train.src:1: contains a NUL character; no text does. If this is text in UTF-16, convert "
+        "it: iconv -f UTF-16LE -t UTF-8 train.src > NEW_FILE",
         write("train.src", "a\nb\n".encode("utf-16-le")),
     ),
     "no gzip": Row(
         f"{T} data.train.src=a.gz",
-        "a.gz: not a gzip file, or damaged. Rename a plain text file so that its name does "
-        "not end in .gz.",
+        "a.gz: is not compressed by gzip, although its name ends in .gz. If it is text, rename it "
+        "so that its name does not end in .gz",
         write("a.gz", "text\n"),
     ),
     "gzip cut off": Row(
         f"{T} data.train.src=a.gz",
-        "a.gz: the gzip file is truncated. Copy or download it again.",
+        "a.gz: the gzip file is incomplete: truncated or damaged. Copy or download it again",
         write("a.gz", gzip.compress(b"text\n" * 99)[:-9]),
     ),
     "a line too many": Row(
@@ -656,7 +656,7 @@ MODELS = {
 
 FILES = {
     "no such input": Row(f"{M} -i nowhere", "nowhere: no such file"),
-    "a folder as input": Row(f"{M} -i folder", "folder: is a folder, not a text file"),
+    "a folder as input": Row(f"{M} -i folder", "folder: is a folder. Give a text file."),
     "an input that leads nowhere": Row(
         f"{M} -i loop",
         "loop: cannot be read (...)",
@@ -664,7 +664,8 @@ FILES = {
     ),
     "an input that is no gzip": Row(
         f"{M} -i a.gz",
-        "a.gz: is not a complete gzip file (Not a gzipped file (b'te')); compress it again",
+        "a.gz: is not compressed by gzip, although its name ends in .gz. If it is text, rename it "
+        "so that its name does not end in .gz",
         write("a.gz", "text\n"),
     ),
     "an output that would be packed": Row(
@@ -808,7 +809,7 @@ SCORES = {
     ),
     "pairs of other length, read from stdin": Row(
         "score -m luong -r test.tgt",
-        "standard input has 1 lines but test.tgt has 11: "
+        "standard input has 1 line but test.tgt has 11: "
         "line N of one must belong to line N of the other",
     ),
     "no such translations": Row("score -m luong -i test.src -r nowhere", "nowhere: no such file"),

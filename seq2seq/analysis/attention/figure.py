@@ -4,6 +4,7 @@ import math
 import unicodedata
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from seq2seq.analysis.attention.maps import AttentionMap, label_of, labels_of, s
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.font_manager import FontProperties
+    from matplotlib.font_manager import FontEntry, FontProperties
 
 DPI = 150
 MAX_PIXELS = 60_000_000  # PNG size; needs 240 MB while drawn
@@ -168,17 +169,37 @@ def _fonts(characters: set[str]) -> tuple[list[str], set[str]]:
 
     families, missing = [FONT], characters - _covered_by(findfont(FONT), characters)
     if missing:
-        coverage = {
-            entry.name: _covered_by(entry.fname, missing)
-            for entry in fontManager.ttflist
-            if entry.style == "normal" and entry.weight == 400 and "Last Resort" not in entry.name
-        }
-        # Ties go to Japanese fonts, whose Han characters serve Chinese better than the reverse.
-        for name in sorted(coverage, key=lambda n: (-len(coverage[n]), "JP" not in n, n)):
-            if coverage[name] & missing:
-                families.append(name)
-                missing -= coverage[name]
+        missing = _add_families(families, missing, fontManager.ttflist)
+    if missing and (new := _new_fonts()):
+        missing = _add_families(families, missing, new)
     return [*families, "sans-serif"], missing
+
+
+def _add_families(families: list[str], missing: set[str], fonts: "Sequence[FontEntry]") -> set[str]:
+    """Append the families that contain missing characters; return those that none contains."""
+    coverage = {
+        entry.name: _covered_by(entry.fname, missing)
+        for entry in fonts
+        if entry.style == "normal" and entry.weight == 400 and "Last Resort" not in entry.name
+    }
+    # Ties go to Japanese fonts, whose Han characters serve Chinese better than the reverse.
+    for name in sorted(coverage, key=lambda n: (-len(coverage[n]), "JP" not in n, n)):
+        if coverage[name] & missing:
+            families.append(name)
+            missing = missing - coverage[name]
+    return missing
+
+
+def _new_fonts() -> "list[FontEntry]":
+    """Add the fonts installed since matplotlib cached its list of fonts; return them."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    known = {entry.fname for entry in fontManager.ttflist}
+    before = len(fontManager.ttflist)
+    for path in sorted(set(findSystemFonts()) - known):
+        with suppress(OSError, RuntimeError):  # unreadable for FreeType
+            fontManager.addfont(path)
+    return list(fontManager.ttflist[before:])
 
 
 def _covered_by(file: str, characters: set[str]) -> set[str]:

@@ -1,6 +1,5 @@
 """Cleaned copy of the training text: some pairs are dropped, the others copied unchanged."""
 
-import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import IO, NamedTuple
 from seq2seq.analysis.check.alignment import Alignment
 from seq2seq.analysis.check.data_statistics import MOJIBAKE, TextStatistics
 from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.compression import compressing
 from seq2seq.data.corpus import ParallelText, paths_of
 from seq2seq.data.lines import iter_raw_lines
 from seq2seq.runtime.errors import UserError
@@ -104,13 +104,9 @@ def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int
 
 @contextmanager
 def _created(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, compressed if its name ends in .gz, that appears once it is complete."""
-    with write_errors(path), atomic_file(path) as raw:
-        if path.suffix != ".gz":
-            yield raw
-            return
-        with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as file:
-            yield file  # type: ignore[misc]
+    """Yield a new file, compressed by its ending, that appears once it is complete."""
+    with write_errors(path), atomic_file(path) as raw, compressing(raw, path) as file:
+        yield file
 
 
 def _copy(path: Path, file: IO[bytes], drop: dict[int, str]) -> int:

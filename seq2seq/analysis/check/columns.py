@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seq2seq.analysis.check.findings import Finding, list_and_count
+from seq2seq.data.compression import commands
 from seq2seq.data.lines import iter_lines
 from seq2seq.data.natural_language import not_language
 
@@ -51,7 +52,8 @@ def _ignored(name: str, path: Path, rows: list[list[str]], count: int) -> Findin
     )
     if len(texts) >= 2 and texts[:2] != [1, 2]:
         first, second = texts[:2]
-        read = f"zcat {path} | " if path.suffix == ".gz" else ""
+        unpack = commands(path)
+        read = f"{unpack[0]} | " if unpack else ""
         source = "" if read else f" {path}"
         text += (
             f". Only the columns {', '.join(map(str, texts))} seem to be text. Select two: "

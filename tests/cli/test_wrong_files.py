@@ -1,0 +1,128 @@
+"""Files that are no text are named as what they are, in every reader; memory has its remedy."""
+
+import gzip
+import io
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import translate as translate_command
+from seq2seq.cli.main import main
+
+TEXT = "buda ki.\n" * 20
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("train.en", TEXT)
+    return file.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_corpus: Path) -> Path:
+    """The working folder, with an archive in it and a config of sound data."""
+    monkeypatch.chdir(tmp_path)
+    Path("v.zip").write_bytes(archive())
+    Path("packed.yaml").write_bytes(gzip.compress(small_corpus.read_bytes()))
+    Path("config.yaml").write_bytes(small_corpus.read_bytes())
+    Path("text").write_text(TEXT, encoding="utf-8")
+    return tmp_path
+
+
+READERS = {
+    "translate -m RUN -i v.zip": "v.zip",
+    "translate -m RUN --stream -i v.zip": "v.zip",
+    "translate -m RUN -i text --prefix-file v.zip": "v.zip",
+    "score -m RUN -i v.zip -r text": "v.zip",
+    "score -m RUN -i text -r v.zip": "v.zip",
+    "attention -m RUN -i v.zip -o a.html": "v.zip",
+    "evaluate --hyp v.zip -r text": "v.zip",
+    "evaluate --hyp text -r v.zip": "v.zip",
+    "evaluate -m RUN -i v.zip -r text": "v.zip",
+    "train config.yaml data.train.src=v.zip": "v.zip",
+    "train config.yaml data.valid.tgt=v.zip": "v.zip",
+    "check config.yaml data.test.src=v.zip": "v.zip",
+    "train v.zip": "v.zip",
+}
+
+
+@pytest.mark.parametrize("line", READERS)
+def test_every_reader_names_an_archive(
+    folder: Path, tiny_runs: dict[str, Path], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(tiny_runs["luong"]) if word == "RUN" else word for word in line.split()]
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "seq2seq: error: v.zip: is a zip archive, not text. Unpack it: unzip v.zip\n"
+    assert not (folder / "a.html").exists()
+
+
+def test_a_compressed_config_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "packed.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "seq2seq: error: packed.yaml: is compressed by gzip, not text. "
+        "Unpack it: gzip -dc < packed.yaml > NEW_FILE\n"
+    )
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--stream"]])
+def test_an_archive_on_standard_input_is_named(
+    tiny_runs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(archive())))
+    assert main(["translate", "-m", str(tiny_runs["luong"]), *more]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "seq2seq: error: standard input: is a zip archive, not text. Unpack it: unzip FILE\n"
+    )
+
+
+@pytest.mark.parametrize("more", [[], ["--stream"]])
+def test_a_line_without_end_is_refused(
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+) -> None:
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"ba ki\n" + b"bu " * (30 << 20), 1))
+    words = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(path), "--batch-size", "1"]
+    assert main([*words, *more]) == 2
+    err = capsys.readouterr().err
+    assert f"{path}:2: the line is longer than 16 MiB. Give one sentence per line\n" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ("-b 1 --batch-size 1", "give fewer or shorter lines, or use a machine with more memory"),
+        ("-b 1", "reduce --batch-size (now 2048)"),
+        ("-b 7 --batch-size 1", "reduce -b (now 7)"),
+        ("--batch-size 30", "reduce -b (now 3) or --batch-size (now 30)"),
+    ],
+)
+def test_what_cannot_help_against_too_little_memory_is_not_named(
+    folder: Path,
+    tiny_runs: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: str,
+    remedy: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(translate_command, "load_translator", fail)
+    run = str(tiny_runs["luong"])
+    assert main(["translate", "-m", run, "-i", "text", *options.split()]) == 1
+    assert capsys.readouterr().err == f"seq2seq: error: out of memory; {remedy}\n"
+    assert folder.exists()

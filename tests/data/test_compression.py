@@ -1,0 +1,289 @@
+"""Files that are compressed, or are something else than their names say; and bombs."""
+
+import bz2
+import gzip
+import io
+import lzma
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seq2seq.data.compression import SUFFIXES, commands, compressing
+from seq2seq.data.lines import MAX_LINE_BYTES, iter_raw_lines, read_lines
+from seq2seq.runtime.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = "ein Satz\nnoch ein Satz\n" * 30
+LINES = TEXT.splitlines()
+TOOLS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+
+
+def packed(suffix: str, content: bytes) -> bytes:
+    if suffix == ".zst":
+        name = "backports.zstd" if sys.version_info < (3, 14) else "compression.zstd"
+        zstd = pytest.importorskip(name)
+        options = {zstd.CompressionParameter.checksum_flag: 1}  # as the command does
+        found: bytes = zstd.compress(content, options=options)
+        return found
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".bz2": bz2.compress,
+        ".xz": lzma.compress,
+    }
+    return pack[suffix](content)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_lines(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_compressed_file_is_its_text(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", packed(suffix, TEXT.encode()))
+    assert read_lines(path) == LINES
+    assert list(iter_raw_lines(path)) == TEXT.encode().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_streams_one_after_another_are_one_text(tmp_path: Path, suffix: str) -> None:
+    data = packed(suffix, TEXT.encode()) * 3
+    assert read_lines(write(tmp_path / f"a{suffix}", data)) == LINES * 3
+
+
+def test_padding_between_xz_streams_is_no_damage(tmp_path: Path) -> None:
+    stream = lzma.compress(TEXT.encode())
+    path = write(tmp_path / "a.xz", stream + bytes(8) + stream + bytes(4))
+    assert read_lines(path) == LINES * 2
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_written_compressed_can_be_read(tmp_path: Path, suffix: str) -> None:
+    packed(suffix, b"")  # skips without the package
+    path, again = tmp_path / f"a{suffix}", io.BytesIO()
+    with path.open("wb") as raw, compressing(raw, path) as file:
+        file.write(TEXT.encode())
+    with compressing(again, path) as file:
+        file.write(TEXT.encode())
+    assert read_lines(path) == LINES
+    assert path.read_bytes() == again.getvalue()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
+    data = packed(suffix, bytes(range(1, 10)) + TEXT.encode() * 50)
+    path = write(tmp_path / f"a{suffix}", data[:-7])
+    assert refusal(path).startswith(
+        f"{path}: the {TOOLS[suffix]} file is incomplete: truncated or damaged. Copy"
+    )
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_damaged_file_is_named(tmp_path: Path, suffix: str) -> None:
+    data = bytearray(packed(suffix, TEXT.encode() * 50))
+    data[len(data) // 2] ^= 0x55
+    path = write(tmp_path / f"a{suffix}", bytes(data))
+    start = f"{path}: the {TOOLS[suffix]} file is "
+    assert refusal(path).startswith((f"{start}damaged (", f"{start}incomplete: "))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_empty_file_is_empty_by_any_name(tmp_path: Path, suffix: str) -> None:
+    packed(suffix, b"")
+    assert "the file is empty" in refusal(write(tmp_path / f"a{suffix}", b""))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_text_named_as_if_compressed_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", TEXT.encode())
+    if suffix == ".zst":
+        packed(suffix, b"")
+    assert refusal(path) == (
+        f"{path}: is not compressed by {TOOLS[suffix]}, although its name ends in {suffix}. If it "
+        f"is text, rename it so that its name does not end in {suffix}"
+    )
+
+
+# ------------------------------------------------------------------- files that are something else
+
+
+def zipped(**members: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("[Content_Types].xml", b"x" * 5000)
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return file.getvalue()
+
+
+def tarred(compression: str = "") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=f"w:{compression}") as archive:
+        info = tarfile.TarInfo("train.en")
+        info.size = len(TEXT)
+        archive.addfile(info, io.BytesIO(TEXT.encode()))
+    return file.getvalue()
+
+
+OTHERS: dict[str, tuple[bytes, str]] = {
+    "zip": (zipped(a=b"text"), "a zip archive"),
+    "xlsx": (zipped(docProps__app=b"x", xl__workbook=b"y"), "an Excel workbook (xlsx)"),
+    "docx": (zipped(word__document=b"y"), "a Word document (docx)"),
+    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500), "an Office file of the old format"),
+    "parquet": (b"PAR1\x15\x04\x15\x20" + bytes(20) + b"PAR1", "a Parquet file"),
+    "tar": (tarred(), "a tar archive"),
+    "7z": (b"7z\xbc\xaf\x27\x1c\x00\x04" + bytes(9), "a 7z archive"),
+    "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("suffix", ["", ".txt", ".en"])
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, name: str, suffix: str) -> None:
+    content, what = OTHERS[name]
+    path = write(tmp_path / f"a{suffix}", content)
+    assert refusal(path).startswith(f"{path}: is {what}")
+    assert "NUL" not in refusal(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("named", ["train.en", "train", "it's.tsv"])
+def test_a_compressed_file_by_another_name_is_unpacked_by_the_command_named(
+    tmp_path: Path, suffix: str, named: str
+) -> None:
+    if shutil.which(TOOLS[suffix]) is None:
+        pytest.skip(f"there is no {TOOLS[suffix]} here")
+    path = write(tmp_path / named, packed(suffix, TEXT.encode()))
+    message = refusal(path)
+    assert message.startswith(f"{path}: is compressed by {TOOLS[suffix]}, not text. Unpack it: ")
+    assert message.endswith(f", or rename it so that its name ends in {suffix}")
+    command = message.partition("Unpack it: ")[2].rpartition(", or rename")[0]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    assert read_lines(tmp_path / "NEW_FILE") == LINES
+    assert read_lines(path.rename(f"{path}{suffix}")) == LINES
+
+
+@pytest.mark.parametrize("content", [gzip.compress(TEXT.encode()), tarred()])
+def test_what_is_packed_twice_is_unpacked_by_the_commands_named(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = write(tmp_path / "a.gz", gzip.compress(content))
+    first, _, second = refusal(path).partition("Run ")[2].partition(". Unpack it: ")
+    for command in (first, second):
+        subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    unpacked = [each for each in tmp_path.iterdir() if each.name not in ("a.gz", "NEW_FILE")]
+    assert [each.read_text() for each in unpacked] == [TEXT]
+
+
+@pytest.mark.parametrize(
+    "text", ["PAR1 is a name", "BZhang is a name", "PK is short", "%PD", "7z", "Rar!", "ORC", "]"]
+)
+def test_text_that_begins_like_such_a_file_is_text(tmp_path: Path, text: str) -> None:
+    assert read_lines(write(tmp_path / "a", f"{text}\nb\n".encode())) == [text, "b"]
+
+
+def test_the_commands_for_a_file_print_and_pack_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "it's a.gz", gzip.compress(TEXT.encode()))
+    found = commands(path)
+    assert found is not None
+    done = subprocess.run(["bash", "-c", found[0]], capture_output=True, check=True)
+    assert done.stdout == TEXT.encode()
+    assert found[1] == "gzip"
+    assert commands(tmp_path / "a.txt") is None
+
+
+# ------------------------------------------------------------------------------------------ bombs
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.corpus import read_pairs
+from seq2seq.data.line_counts import read_aligned
+from seq2seq.runtime.errors import UserError
+paths = [Path(each) for each in sys.argv[1:]]
+files = ParallelFiles(src=paths[0], tgt=paths[1])
+for read in (lambda: read_aligned(paths), lambda: read_pairs(files)):
+    try:
+        read()
+    except UserError as error:
+        print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+MIB = 1 << 20
+
+
+def bomb(path: Path, block: bytes, mebibytes: int) -> Path:
+    """Compress a block of a MiB many times."""
+    with path.open("wb") as raw, compressing(raw, path) as file:
+        for _ in range(mebibytes):
+            file.write(block)
+    return path
+
+
+BOMBS = {
+    "zeros": (bytes(MIB), "contains a NUL character"),
+    "a line": (b"a " * (MIB // 2), "the line is longer than 16 MiB"),
+    "blank lines": (b"\n" * MIB, "more than 1000401 lines"),
+    "lines": (b"ab cd ef\n" * (MIB // 9), "more than 1000401 lines"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in KiB on Linux")
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: str) -> None:
+    """300 MiB beside 400 lines: as lists, millions of lines take as many times 60 bytes."""
+    block, what = BOMBS[name]
+    path = bomb(tmp_path / f"bomb{suffix}", block, 300)
+    assert path.stat().st_size < MIB
+    other = write(tmp_path / "other", b"a\n" * 400)
+    for pair in ((path, other), (other, path)):
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, *map(str, pair)],
+            cwd=ROOT,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+        *messages, peak = done.stdout.splitlines()
+        assert len(messages) == 2
+        for message in messages:
+            assert what.replace("401", "40") in message
+        assert int(peak) < 180, messages
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in KiB on Linux")
+def test_an_xz_file_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}]
+    path.write_bytes(lzma.compress(b"a\n", filters=filters))
+    assert refusal(path) == (
+        f"{path}: needs more than 256 MiB to be decompressed. Compress it again: "
+        "xz -dc OLD | xz -6 > NEW"
+    )
+    best = write(tmp_path / "best.xz", lzma.compress(TEXT.encode(), preset=9 | lzma.PRESET_EXTREME))
+    assert read_lines(best) == LINES
+
+
+def test_a_line_of_the_maximum_length_is_a_line(tmp_path: Path) -> None:
+    line = "a" * MAX_LINE_BYTES
+    assert read_lines(write(tmp_path / "a", f"b\n{line}\nc\n".encode())) == ["b", line, "c"]
+    path = write(tmp_path / "b", f"b\n{line * 2}\nc\n".encode())
+    assert refusal(path).startswith(f"{path}:2: the line is longer than 16 MiB. ")
+    with pytest.raises(UserError, match=":2: the line is longer than 16 MiB"):
+        list(iter_raw_lines(path))
