@@ -119,7 +119,7 @@ def arrivals(
 def _reads(lines: Any, name: str) -> Iterator[list[bytes]]:
     """Yield the lines that each read of a binary file completes."""
     pending: list[bytes] = []  # parts of the incomplete last line
-    number = 1  # of that line
+    number = 1  # number of that line
     unbuffered = isinstance(getattr(lines, "raw", None), io.FileIO)
     read = lines.raw.read if unbuffered else lines.read1
     while (data := read(_READ_BYTES)) != b"":

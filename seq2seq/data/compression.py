@@ -30,7 +30,7 @@ from seq2seq.runtime.files import check_paths
 
 MAX_XZ_BYTES = 1 << 28  # memory of a decompressor; xz -9 needs 65 MiB, a hostile file 4 GiB
 _XZ_READ_BYTES = 1 << 16
-_TAIL_BYTES = 1 << 16  # of a zip archive, where the names of its members are
+_TAIL_BYTES = 1 << 16  # the end of a zip archive has the names of its members
 
 
 class _Format(NamedTuple):

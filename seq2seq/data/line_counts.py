@@ -58,7 +58,7 @@ def in_step(
     Raises UserError with `rule` as soon as one of them ends before another.
     """
     iterators = [lines for _, lines in named]
-    number = 0  # of complete rows
+    number = 0  # complete rows
     for row in zip_longest(*iterators):
         if None in row:
             break

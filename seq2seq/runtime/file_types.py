@@ -68,7 +68,7 @@ _IN_ZIP = (  # by names and contents of the first members of a zip archive
 def recognise(head: bytes, tail: bytes = b"") -> FileType | None:
     """Return the type of a file by its first bytes, HEAD_BYTES of them or more; None if unknown.
 
-    The last bytes of a file, if known, tell a workbook from another zip archive.
+    The last bytes of a file, if known, distinguish a workbook from another zip archive.
     """
     if head.startswith(b"PK\x03\x04"):
         return next((kind for mark, kind in _IN_ZIP if mark in head or mark in tail), _ZIP)

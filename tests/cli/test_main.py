@@ -223,7 +223,7 @@ def test_a_long_list_of_lines_is_cut(call: Call, luong: Path) -> None:
 def test_an_over_long_line_is_translated_in_parts_and_reported(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "-b", 1, stdin=b"zu\n" + b"buda. " * 30 + b"\nmo\n")
     assert len(result.lines) == 3
-    assert "longer than data.max_length: 1 line (2)" in result.err
+    assert "longer than data.max_length; translated in parts: 1 line (2)" in result.err
 
 
 def test_an_endless_word_is_cut_short_and_reported(call: Call, luong: Path) -> None:
