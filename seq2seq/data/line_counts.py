@@ -137,7 +137,7 @@ def _matching_lines(longer: Path, shorter: Path, extra: int) -> int:
         ):
             before = np.abs(same[: len(other)] - wordier - other).sum(axis=1)  # line i beside i
             after = np.abs(moved[: len(other)] - wordier - other).sum(axis=1)  # i + extra beside i
-            costs = total + np.cumsum(before - after)  # of a block after line i, up to a constant
+            costs = total + np.cumsum(before - after)  # if the block follows line i
             place = len(costs) - 1 - int(np.argmin(costs[::-1]))  # the last minimum
             if costs[place] <= least:
                 least, best = float(costs[place]), start + place + 1
