@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.output import check_output, write_report
-from seq2seq.runtime.console import aligned_table, logger
+from seq2seq.cli.output import check_output, open_output, write_report
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
 from seq2seq.runtime.process_group import world_size
@@ -38,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, text)
     text = "text to score: valid to choose a variant (default), test for the final score"
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
+    text = "also write the tables to FILE.md, .tex or .csv; repeat for more"
+    parser.add_argument(
+        "--table", type=Path, action="append", default=[], metavar="FILE", help=text
+    )
+    text = "format of the figures (default: png)"
+    parser.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
@@ -52,24 +58,33 @@ def run(options: argparse.Namespace) -> int:
     configs = [Path(word) for word in options.overrides if "=" not in word]
     if not configs:
         raise UserError("compare: give at least one config; see seq2seq compare --help")
-    check_output(options.json, *configs)
+    outputs = [*options.table, *([options.json] if options.json else [])]
+    for number, path in enumerate(outputs):
+        check_output(path, *configs, *outputs[:number])
+    from seq2seq.analysis.compare.tables import check_table_path
     from seq2seq.analysis.compare.variants import read_plan
+
+    for path in options.table:
+        check_table_path(path)
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [each.run_dir for each in plan.run_configs()]
-    check_paths(*map(part_of, plan.output_paths(options.split)), *runs)
+    written = plan.output_paths(options.split, options.figures)
+    check_paths(*map(part_of, written), *runs)
     inputs = [*configs, *(path for each in plan.variants for path in each.config.data.paths())]
-    for path in plan.output_paths(options.split):
+    for path in written:
         if any(same_file(path, each) for each in inputs):
             raise UserError(
                 f"{path}: would be replaced by an output; set another folder, -o FOLDER"
             )
     check_paths(*inputs)
-    check_output(options.json, *inputs, *plan.output_paths(options.split), runs=runs)
+    for path in outputs:
+        check_output(path, *inputs, *written, runs=runs)
     for note in plan.notes:
         logger.info(f"note: {note}")
     from seq2seq.analysis.compare.compare import compare
     from seq2seq.analysis.compare.figure import write_figures
+    from seq2seq.analysis.compare.tables import formatted
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training
@@ -79,15 +94,23 @@ def run(options: argparse.Namespace) -> int:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
-    for line in write_figures(result):
+    for path in options.table:
+        with open_output(path) as output:
+            output.write(formatted(result, path.suffix.lower()))
+    for line in write_figures(result, options.figures):
         logger.info(line)
     return 0
 
 
 def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
-    parts = [_title(result), _variants(result), _lengths(result), _legend(result)]
-    return "\n\n".join(part for part in parts if part)
+    from seq2seq.analysis.compare.tables import length_table, pair_table, variant_table
+
+    tables = [variant_table(result), pair_table(result)]
+    if result.buckets:
+        tables.append(length_table(result))
+    texts = [table.as_text() for table in tables if table.rows]
+    return "\n\n".join([_title(result), *texts, _legend(result)])
 
 
 def _title(result: "ComparisonResult") -> str:
@@ -99,54 +122,13 @@ def _title(result: "ComparisonResult") -> str:
     )
 
 
-def _variants(result: "ComparisonResult") -> str:
-    from statistics import mean
-
-    from seq2seq.analysis.compare.scoring import bleu_scores
-    from seq2seq.evaluation.bootstrap import deviation
-
-    head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd", "p")
-    rows = [(*head, "parameters", "tokens/s", "minutes")]
-    for each in result.variants:
-        scores, costs = bleu_scores(each.runs), [run.cost for run in each.runs]
-        speeds = [cost.tokens_per_second for cost in costs if cost.tokens_per_second is not None]
-        tested = each.difference
-        rows.append(
-            (
-                each.variant.name,
-                f"{mean(scores):.1f}",
-                _number(deviation(scores), ".2f"),
-                f"{mean(run.output.scores.chrf.score for run in each.runs):.1f}",
-                _number(each.ensemble and each.ensemble.scores.bleu.score, ".1f"),
-                _number(tested and tested.mean, "+.1f"),
-                _number(tested and tested.deviation, ".2f"),
-                _number(tested and tested.p_value, ".3f"),
-                f"{each.parameters:,}",
-                _number(mean(speeds) if speeds else None, ",.0f"),
-                f"{mean(cost.minutes for cost in costs):.1f}",
-            )
-        )
-    return aligned_table(rows)
-
-
-def _lengths(result: "ComparisonResult") -> str:
-    if not result.buckets:
-        return ""
-    rows = [
-        ("source words", *(bucket.label for bucket in result.buckets)),
-        ("sentences", *(f"{len(bucket.rows):,}" for bucket in result.buckets)),
-    ]
-    for each in result.variants:
-        rows.append((each.variant.name, *(f"{score:.1f}" for score in each.by_length)))
-    return aligned_table(rows)
-
-
 def _legend(result: "ComparisonResult") -> str:
     from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
 
     plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.scores
     lines = [
-        "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds",
+        "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with *: "
+        "the best of their column",
         f"translations: {plan.folder}/*.{task.split}.hyp",
     ]
     if len(plan.variants) > 1:
@@ -158,7 +140,7 @@ def _legend(result: "ComparisonResult") -> str:
         if len(task.text) < MIN_SENTENCES:
             lines.append(f"no p for fewer than {MIN_SENTENCES} sentences")
     if any(bucket.beyond for bucket in result.buckets):
-        lines.append(f"*: more words than any source in training ({task.longest})")
+        lines.append(f"lengths with *: more words than any source in training ({task.longest})")
     for variant in plan.variants:
         if (own := plan.trained_as(variant).name) != variant.name:
             lines.append(f"{variant.name} shares the training of {own}: only decoding differs")
@@ -185,9 +167,13 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
                 "bleu": {each.variant.name: each.by_length[i] for each in result.variants},
+                "bleu_deviation": {
+                    each.variant.name: each.by_length_deviation[i] for each in result.variants
+                },
             }
             for i, bucket in enumerate(result.buckets)
         ],
+        "pairs": [each._asdict() for each in result.pairs],
     }
 
 
@@ -223,7 +209,3 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
 
 def _scored(scored: "ScoredOutput") -> dict[str, Any]:
     return {"translations": scored.file.as_posix(), **scored.scores._asdict()}
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)

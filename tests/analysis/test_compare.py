@@ -1,7 +1,9 @@
 """`seq2seq compare`: ordinary runs, each trained once, scored as `evaluate` scores them."""
 
+import csv
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,7 +14,9 @@ import pytest
 import torch
 
 from seq2seq.analysis.compare import figure
+from seq2seq.analysis.compare.compare import _time_left
 from seq2seq.analysis.compare.figure import spread
+from seq2seq.analysis.compare.tables import Cell, Table
 from seq2seq.cli.main import main
 from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
 from seq2seq.inference.translator import Translator
@@ -40,7 +44,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
-    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda _: [])
+    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda *_: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 
 
@@ -378,3 +382,96 @@ def test_a_table_of_lengths_agrees_with_scores_of_its_sentences(
                 lines = Path(run["translations"]).read_text(encoding="utf-8").splitlines()
                 found.append(bleu_of(bleu_counts(lines, references, False)[rows]))
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))
+
+
+# --------------------------------------------------------------------------------------- the tables
+
+
+def _numbers(row: list[str]) -> list[str]:
+    """Strip the marks of best values and the padding of cells."""
+    return [re.sub(r"\\textbf\{(.*)\}", r"\1", cell.strip().strip("*")) for cell in row]
+
+
+def test_tables_in_all_formats_have_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("src", "tgt"):  # enough sentences for p-values
+        path = Path(f"valid.{side}")
+        path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
+    names = ["t.md", "t.tex", "t.csv"]
+    tables = [word for name in names for word in ("--table", name)]
+    assert compare("--json", "all.json", *tables) == 0
+    out = capsys.readouterr().out
+    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    markdown = Path("t.md").read_text(encoding="utf-8").split("\n\n")
+    variants, pairs, lengths = (
+        [_numbers(line.strip("|").split("|")) for line in table.strip().splitlines()]
+        for table in markdown
+    )
+    assert variants[0][:3] == ["variant", "BLEU", "sd"]
+    assert len(variants) == 2 + len(tree["variants"])
+    for row, variant in zip(variants[2:], tree["variants"], strict=True):
+        assert row[0] == variant["name"]
+        assert row[1] == f"{variant['bleu_mean']:.1f}"
+        assert row[3] == f"{variant['chrf_mean']:.1f}"
+        assert row[4] == f"{variant['ensemble']['bleu']['score']:.1f}"
+        assert row[8] == f"{variant['parameters']:,}"
+        if variant["difference"]:
+            assert float(row[7]) == pytest.approx(variant["difference"]["p_value"], abs=0.0005)
+    assert [row[:2] for row in pairs[2:]] == [["luong", "greedy"]]
+    assert [(each["baseline"], each["variant"]) for each in tree["pairs"]] == [
+        *(("none", "luong"), ("none", "greedy"), ("luong", "greedy")),
+    ]
+    assert tree["pairs"][0]["difference"] == tree["variants"][1]["difference"]
+    means = {each["name"]: each["bleu_mean"] for each in tree["variants"]}
+    for pair in tree["pairs"]:
+        mean = means[pair["variant"]] - means[pair["baseline"]]
+        assert pair["difference"]["mean"] == pytest.approx(mean)
+    assert lengths[0][0] == "source words"
+    latex = Path("t.tex").read_text(encoding="utf-8")
+    rows = [line.removesuffix("\\\\").split("&") for line in latex.splitlines() if "&" in line]
+    found = [_numbers(row) for row in rows]
+    assert found == [variants[0], *variants[2:], pairs[0], *pairs[2:], lengths[0], *lengths[2:]]
+    with Path("t.csv").open(encoding="utf-8", newline="") as file:
+        records = list(csv.DictReader(file))
+    for record, variant, row in zip(records, tree["variants"], lengths[3:], strict=True):
+        assert record["variant"] == variant["name"]
+        assert float(record["BLEU"]) == variant["bleu_mean"]
+        assert int(record["parameters"]) == variant["parameters"]
+        spans = [name for name in record if name.startswith("BLEU, ")]
+        assert [f"{float(record[name]):.1f}" for name in spans] == row[1:]
+    best = max(f"{each['chrf_mean']:.1f}" for each in tree["variants"])
+    assert f"**{best}**" in markdown[0]
+    assert f"\\textbf{{{best}}}" in latex
+    assert f" {best}*" in out
+
+
+def test_names_are_escaped_in_latex_and_markdown() -> None:
+    table = Table(("a_b", "100 %"), [[Cell("x_y|z"), Cell(1.25, ".1f", best=True)]])
+    assert r"a\_b & 100 \%" in " ".join(table.as_latex().split())
+    assert r"x\_y|z & \textbf{1.2}" in " ".join(table.as_latex().split())
+    assert r"| x\|y |" in Table(("a",), [[Cell("x|y")]]).as_markdown()
+
+
+def test_a_table_needs_a_known_format(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare("--table", "t.xls") == 2
+    assert "--table t.xls: must end in .md, .tex or .csv" in capsys.readouterr().err
+    assert compare("--table", "t.md", "--table", "t.md") == 2
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(("form", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_figures_are_drawn_in_other_formats(
+    monkeypatch: pytest.MonkeyPatch, form: str, start: bytes
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(figure, "write_figures", FIGURES)
+    assert compare("--figures", form) == 0
+    for name in ("curves", "lengths"):
+        assert Path(f"out/{name}.{form}").read_bytes().startswith(start)
+    assert not list(Path("out").glob("*.png"))
+
+
+def test_the_time_left_is_estimated_from_the_runs_trained() -> None:
+    configs = [SimpleNamespace(run_dir=Path(f"run{n}")) for n in range(3)]
+    assert _time_left([], configs, {}) == ""
+    assert _time_left([60.0, 180.0], configs, {}) == " (about 6 min left for all)"
+    assert _time_left([5.0], configs, {}) == ""

@@ -33,7 +33,7 @@ RUNS = ("none-seed1", "luong-seed1", "none-seed2", "luong-seed2")
 def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has teachers and a student to be."""
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
-    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda _: [])
+    monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda *_: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 9)
     monkeypatch.chdir(small_corpus.parent)
     Path("teachers.yaml").write_text(TEACHERS, encoding="utf-8")

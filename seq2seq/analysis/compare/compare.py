@@ -1,6 +1,9 @@
 """Train the variants of a comparison on the same data and seeds, then score them."""
 
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
 from seq2seq.analysis.compare.variants import Plan
@@ -110,14 +113,32 @@ def _prepare_data(config: Config) -> tuple[int, dict[str, str]]:
 def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> None:
     """Train the runs that are not finished, and remove their old states."""
     configs = plan.run_configs()
+    trained: list[float] = []  # seconds of each run trained here
     for number, config in enumerate(configs, start=1):
         state = states.get(config.run_dir)
         if state is not None and is_finished(config, state.progress):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
-        logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
+        left = _time_left(trained, configs[number - 1 :], states)
+        logger.info(f"Run {number} of {len(configs)}: {config.run_dir}{left}")
         states.pop(config.run_dir, None)
+        began = time.monotonic()
         try:
             train(config, device, resume=holds_run(config.run_dir))
         except UserError as error:
             raise RunError(f"{error}") from None
+        trained.append(time.monotonic() - began)
+
+
+def _time_left(
+    trained: Sequence[float], configs: Sequence[Config], states: Mapping[Path, TrainingState]
+) -> str:
+    """Estimate the time for the runs that are not finished by the mean of those trained here."""
+    if not trained:
+        return ""
+    finished = sum(
+        config.run_dir in states and is_finished(config, states[config.run_dir].progress)
+        for config in configs
+    )
+    minutes = mean(trained) * (len(configs) - finished) / 60
+    return f" (about {minutes:.0f} min left for all)" if minutes >= 1 else ""

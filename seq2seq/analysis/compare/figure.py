@@ -35,19 +35,19 @@ class Line(NamedTuple):
     ys: Sequence[float]
 
 
-def write_figures(result: ComparisonResult) -> list[str]:
-    """Write curves.png and lengths.png into the folder; return messages for the user.
+def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
+    """Write the curves and the lengths into the folder, as png, svg or pdf; return messages.
 
     Raises RunError if they cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
         return ["note: figures need matplotlib. Run: pip install matplotlib"]
-    drawn = [(result.plan.folder / CURVES, _curves(result))]
+    drawn = [(result.plan.figure_path(CURVES, form), _curves(result))]
     if result.buckets:
-        drawn.append((result.plan.folder / LENGTHS, _lengths(result)))
+        drawn.append((result.plan.figure_path(LENGTHS, form), _lengths(result)))
     for path, figure in drawn:
         content = BytesIO()
-        figure.savefig(content, format="png", dpi=150)
+        figure.savefig(content, format=form, dpi=150)
         with write_errors(path):
             atomic_write(path, content.getvalue())
     return [f"Figures: {' and '.join(str(path) for path, _ in drawn)}"]
@@ -119,15 +119,24 @@ def _trained(result: ComparisonResult) -> Iterator[tuple[str, int, VariantResult
 
 
 def _lengths(result: ComparisonResult) -> "Figure":
-    """Plot BLEU by source length; lengths beyond those in training are shaded."""
+    """Plot BLEU by source length, with a band of one standard deviation over seeds.
+
+    Lengths beyond those in training are shaded.
+    """
     task, cut = result.task, result.buckets
-    figure, axes = _axes(f"BLEU by source length ({task.split})", "source words")
+    several = len(result.plan.seeds) > 1
+    band = ": mean and standard deviation over seeds" * several
+    figure, axes = _axes(f"BLEU by source length ({task.split}){band}", "source words")
     positions = list(range(len(cut)))
     lines = []
     for index, each in enumerate(result.variants):
         colour, line_style = _style(index)
         marker = MARKERS[index % len(MARKERS)]
         axes.plot(positions, each.by_length, line_style, color=colour, linewidth=2, marker=marker)
+        if several:
+            means, spreads = np.array(each.by_length), np.array(each.by_length_deviation)
+            low, high = np.maximum(means - spreads, 0.0), means + spreads
+            axes.fill_between(positions, low, high, color=colour, alpha=0.15, linewidth=0)
         lines.append(Line(each.variant.name, index, positions, each.by_length))
     axes.set_xticks(
         positions,

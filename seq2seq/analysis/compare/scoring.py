@@ -76,6 +76,15 @@ class VariantResult(NamedTuple):
     parameters: int
     difference: Difference | None  # to the first variant; None for the first
     by_length: list[float]  # BLEU of each bucket, mean over seeds
+    by_length_deviation: list[float | None]  # standard deviation over seeds; None for a single one
+
+
+class Pair(NamedTuple):
+    """Difference of a variant to an earlier one, both by name."""
+
+    baseline: str
+    variant: str
+    difference: Difference
 
 
 class Bucket(NamedTuple):
@@ -100,6 +109,7 @@ class ComparisonResult(NamedTuple):
     task: ScoringTask
     buckets: list[Bucket]
     variants: list[VariantResult]
+    pairs: list[Pair]
 
 
 def score_all(
@@ -109,25 +119,44 @@ def score_all(
     buckets = length_buckets(task.text.src, task.longest)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
-    first_resampled = None
+    pairs: list[Pair] = []
+    resampled: list[NDArray[np.float64] | None] = []
     for variant in plan.variants:
         configs = [plan.run_config(variant, seed) for seed in plan.seeds]
         folders = [config.run_dir for config in configs]
         runs = [_score_run(plan, task, variant, each, states.get(each.run_dir)) for each in configs]
         counts = [run.output.counts for run in runs]
-        resampled = _resampled_means(counts, resamples)
-        difference = ensemble = None
-        if not results:
-            first_resampled = resampled
-        else:
-            scores = bleu_scores(results[0].runs), bleu_scores(runs)
-            difference = bootstrap.difference(*scores, first_resampled, resampled)
+        resampled.append(_resampled_means(counts, resamples))
+        own = [
+            Pair(
+                each.variant.name, variant.name, _difference(each.runs, runs, drawn, resampled[-1])
+            )
+            for each, drawn in zip(results, resampled, strict=False)
+        ]
+        pairs += own
+        ensemble = None
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
         parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
-        by_length = [mean(metrics.bleu_of(n[bucket.rows]) for n in counts) for bucket in buckets]
-        results.append(VariantResult(variant, runs, ensemble, parameters, difference, by_length))
-    return ComparisonResult(plan, task, buckets, results)
+        by_length = [[metrics.bleu_of(n[bucket.rows]) for n in counts] for bucket in buckets]
+        results.append(
+            VariantResult(
+                *(variant, runs, ensemble, parameters, own[0].difference if own else None),
+                [mean(scores) for scores in by_length],
+                [bootstrap.deviation(scores) for scores in by_length],
+            )
+        )
+    return ComparisonResult(plan, task, buckets, results, pairs)
+
+
+def _difference(
+    baseline: Sequence[SeedResult],
+    runs: Sequence[SeedResult],
+    baseline_resampled: NDArray[np.float64] | None,
+    resampled: NDArray[np.float64] | None,
+) -> Difference:
+    scores = bleu_scores(baseline), bleu_scores(runs)
+    return bootstrap.difference(*scores, baseline_resampled, resampled)
 
 
 def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[np.float64] | None:
