@@ -116,7 +116,7 @@ def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -
     from seq2seq.training.step import train_step
 
     result = train_step(session, batches, rate)
-    session.progress.add(result.loss, result.skipped)
+    session.progress.add(result.losses, result.skipped)
     session.progress.max_micro_batch_positions = result.max_micro_batch_positions
     return result.tokens
 

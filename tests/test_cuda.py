@@ -19,7 +19,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.layout import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.training import step as update
-from seq2seq.training.loss import batch_loss
+from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession, prepare
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,8 +133,9 @@ def nobody_waits() -> Iterator[None]:
 def test_a_step_is_taken_or_not_without_waiting_for_the_device(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, precision: str
 ) -> None:
-    def spoiled(model: Seq2Seq, piece: Batch, *weights: float) -> Tensor:
-        return batch_loss(model, piece, *weights) * math.nan
+    def spoiled(model: Seq2Seq, piece: Batch, *weights: float) -> Losses:
+        objective, nll = batch_loss(model, piece, *weights)
+        return Losses(objective * math.nan, nll)
 
     run = prepared(
         small_corpus,
@@ -145,7 +146,7 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
     data = batch(run)
     run.progress.step = 1
     take_step(run, [data], 1e-2)  # what is slow, and waits, the first time
-    before, loss = everything(run), run.progress.loss.clone()
+    before, loss = everything(run), run.progress.losses.clone()
     for step, taken in ((2, False), (3, True)):
         run.progress.step = step
         with monkeypatch.context() as patch:
@@ -157,7 +158,7 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
             torch.cuda.set_sync_debug_mode("default")
         same = all(map(torch.equal, everything(run), before))
         assert same != taken
-        assert torch.equal(run.progress.loss, loss) != taken
+        assert torch.equal(run.progress.losses, loss) != taken
         assert run.progress.skipped.nonzero().flatten().tolist() == [2]
 
 
@@ -177,7 +178,7 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
         run.progress.step = 1
         take_step(run, [batch(run)], 1e-3)
         run.progress.step = 2
-        run.progress.loss.zero_()
+        run.progress.losses.zero_()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     resting = torch.cuda.memory_reserved()
@@ -191,6 +192,6 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     torch.cuda.set_per_process_memory_fraction(limit / available)
     assert take_step(parts, [data], 1e-3) == tokens
     assert 0 < parts.progress.max_micro_batch_positions < data.tgt_in.numel()
-    torch.testing.assert_close(parts.progress.loss, whole.progress.loss, rtol=1e-5, atol=0)
+    torch.testing.assert_close(parts.progress.losses, whole.progress.losses, rtol=1e-5, atol=0)
     for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)

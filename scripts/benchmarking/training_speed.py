@@ -62,7 +62,7 @@ def length_cost(
         if count == 0:
             started = time.perf_counter()
         with torch.autocast(chosen.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            loss = batch_loss(model, batch, 0.0)
+            loss = batch_loss(model, batch, 0.0).objective
         loss.backward()
         count += 1
         loss.item()  # synchronises with the device
@@ -93,7 +93,7 @@ def _step(run: TrainingSession, rows: Rows) -> None:
     run.progress.step += 1
     batch = batch_of(run, rows, derive_seed(run.config.seed, run.progress.step, 0))
     result = train_step(run, [batch], 1e-3)
-    run.progress.add(result.loss, result.skipped)
+    run.progress.add(result.losses, result.skipped)
 
 
 def _cost(run: TrainingSession, rows: Sequence[int]) -> tuple[int, float]:

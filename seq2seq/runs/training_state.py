@@ -28,7 +28,7 @@ from seq2seq.runtime.errors import DamagedFile, UserError
 T = TypeVar("T")
 OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
 
-STATE_FORMAT = 2  # increased when header fields or tensors change; format 1 had no number
+STATE_FORMAT = 3  # increased when header fields or tensors change; format 1 had no number
 _FORMAT = "state_format"
 
 
@@ -50,14 +50,14 @@ class Progress:
     rate_factor: float = 1.0  # factor on the learning rate, halved by each roll back
     max_micro_batch_positions: int = 0  # target positions that fit memory; 0: no limit known
     seconds: float = 0.0  # trained at the last save
-    # Since reported_step, on the device: summed loss in nats and its target tokens [2], and a ring
-    # of flags, in which step n has the place n % length.
-    loss: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
+    # Since reported_step, on the device: summed objective and negative log-likelihood, in nats, and
+    # their target tokens [3]; and a ring of flags, in which step n has the place n % length.
+    losses: Tensor = field(default_factory=lambda: torch.zeros(3, dtype=torch.float64))
     skipped: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.bool))
 
-    def add(self, loss: Tensor, skipped: Tensor) -> None:
-        """Add the loss [2] of the current step and its flag [], without a host sync."""
-        self.loss += loss
+    def add(self, losses: Tensor, skipped: Tensor) -> None:
+        """Add the losses [3] of the current step and its flag [], without a host sync."""
+        self.losses += losses
         self.skipped[self.step % len(self.skipped)] = skipped
 
     def skipped_steps(self) -> list[int]:
@@ -68,7 +68,7 @@ class Progress:
 
     def move_to(self, device: torch.device, log_every: int) -> None:
         """Move the statistics to the device; leave room for the flags of `log_every` more steps."""
-        self.loss = self.loss.to(device)
+        self.losses = self.losses.to(device)
         self._set_skipped(self.skipped_steps(), log_every, device)
 
     def _set_skipped(self, steps: list[int], spare: int, device: torch.device | None) -> None:
@@ -79,7 +79,7 @@ class Progress:
 
     def to_header(self) -> Header:
         """Return the fields as JSON values; what the seed determines is under `progress`."""
-        values = {**vars(self), "loss": self.loss.tolist(), "skipped": self.skipped_steps()}
+        values = {**vars(self), "losses": self.losses.tolist(), "skipped": self.skipped_steps()}
         return {"seconds": values.pop("seconds"), "progress": values}
 
     @classmethod
@@ -87,11 +87,11 @@ class Progress:
         """Return the progress that a header records; raises DamagedFile if it is malformed."""
         with tensor_file.header_errors(path):
             counters = dict(header["progress"])
-            loss, tokens = map(float, counters.pop("loss"))
+            objective, nll, tokens = map(float, counters.pop("losses"))
             steps = list(counters.pop("skipped"))
             progress = tensor_file.read_dataclass(cls, {"progress": counters}, "progress", path)
             progress.seconds = float(header["seconds"])
-            progress.loss = torch.tensor([loss, tokens], dtype=torch.float64)
+            progress.losses = torch.tensor([objective, nll, tokens], dtype=torch.float64)
             progress._set_skipped(steps, 1, None)
             return progress
 

@@ -18,6 +18,7 @@ from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
 MIN_LINES = 8  # too few lines to judge below
 FEW_STEPS = 500
 NO_BLEU, LOW_BLEU = 2.0, 10.0
+MOSTLY_SEEN = 0.5  # share of validation pairs that are also in the training text
 HIGH_DROPOUT = 0.5  # from which more dropout is not recommended
 _LOOP = re.compile(r"(.{2,40}?)\1{3,}")  # four repetitions in a row
 
@@ -31,6 +32,7 @@ class ValidationResult(NamedTuple):
     references: Sequence[str]
     hypotheses: Sequence[str]
     metrics: Metrics
+    overlap: Callable[[], float] = lambda: 0.0  # share of the pairs that are in the training text
 
 
 def diagnose(result: ValidationResult, config: Config) -> list[str]:
@@ -45,9 +47,9 @@ def diagnose(result: ValidationResult, config: Config) -> list[str]:
     found: list[str] = []
     if len(kept) >= MIN_LINES:
         sources, references, hypotheses = zip(*kept, strict=True)
-        filled = ValidationResult(sources, references, hypotheses, result.metrics)
+        filled = result._replace(sources=sources, references=references, hypotheses=hypotheses)
         found = list(_check_text(filled, config)) or list(_check_score(filled, config))
-    return [*found, *_check_losses(result.metrics, config)]
+    return [*found, *_check_losses(result, config)]
 
 
 def _check_divergence(metrics: Metrics, config: Config) -> str | None:
@@ -63,7 +65,7 @@ def _check_divergence(metrics: Metrics, config: Config) -> str | None:
 
 def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check the hypotheses by themselves."""
-    sources, references, hypotheses, metrics = result
+    sources, references, hypotheses, metrics, _ = result
     early, of_them = _early(metrics, config), "of the last validation's translations"
     if (share := _share(is_blank, hypotheses) - _share(is_blank, references)) > 0.2:
         yield (
@@ -93,7 +95,7 @@ def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
 
 def _check_score(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check length and BLEU of hypotheses that are plausible by themselves."""
-    _, references, hypotheses, metrics = result
+    _, references, hypotheses, metrics, _ = result
     early = _early(metrics, config)
     ratio = sum(map(len, hypotheses)) / max(1, sum(map(len, references)))
     if not 0.6 < ratio < 1.7:
@@ -132,30 +134,49 @@ def _check_score(result: ValidationResult, config: Config) -> Iterator[str]:
         )
 
 
-def _check_losses(metrics: Metrics, config: Config) -> Iterator[str]:
-    """Check for losses that do not fall, that rise from the start, or that are far apart."""
-    valid, train = _series(metrics, "valid_loss"), _series(metrics, "train_loss")
-    learned = max(_series(metrics, "valid_bleu"), default=0.0) >= LOW_BLEU
+def _check_losses(result: ValidationResult, config: Config) -> Iterator[str]:
+    """Check for losses that do not fall, that rise from the start, or that are far apart.
+
+    Both losses are mean negative log-likelihoods, without label smoothing.
+    """
+    valid, train = (_series(result.metrics, key) for key in ("valid_loss", "train_loss"))
+    learned = max(_series(result.metrics, "valid_bleu"), default=0.0) >= LOW_BLEU
+    rising = len(valid) >= 3 and all(b > a for a, b in pairwise(valid))
     if not learned and len(train) >= 4 and min(train[1:]) > 0.95 * train[0]:
         yield (
             f"the training loss has hardly fallen ({train[0]:.2f} to {train[-1]:.2f}): change "
             f"training.learning_rate (now {config.training.learning_rate:g}) by a factor of ten, "
             "down first"
         )
-    elif len(valid) >= 3 and valid[-1] > 1.05 * valid[0] and all(b > a for a, b in pairwise(valid)):
+    elif rising and valid[-1] > 1.05 * valid[0] and train and train[-1] < train[0]:
         yield (
             f"the validation loss has risen from the first validation ({valid[0]:.2f} to "
-            f"{valid[-1]:.2f}) while the training loss fell: the model overfits, or the validation "
-            "data differ from the training data; check the data (seq2seq check)"
-            f"{_regularise(config)}, or lower model.hidden_size (now {config.model.hidden_size})"
+            f"{valid[-1]:.2f}) while the training loss fell ({train[0]:.2f} to {train[-1]:.2f})"
+            f"{_overfitting(result.overlap(), config)}"
         )
     elif valid and train and min(valid) > train[-1] + max(2.0, 0.5 * train[-1]):
+        if result.overlap() > MOSTLY_SEEN:
+            return
         yield (
             f"the validation loss ({min(valid):.2f} at its best) is far above the training loss "
             f"({train[-1]:.2f}): the validation data may differ from the training data (swapped "
             "sides, language, domain or tokenization), or there is too little text; check "
             f"data.valid (seq2seq check){_regularise(config)}"
         )
+
+
+def _overfitting(overlap: float, config: Config) -> str:
+    """Return the explanation of a rising validation loss, by the share of pairs trained on."""
+    if overlap > MOSTLY_SEEN:
+        return (
+            f", although {overlap:.0%} of the validation pairs are in the training text: this "
+            "validation cannot show overfitting; set data.valid to pairs that are not in data.train"
+        )
+    return (
+        ": the model overfits, or the validation data differ from the training data; check the "
+        f"data (seq2seq check){_regularise(config)}, or lower model.hidden_size "
+        f"(now {config.model.hidden_size})"
+    )
 
 
 def _lower_rate(config: Config) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import diverged, log_skipped, roll_back
 from seq2seq.training.optimizer import learning_rate, schedule_note
 from seq2seq.training.reporting import Clock, Reporter, minutes
-from seq2seq.training.session import TrainingSession, join_run, prepare
+from seq2seq.training.session import SessionData, TrainingSession, join_run, prepare
 from seq2seq.training.step import own_batches, train_step
 from seq2seq.training.stopping import StopSync, finished_note, stop_signals, total_steps, why_stop
 from seq2seq.training.validation import validate
@@ -141,7 +142,8 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         save(session, reporter, clock)
         reporter.log(_best_note(session))
         valid, metrics = session.data.valid, reporter.read_metrics()
-        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics)
+        overlap = partial(share_in_training, session.data)
+        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, overlap)
         for finding in diagnose(last, config):
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
@@ -156,6 +158,14 @@ def _best_note(session: TrainingSession) -> str:
         return f"warning: {path} was not written: no validation loss was finite"
     best = f"Best validation BLEU {progress.best_bleu:.1f} (greedy)"
     return f"{best} at step {progress.best_step}: {path}"
+
+
+def share_in_training(data: SessionData) -> float:
+    """Return the share of the validation pairs that are in the training text."""
+    pairs = list(zip(data.valid_pairs.src_texts, data.valid_pairs.tgt_texts, strict=True))
+    wanted = set(pairs)
+    seen = wanted.intersection(zip(data.train.src_texts, data.train.tgt_texts, strict=True))
+    return sum(pair in seen for pair in pairs) / len(pairs)
 
 
 def missing_figures(session: TrainingSession, reporter: Reporter) -> list[str]:
@@ -184,7 +194,7 @@ def train_epoch(
         progress.step += 1
         rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
         result = train_step(session, own_batches(session, rows), rate)
-        progress.add(result.loss, result.skipped)
+        progress.add(result.losses, result.skipped)
         tokens, limit = sync.after_step(result.tokens, result.max_micro_batch_positions)
         if limit != progress.max_micro_batch_positions:
             progress.max_micro_batch_positions = limit
@@ -226,13 +236,15 @@ def report(
     """Report training loss, speed and skipped steps since the last report."""
     progress = session.progress
     log_skipped(session, reporter)
-    loss, tokens = progress.loss.tolist()
-    progress.loss.zero_()
-    figures = {"train_loss": loss / tokens} if tokens else {}
+    objective, nll, tokens = progress.losses.tolist()
+    progress.losses.zero_()
+    figures, shown = {}, "all steps skipped"
+    if tokens:
+        figures = {"train_loss": nll / tokens, "train_objective": objective / tokens}
+        shown = f"loss {nll / tokens:.2f}, objective {objective / tokens:.2f}"
     reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
-    shown = f"loss {loss / tokens:.2f}" if tokens else "all steps skipped"
     left = _time_left(session, clock, last_step)
     text = f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
     reporter.describe(progress.step, text)

@@ -4,7 +4,7 @@ R-Drop (Liang et al. 2021) passes every pair twice, with different dropout, and 
 of the two output distributions to the loss.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,21 @@ BLOCK = 4 * CHUNK  # rows whose logit gradients are in memory at a time
 CUDA_CHUNK = 8192  # maximum rows of both on CUDA, where a call costs as much as hundreds of rows
 
 
+class Losses(NamedTuple):
+    """Sums over target tokens, in nats."""
+
+    objective: Tensor  # [], what training minimises: with label smoothing and R-Drop's term
+    nll: Tensor  # [], negative log-likelihood, without both; it has no gradient
+
+
 def batch_loss(
     model: Seq2Seq, batch: Batch, label_smoothing: float, consistency: float = 0.0
-) -> Tensor:
+) -> Losses:
     """Return the summed loss of a batch's target tokens, in nats.
 
     With a weight `consistency`, each token costs the mean of its losses under the distributions p
     and q of two passes, and `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021,
-    equation 4).
+    equation 4); its negative log-likelihood is the mean over both passes.
     """
     passes = 2 if consistency else 1
     src, src_lengths, tgt_in, tgt = (
@@ -36,7 +43,8 @@ def batch_loss(
     first = columns * len(outputs) + rows * passes  # decoders lay out memory with time first
     tokens = (first[:, None] + torch.arange(passes, device=first.device)).flatten()
     real = outputs.transpose(0, 1).flatten(0, 1).index_select(0, tokens)
-    return token_loss(real, model.projection, tgt, label_smoothing, consistency) / passes
+    loss = token_loss(real, model.projection, tgt, label_smoothing, consistency)
+    return Losses(loss.objective / passes, loss.nll / passes)
 
 
 def token_loss(
@@ -45,7 +53,7 @@ def token_loss(
     tgt: Tensor,
     label_smoothing: float,
     consistency: float = 0.0,
-) -> Tensor:
+) -> Losses:
     """Return the summed loss, in nats, of M target tokens: outputs [M, R], target ids [M].
 
     A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
@@ -58,7 +66,7 @@ def token_loss(
     if not torch.is_autocast_enabled(outputs.device.type):
         dtype = outputs.dtype
     with torch.autocast(outputs.device.type, enabled=False):
-        loss: Tensor = _FusedLoss.apply(  # type: ignore[no-untyped-call]
+        objective, nll = _FusedLoss.apply(  # type: ignore[no-untyped-call]
             outputs.to(dtype),
             projection.weight,
             projection.bias,
@@ -67,7 +75,7 @@ def token_loss(
             consistency,
             needs_grad,
         )
-    return loss
+    return Losses(objective, nll)
 
 
 class _FusedLoss(torch.autograd.Function):
@@ -88,12 +96,12 @@ class _FusedLoss(torch.autograd.Function):
         label_smoothing: float,
         consistency: float,
         needs_grad: bool,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
         chunk, at_once = _chunk_and_block(len(outputs), outputs.is_cuda, needs_grad)
-        padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(())
+        padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
         share = label_smoothing / vocabulary
         grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
@@ -119,11 +127,13 @@ class _FusedLoss(torch.autograd.Function):
             if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
         ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias)
-        return total
+        objective, nll = total[0].clone(), total[1].clone()
+        ctx.mark_non_differentiable(nll)
+        return objective, nll
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (scale,) = grads
+        scale, _ = grads
         grad_outputs, grad_weight, grad_bias = ctx.saved_tensors
         return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None, None
 
@@ -151,22 +161,22 @@ def _chunk_loss(
     smoothing: float,
     consistency: float,
 ) -> Tensor:
-    """Return the summed loss of a chunk with logits [M, V] and their row means [M].
+    """Return summed objective and negative log-likelihood [2]: logits [M, V], their row means [M].
 
-    Turns its probabilities [M, V], in place, into the gradient with respect to the logits, without
-    the `- e / V` of smoothing.
+    Turns the probabilities [M, V], in place, into the gradient of the objective with respect to the
+    logits, without the `- e / V` of smoothing.
     """
     rows = torch.arange(len(tgt), device=tgt.device)
     logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
-    loss = (smoothing * (logit - means) + surprisal).sum()
+    objective = (smoothing * (logit - means) + surprisal).sum()
     if consistency:
         divergence, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
-        loss = loss + consistency / 2 * divergence
+        objective = objective + consistency / 2 * divergence
     probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
     if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
-    return loss
+    return torch.stack([objective, surprisal.sum()])
 
 
 def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood: Tensor) -> Tensor:

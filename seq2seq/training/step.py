@@ -25,7 +25,7 @@ class StepResult(NamedTuple):
     """Outcome of a step; the tensors are on the device, for `Progress.add`."""
 
     tokens: int  # target tokens of this rank's batches
-    loss: Tensor  # [2]: summed loss in nats and target tokens of all ranks; zeros if skipped
+    losses: Tensor  # [3], as `Progress.losses`, of all ranks; zeros if skipped
     skipped: Tensor  # [], bool
     max_micro_batch_positions: int  # as in `Progress`
 
@@ -61,12 +61,12 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     settings, step = session.config.training, session.progress.step
     tokens = sum(len(batch.tgt_out) for batch in batches)
     divisor = tokens if session.group.size == 1 else 1
-    loss, max_positions = _accumulate_gradients(session, batches, divisor)
-    loss, all_tokens = _sum_over_ranks(session, loss, torch.full_like(loss, tokens))
+    sums, max_positions = _accumulate_gradients(session, batches, divisor)
+    sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((1,), tokens))
     gradients = (each.grad for each in session.model.parameters())
     norms = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
     norm = torch.linalg.vector_norm(torch.stack(norms))
-    skipped = ~(norm.isfinite() & loss.isfinite())
+    skipped = ~(norm.isfinite() & sums.isfinite().all())
     skip = skipped.to(torch.float32)
     session.optimizer.step(rate, (norm / settings.clip_norm).clamp(min=1), skip)
     if session.averages:
@@ -75,39 +75,39 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
         update_average(averages, weights, settings.average, step, skip)
     if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
         trim_memory()
-    losses = torch.stack([loss, all_tokens]).where(~skipped, 0)
+    losses = torch.cat([sums, all_tokens]).where(~skipped, 0)
     return StepResult(tokens, losses, skipped, max_positions)
 
 
 def _sum_over_ranks(
-    session: TrainingSession, loss: Tensor, tokens: Tensor
+    session: TrainingSession, losses: Tensor, tokens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sum loss and target tokens over the ranks; make the gradient that of their mean loss.
+    """Sum losses and target tokens over the ranks; make the gradient that of their mean loss.
 
     A non-finite value on one rank is non-finite on all. A rank without a pair adds zeros.
     """
     if session.group.size == 1:
-        return loss, tokens
+        return losses, tokens
     parameters = list(session.model.parameters())
     own = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
-    loss, tokens, *summed = session.group.sum_tensors([loss, tokens, *own])
+    losses, tokens, *summed = session.group.sum_tensors([losses, tokens, *own])
     torch._foreach_div_(summed, tokens)
     for parameter, gradient in zip(parameters, summed, strict=True):
         parameter.grad = gradient
-    return loss, tokens
+    return losses, tokens
 
 
 def _accumulate_gradients(
     session: TrainingSession, batches: Sequence[Batch], divisor: int
 ) -> tuple[Tensor, int]:
-    """Set the gradient of the batches' loss divided by `divisor`; return loss and memory limit.
+    """Set the gradient of the batches' loss divided by `divisor`; return losses and memory limit.
 
     If memory runs out, all is computed again in halves, which have the same gradient but for the
     dropout drawn in each; so are later batches of that size.
     """
     limit = session.progress.max_micro_batch_positions
     parts = [part for batch in batches for part in _split(batch, limit)]
-    while (loss := _backward(session, parts, divisor)) is None:
+    while (losses := _backward(session, parts, divisor)) is None:
         if session.device.type == "cuda":
             torch.cuda.empty_cache()
         else:
@@ -120,15 +120,18 @@ def _accumulate_gradients(
             )
         limit = max(divisible) - 1
         parts = [part for batch in batches for part in _split(batch, limit)]
-    return loss, limit
+    return losses, limit
 
 
 def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) -> Tensor | None:
-    """Add up the gradients of micro-batches; return their summed loss, None if out of memory."""
+    """Add up the gradients of micro-batches; return their summed `Losses` [2].
+
+    Returns None if out of memory.
+    """
     config, step, model = session.config, session.progress.step, session.model.train()
     settings, rank = config.training, session.group.seed_part()
     teacher_forcing = teacher_forcing_rate(settings, step)
-    total = torch.zeros((), device=session.device)
+    total = torch.zeros(2, device=session.device)
     session.optimizer.zero_grad()
     try:
         for number, part in enumerate(parts):
@@ -137,8 +140,8 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
                 inputs = sample_inputs(session.inference, part, teacher_forcing)
             with _autocast(session):
                 loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
-            (loss / divisor).backward()
-            total += loss.detach()
+            (loss.objective / divisor).backward()
+            total += torch.stack(loss).detach()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

@@ -64,7 +64,7 @@ def valid_loss(session: TrainingSession) -> float:
         order = EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
         for rows in group.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
-            total += batch_loss(model, batch.to(session.device), 0.0).item()
+            total += batch_loss(model, batch.to(session.device), 0.0).nll.item()
             tokens += len(batch.tgt_out)
     all_total, all_tokens = group.sum([total, tokens])
     return all_total / all_tokens

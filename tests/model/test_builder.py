@@ -268,7 +268,9 @@ def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) ->
             model.projection = copy.deepcopy(model.projection)
             model.encoder.embedding = copy.deepcopy(model.encoder.embedding)
         outputs = model(SRC, SRC_LENGTHS, TGT_IN)
-        token_loss(outputs.flatten(0, 1), model.projection, TGT_IN.flatten(), 0.1).backward()
+        token_loss(
+            outputs.flatten(0, 1), model.projection, TGT_IN.flatten(), 0.1
+        ).objective.backward()
         uses = [model.tgt_embedding.weight.grad]
         if apart:
             uses.append(model.projection.weight.grad)

@@ -31,19 +31,20 @@ def test_skipped_steps_are_those_since_the_last_report(seed: int) -> None:
     progress = Progress()
     progress.move_to(CPU, interval)
     skipped: list[int] = []
-    loss, tokens = 0.0, 0
+    sums = [0.0, 0.0, 0]
     for step in range(1, 60):
         progress.step = step
         skip = generator.random() < 0.4
-        nats, count = (0.0, 0) if skip else (generator.random(), generator.randint(1, 9))
-        progress.add(torch.tensor([nats, count], dtype=torch.float64), torch.tensor(skip))
+        losses = [generator.random(), generator.random(), generator.randint(1, 9)]
+        losses = [0.0, 0.0, 0] if skip else losses
+        progress.add(torch.tensor(losses, dtype=torch.float64), torch.tensor(skip))
         skipped += [step] * skip
-        loss, tokens = loss + nats, tokens + count
+        sums = [total + each for total, each in zip(sums, losses, strict=True)]
         if generator.random() < 0.2:
             interval = generator.randint(1, 6)
             progress = saved_and_read(progress, interval)
         assert progress.skipped_steps() == skipped
-        assert progress.loss.tolist() == [loss, tokens]
+        assert progress.losses.tolist() == sums
         if step % interval == 0:
             progress.reported_step = step
             progress.skipped.zero_()
@@ -54,8 +55,8 @@ def test_skipped_steps_are_those_since_the_last_report(seed: int) -> None:
     "change",
     [
         {"step": "7"},
-        {"loss": [1.0]},
-        {"loss": ["x", 1]},
+        {"losses": [1.0, 2.0]},
+        {"losses": ["x", 1, 2]},
         {"skipped": [[]]},
         {"skipped": None},
         {"unknown": 1},

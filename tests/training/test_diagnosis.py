@@ -64,6 +64,8 @@ def only(hypotheses: Sequence[str], metrics: Metrics | None = None, config: Conf
 
 
 POOR = figures(bleu=(0.0, 0.1, 0.4))
+RISING = figures(valid=(3.0, 3.5, 4.0), bleu=(11.0, 11.0, 11.0))
+FAR = figures(valid=(7.0, 6.0, 6.5), train=(6.0, 3.0, 2.0, 1.5), bleu=(2.5, 2.5, 2.5))
 
 
 # ---------------------------------------------------------------------------------------- in peace
@@ -204,12 +206,12 @@ def test_a_short_training_is_the_first_cause_to_be_named() -> None:
             "training.learning_rate",
         ),
         (
-            figures(valid=(3.0, 3.5, 4.0), bleu=(11.0, 11.0, 11.0)),
-            "risen from the first validation (3.00 to 4.00)",
+            RISING,
+            "risen from the first validation (3.00 to 4.00) while the training loss fell (6.00 to",
             "model.dropout",
         ),
         (
-            figures(valid=(7.0, 6.0, 6.5), train=(6.0, 3.0, 2.0, 1.5), bleu=(2.5, 2.5, 2.5)),
+            FAR,
             "the validation loss (6.00 at its best) is far above the training loss (1.50)",
             "data.valid",
         ),
@@ -230,12 +232,30 @@ def test_a_diverged_training_is_named_and_no_data_is_blamed() -> None:
         assert "data" not in text
 
 
+@pytest.mark.parametrize("metrics", [RISING, FAR])
+def test_validation_on_the_training_text_is_never_called_overfitting(metrics: Metrics) -> None:
+    hypotheses = nearly(REFERENCES)
+    seen = ValidationResult(SOURCES, REFERENCES, hypotheses, metrics, lambda: 0.9)
+    found = " ".join(diagnose(seen, CONFIG))
+    assert "overfits" not in found
+    assert "may differ" not in found
+    assert ("90% of the validation pairs are in the training text" in found) == (metrics is RISING)
+    unseen = ValidationResult(SOURCES, REFERENCES, hypotheses, metrics, lambda: 0.4)
+    assert diagnose(unseen, CONFIG) == diagnose_run(hypotheses, metrics) != []
+
+
+def test_losses_that_rise_together_are_not_called_overfitting() -> None:
+    """As label smoothing, late in training, makes a model less certain of what it knows."""
+    metrics = figures(valid=(0.30, 0.35, 0.40), train=(0.5, 0.51, 0.52, 0.53), bleu=(90, 91, 92))
+    for line, objective in zip(metrics, (1.9, 1.8, 1.7, 1.6), strict=False):
+        line["train_objective"] = objective
+    assert diagnose_run(nearly(REFERENCES), metrics) == []
+
+
 # --------------------------------------------------------------------------------------- the config
 
 REPEATED = [f"{line} na na na na na" for line in REFERENCES]
 UNKNOWN_WORDS = [" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES]
-RISING = figures(valid=(3.0, 3.5, 4.0), bleu=(11.0, 11.0, 11.0))
-FAR = figures(valid=(7.0, 6.0, 6.5), train=(6.0, 3.0, 2.0, 1.5), bleu=(2.5, 2.5, 2.5))
 SHORT = [line[: len(line) * 2 // 5] for line in REFERENCES]
 WORDS = ("vocabulary.type=word", "vocabulary.joint=false")
 

@@ -15,7 +15,7 @@ from seq2seq.runs.layout import LAST, LOG, METRICS
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
 from seq2seq.training.loop import Interrupted, train
-from seq2seq.training.loss import batch_loss
+from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession
 
 
@@ -43,9 +43,10 @@ class Spoiler:
         self.step, self.rate = run.progress.step, rate
         return update.train_step(run, batches, rate)
 
-    def loss(self, model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+    def loss(self, model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
         loss = batch_loss(model, batch, *weights)
-        return loss * torch.nan if model.training and self.when(self.step, self.rate) else loss
+        spoiled = model.training and self.when(self.step, self.rate)
+        return Losses(loss.objective * torch.nan, loss.nll) if spoiled else loss
 
 
 def test_the_log_names_the_batches_that_were_not_taken(

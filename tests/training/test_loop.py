@@ -23,7 +23,7 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.batching import Batch, EpochOrder, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
@@ -36,8 +36,8 @@ from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
 from seq2seq.training import stopping, validation
-from seq2seq.training.loop import Interrupted, train
-from seq2seq.training.loss import batch_loss
+from seq2seq.training.loop import Interrupted, share_in_training, train
+from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.reporting import Clock, Reporter
 from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import StepResult, train_step
@@ -226,7 +226,7 @@ def test_the_gradient_of_two_batches_is_that_of_one_double_batch(
     tokens_of_whole = take_step(whole, [some_batch(whole, range(18))], 1e-3)
     assert tokens_of_parts == tokens_of_whole
     torch.testing.assert_close(
-        parts.progress.loss, whole.progress.loss, rtol=1e-6, atol=0
+        parts.progress.losses, whole.progress.losses, rtol=1e-6, atol=0
     )  # sums of float32
     wanted = gradients(whole)
     assert len(wanted) == len(named_weights(whole.model))
@@ -255,6 +255,32 @@ def test_the_gradient_is_no_longer_than_clip_norm(small_corpus: Path, limit: flo
         torch.testing.assert_close(gradient, gradients(free)[name] * limit / whole)
 
 
+def test_the_losses_of_training_and_validation_are_comparable(small_corpus: Path) -> None:
+    """Validated on the training text, without dropout, at a rate of nothing: the same number."""
+    same = [f"data.valid.{side}={small_corpus.parent}/train.{side}" for side in ("src", "tgt")]
+    same += ["data.max_length=100", "training.max_epochs=1"]
+    still = ("model.dropout=0", "training.learning_rate=1e-12", "training.label_smoothing=0.3")
+    config = configured(small_corpus, *same, *still)
+    steps = len(EpochOrder(prepare(config, CPU)[0].data.train, config.training.batch_tokens, 1, 0))
+    run = trained(small_corpus, *same, *still, f"training.log_every={steps}", run="comparable")
+    train_line, valid_line = lines_of(run / METRICS)[:2]
+    assert train_line["train_loss"] == pytest.approx(valid_line["valid_loss"], rel=1e-5)
+    assert train_line["train_objective"] != pytest.approx(valid_line["valid_loss"], rel=1e-4)
+    assert f"loss {train_line['train_loss']:.2f}, objective " in log_of(run)
+
+
+def test_the_share_of_validation_pairs_that_were_trained_on(small_corpus: Path) -> None:
+    session = prepare(configured(small_corpus), CPU)[0]
+    assert share_in_training(session.data) == 0
+    valid, train = session.data.valid_pairs, session.data.train
+    texts = {
+        "src_texts": [*valid.src_texts, *train.src_texts[3:8], train.src_texts[0]],
+        "tgt_texts": [*valid.tgt_texts, *train.tgt_texts[3:8], train.tgt_texts[1]],
+    }
+    mixed = session.data._replace(valid_pairs=valid._replace(**texts))
+    assert share_in_training(mixed) == pytest.approx(5 / (len(valid) + 6))
+
+
 def test_label_smoothing_adds_the_mean_loss_of_all_pieces(small_corpus: Path) -> None:
     run = prepared(small_corpus)
     batch = some_batch(run, range(7))
@@ -264,8 +290,9 @@ def test_label_smoothing_adds_the_mean_loss_of_all_pieces(small_corpus: Path) ->
     plain = -log_probs.gather(1, batch.tgt_out[:, None]).sum()
     even = -log_probs.mean(dim=1).sum()
     for share in (0.0, 0.3):
-        wanted = (1 - share) * plain + share * even
-        torch.testing.assert_close(batch_loss(run.model, batch, share).detach(), wanted)
+        found = batch_loss(run.model, batch, share)
+        torch.testing.assert_close(found.objective.detach(), (1 - share) * plain + share * even)
+        torch.testing.assert_close(found.nll, plain)
 
 
 def test_the_average_follows_the_weights(
@@ -312,6 +339,7 @@ def test_the_clock_has_a_file_of_its_own(small_corpus: Path) -> None:
     assert names[0] == {
         "step",
         "train_loss",
+        "train_objective",
         "learning_rate",
         "valid_loss",
         "valid_perplexity",
@@ -872,7 +900,7 @@ def test_a_run_that_ran_out_of_memory_goes_on_exactly(
     def run_out_once() -> None:
         failures = iter(["can't allocate memory"])
 
-        def loss(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+        def loss(model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
             if message := next(failures, None):
                 raise RuntimeError(message)
             return batch_loss(model, batch, *weights)

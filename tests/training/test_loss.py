@@ -32,6 +32,12 @@ def _chunks_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+def objective(
+    outputs: Tensor, projection: nn.Linear, tgt: Tensor, smoothing: float, consistency: float = 0.0
+) -> Tensor:
+    return token_loss(outputs, projection, tgt, smoothing, consistency).objective
+
+
 def make_inputs(rows: int, device: str = "cpu") -> tuple[Tensor, nn.Linear, Tensor]:
     projection = nn.Linear(R, V).double()
     for n, parameter in enumerate(projection.parameters()):
@@ -76,10 +82,23 @@ def test_chunks_on_cuda_are_of_one_size_and_even(tokens: int) -> None:
 @pytest.mark.parametrize("rows", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 2])
 def test_loss_is_torchs_in_value_and_gradients(rows: int, smoothing: float, device: str) -> None:
     outputs, projection, tgt = make_inputs(rows, device)
-    loss = token_loss(outputs, projection, tgt, smoothing)
+    loss = objective(outputs, projection, tgt, smoothing)
     expected = plain_loss(outputs, projection, tgt, smoothing)
     assert loss.shape == ()
     same_with_gradients(loss, expected, outputs, projection)
+
+
+@pytest.mark.usefixtures("_chunks_of")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("smoothing", "weight"), [(0.0, 0.0), (0.1, 0.0), (0.75, 3.0)])
+@pytest.mark.parametrize("rows", [2, CHUNK, 3 * CHUNK + 2])
+def test_the_likelihood_has_neither_smoothing_nor_rdrops_term(
+    rows: int, smoothing: float, weight: float, device: str
+) -> None:
+    outputs, projection, tgt = make_inputs(rows, device)
+    nll = token_loss(outputs, projection, tgt, smoothing, weight).nll
+    close(nll, plain_loss(outputs, projection, tgt, 0.0))
+    assert not nll.requires_grad
 
 
 def test_loss_is_its_formula() -> None:
@@ -89,7 +108,7 @@ def test_loss_is_its_formula() -> None:
         normalizer = math.log(sum(math.exp(logit) for logit in logits))
         costs = [normalizer - logit for logit in logits]
         expected += 0.8 * costs[aim] + 0.2 * sum(costs) / V
-    assert token_loss(outputs, projection, tgt, 0.2).item() == pytest.approx(expected, abs=1e-12)
+    assert objective(outputs, projection, tgt, 0.2).item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_are_the_numerical_ones_whatever_comes_after() -> None:
@@ -105,7 +124,7 @@ def test_gradients_are_the_numerical_ones_whatever_comes_after() -> None:
             return self.__dict__["tensors"][name] if name in names else super().__getattr__(name)
 
     def run(outputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return token_loss(outputs, Projection(weight, bias), tgt, 0.1).square() / 7
+        return objective(outputs, Projection(weight, bias), tgt, 0.1).square() / 7
 
     assert torch.autograd.gradcheck(run, (outputs, *projection.parameters()))
 
@@ -128,7 +147,7 @@ def test_consistency_is_rdrops_in_value_and_gradients(
     pairs: int, weight: float, device: str
 ) -> None:
     outputs, projection, tgt = make_inputs(2 * pairs, device)
-    loss = token_loss(outputs, projection, tgt, 0.1, weight)
+    loss = objective(outputs, projection, tgt, 0.1, weight)
     expected = plain_consistent_loss(outputs, projection, tgt, 0.1, weight)
     same_with_gradients(loss, expected, outputs, projection)
 
@@ -139,7 +158,7 @@ def test_consistency_is_its_formula() -> None:
     expected = sum(
         3 / 2 * (a * math.log(a / b) + b * math.log(b / a)) for a, b in zip(p, q, strict=True)
     )
-    loss = token_loss(outputs, projection, tgt, 0.0, 3.0) - token_loss(outputs, projection, tgt, 0)
+    loss = objective(outputs, projection, tgt, 0.0, 3.0) - objective(outputs, projection, tgt, 0)
     assert loss.item() == pytest.approx(expected, abs=1e-12)
 
 
@@ -148,9 +167,10 @@ def test_a_batch_passes_twice_under_two_dropouts(dropout: float) -> None:
     model = make_model(CASES[0], dropout).train()
     batch = make_batch([[4, 5, 6], [7, 8]], [[5, 6], [9, 4, 5, 7]])
     torch.manual_seed(2)
-    loss = batch_loss(model, batch, 0.1, 2.0)
+    loss, nll = batch_loss(model, batch, 0.1, 2.0)
     if dropout == 0:
-        close(loss, batch_loss(model, batch, 0.1))
+        close(loss, batch_loss(model, batch, 0.1).objective)
+        close(nll, batch_loss(model, batch, 0.1).nll)
         return
     torch.manual_seed(2)
     twice = [each.repeat_interleave(2, 0) for each in (batch.src, batch.src_lengths, batch.tgt_in)]
@@ -159,21 +179,22 @@ def test_a_batch_passes_twice_under_two_dropouts(dropout: float) -> None:
     rows, tgt = torch.stack(real, 1).flatten(0, 1), batch.tgt_out.repeat_interleave(2)
     assert not torch.allclose(*real)
     close(loss, plain_consistent_loss(rows, model.projection, tgt, 0.1, 2.0) / 2)
+    close(nll, plain_loss(rows, model.projection, tgt, 0.0) / 2)
 
 
 def test_the_parts_of_a_batch_add_up_to_the_batch() -> None:
     outputs, projection, tgt = make_inputs(11)
-    whole = token_loss(outputs, projection, tgt, 0.1)
-    parts = [token_loss(outputs[at], projection, tgt[at], 0.1) for at in (slice(5), slice(5, 11))]
+    whole = objective(outputs, projection, tgt, 0.1)
+    parts = [objective(outputs[at], projection, tgt[at], 0.1) for at in (slice(5), slice(5, 11))]
     same_with_gradients(whole, sum(parts), outputs, projection)
 
 
 def test_loss_without_gradients_is_the_same() -> None:
     outputs, projection, tgt = make_inputs(CHUNK + 1)
-    expected = token_loss(outputs, projection, tgt, 0.1)
+    expected = objective(outputs, projection, tgt, 0.1)
     before = outputs.detach().clone()
     with torch.no_grad():
-        loss = token_loss(outputs, projection, tgt, 0.1)
+        loss = objective(outputs, projection, tgt, 0.1)
     assert torch.equal(loss, expected.detach())
     assert not loss.requires_grad
     assert torch.equal(outputs, before)
@@ -187,15 +208,15 @@ def test_loss_is_never_below_the_entropy_of_the_smoothed_target() -> None:
     smoothing, tgt = 0.1, torch.arange(V)
     share = torch.full((V, V), smoothing / V, dtype=torch.float64)
     share[tgt, tgt] += 1 - smoothing
-    best = token_loss(share.log(), projection, tgt, smoothing)
+    best = objective(share.log(), projection, tgt, smoothing)
     close(best, -(share * share.log()).sum())
-    worse = token_loss(share.log() * 1.1, projection, tgt, smoothing)
+    worse = objective(share.log() * 1.1, projection, tgt, smoothing)
     assert worse > best
 
 
 def test_no_rows_cost_nothing() -> None:
     outputs, projection, tgt = make_inputs(0)
-    loss = token_loss(outputs, projection, tgt, 0.1)
+    loss = objective(outputs, projection, tgt, 0.1)
     assert loss.item() == 0
     assert not any(grad.any() for grad in gradients(loss, outputs, projection))
 
@@ -203,7 +224,7 @@ def test_no_rows_cost_nothing() -> None:
 def test_logits_beyond_the_range_of_exp_stay_finite() -> None:
     outputs, projection, tgt = make_inputs(CHUNK + 1)
     scaled = (outputs.detach().float() * 1000).requires_grad_()
-    loss = token_loss(scaled, projection.float(), tgt, 0.1)
+    loss = objective(scaled, projection.float(), tgt, 0.1)
     assert torch.isfinite(loss)
     assert all(torch.isfinite(grad).all() for grad in gradients(loss, scaled, projection))
 
@@ -217,7 +238,7 @@ def test_a_diverged_model_has_the_loss_of_torch(
     """Probabilities of the targets underflow."""
     outputs, projection, tgt = make_inputs(3 * CHUNK + 1, device)
     scaled = (outputs.detach().float() * scale).requires_grad_()
-    loss = token_loss(scaled, projection.float(), tgt, smoothing)
+    loss = objective(scaled, projection.float(), tgt, smoothing)
     expected = plain_loss(scaled, projection, tgt, smoothing)
     torch.testing.assert_close(loss, expected, rtol=1e-4, atol=0)
     assert loss > 0
@@ -232,7 +253,7 @@ def test_bf16_autocast_is_close_to_float32(already_rounded: bool, device: str) -
     exact_gradients = gradients(exact, outputs, projection)
     with torch.autocast(device, dtype=torch.bfloat16):
         given = outputs.bfloat16() if already_rounded else outputs
-        loss = token_loss(given, projection, tgt, 0.1)
+        loss = objective(given, projection, tgt, 0.1)
     assert loss.dtype == torch.float32
     assert 0 < abs(loss.item() / exact.item() - 1) < 0.01
     for left, right in zip(gradients(loss, outputs, projection), exact_gradients, strict=True):

@@ -279,7 +279,8 @@ def test_training_steps_lower_the_loss(device: str, decoder: str, precision: str
         optimizer.zero_grad()
         with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
             outputs = model(src, lengths, tgt_in)
-            loss = token_loss(outputs.flatten(0, 1), model.projection, tgt_out.flatten(), 0.0)
+            flat, tgt = outputs.flatten(0, 1), tgt_out.flatten()
+            loss = token_loss(flat, model.projection, tgt, 0.0).objective
         loss.backward()
         assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
         optimizer.step(0.02)

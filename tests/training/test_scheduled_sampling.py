@@ -83,7 +83,7 @@ def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share:
     torch.manual_seed(5)
     mixed = sample_inputs(InferenceModel(model), given, share)
     assert model.training
-    total = batch_loss(model, mixed, 0.1)
+    total = batch_loss(model, mixed, 0.1).objective
     parameters = list(model.parameters())
     gradients = torch.autograd.grad(total, parameters)
 

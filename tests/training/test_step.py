@@ -18,7 +18,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
-from seq2seq.training.loss import batch_loss
+from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession, prepare
 
 Loss = Callable[[Seq2Seq, Batch, float], Tensor]
@@ -56,16 +56,17 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
 
 
 def spoiled(by: float) -> Loss:
-    def loss(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
-        return batch_loss(model, batch, *weights) * by
+    def loss(model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
+        objective, nll = batch_loss(model, batch, *weights)
+        return Losses(objective * by, nll)
 
     return loss
 
 
-def spoiled_gradient(model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+def spoiled_gradient(model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
     """A loss of ordinary value whose gradient is infinite."""
-    loss = batch_loss(model, batch, *weights)
-    return loss + (loss.detach() - loss).sqrt()
+    loss, nll = batch_loss(model, batch, *weights)
+    return Losses(loss + (loss.detach() - loss).sqrt(), nll)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
@@ -75,16 +76,16 @@ def test_a_step_without_a_finite_gradient_changes_nothing(
 ) -> None:
     run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
     taken(run, range(8))
-    before, told = everything(run), run.progress.loss.clone()
+    before, told = everything(run), run.progress.losses.clone()
     with monkeypatch.context() as patch:
         patch.setattr(update, "batch_loss", loss)
         taken(run, range(8, 16))
     assert same(everything(run), before)
-    assert torch.equal(run.progress.loss, told)
+    assert torch.equal(run.progress.losses, told)
     assert run.progress.skipped.nonzero().flatten().tolist() == [2]
     taken(run, range(16, 24))
     assert not same(everything(run), before)
-    assert run.progress.loss.isfinite().all()
+    assert run.progress.losses.isfinite().all()
     assert run.progress.skipped.nonzero().flatten().tolist() == [2]
 
 
@@ -140,7 +141,7 @@ class LittleMemory:
         self.pieces: list[int] = []
         self.refused: list[int] = []
 
-    def __call__(self, model: Seq2Seq, batch: Batch, *weights: float) -> Tensor:
+    def __call__(self, model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
         if batch.tgt_in.numel() > self.positions:
             self.refused.append(batch.tgt_in.numel())
             raise RuntimeError(self.message)
@@ -169,7 +170,7 @@ def test_pieces_have_the_gradient_of_the_whole(
     assert len(loss.pieces) >= divisor
     assert parts.progress.max_micro_batch_positions > 0
     torch.testing.assert_close(
-        parts.progress.loss, whole.progress.loss, rtol=1e-6, atol=0
+        parts.progress.losses, whole.progress.losses, rtol=1e-6, atol=0
     )  # sums of float32
     gradients = (each.grad for each in whole.model.parameters())
     for parameter, gradient in zip(parts.model.parameters(), gradients, strict=True):
