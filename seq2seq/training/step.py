@@ -62,7 +62,7 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     tokens = sum(len(batch.tgt_out) for batch in batches)
     divisor = tokens if session.group.size == 1 else 1
     sums, max_positions = _accumulate_gradients(session, batches, divisor)
-    sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((1,), tokens))
+    sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((), tokens))
     gradients = (each.grad for each in session.model.parameters())
     norms = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
     norm = torch.linalg.vector_norm(torch.stack(norms))
@@ -75,7 +75,7 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
         update_average(averages, weights, settings.average, step, skip)
     if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
         trim_memory()
-    losses = torch.cat([sums, all_tokens]).where(~skipped, 0)
+    losses = torch.cat([sums, all_tokens[None]]).where(~skipped, 0)
     return StepResult(tokens, losses, skipped, max_positions)
 
 
