@@ -23,7 +23,7 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
-from seq2seq.data.batching import Batch, EpochOrder, make_batch
+from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
@@ -273,11 +273,9 @@ def test_the_share_of_validation_pairs_that_were_trained_on(small_corpus: Path) 
     session = prepare(configured(small_corpus), CPU)[0]
     assert share_in_training(session.data) == 0
     valid, train = session.data.valid_pairs, session.data.train
-    texts = {
-        "src_texts": [*valid.src_texts, *train.src_texts[3:8], train.src_texts[0]],
-        "tgt_texts": [*valid.tgt_texts, *train.tgt_texts[3:8], train.tgt_texts[1]],
-    }
-    mixed = session.data._replace(valid_pairs=valid._replace(**texts))
+    src = [*valid.src_texts, *train.src_texts[3:8], train.src_texts[0]]
+    tgt = [*valid.tgt_texts, *train.tgt_texts[3:8], train.tgt_texts[1]]
+    mixed = session.data._replace(valid_pairs=EncodedPairs(src, tgt, valid.src, valid.tgt, 0))
     assert share_in_training(mixed) == pytest.approx(5 / (len(valid) + 6))
 
 
