@@ -47,7 +47,7 @@ PROGRESS = Progress(
     validations_since_best=1,
     reported_step=12,
     seconds=98.7654321,
-    loss=torch.tensor([1 / 3, 91], dtype=torch.float64),
+    losses=torch.tensor([1 / 3, 2 / 7, 91], dtype=torch.float64),
     skipped=torch.tensor([False, True, False, False, False]),  # step 16
 )
 OPTIMIZERS = ("adam", "adamw", "sgd")
