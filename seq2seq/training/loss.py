@@ -20,7 +20,7 @@ CUDA_CHUNK = 8192  # maximum rows of both on CUDA, where a call costs as much as
 class Losses(NamedTuple):
     """Sums over target tokens, in nats."""
 
-    objective: Tensor  # [], what training minimises: with label smoothing and R-Drop's term
+    objective: Tensor  # [], minimised by training: with label smoothing and R-Drop's term
     nll: Tensor  # [], negative log-likelihood, without both; it has no gradient
 
 
