@@ -1,7 +1,7 @@
 """`seq2seq evaluate`: BLEU, chrF and TER of a run or of existing translations."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
-    from seq2seq.evaluation.metrics import Comparison, Scores
+    from seq2seq.evaluation.metrics import Comparison, Scores, SentenceScore
     from seq2seq.evaluation.segmentation import Segmentation
 
 
@@ -28,13 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
+  seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
   seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
     arguments.add_model(parser, required=False)
-    arguments.add_input(parser, default="the config's test set")
+    arguments.add_input(parser, default="the text of --split")
+    text = "text of the config to score if there is no -i (default: test)"
+    parser.add_argument("--split", choices=("valid", "test"), default="test", help=text)
     arguments.add_output(parser, "write the translations to FILE")
     text = "score FILE instead of a run; repeat to test the second system against the first"
     parser.add_argument("--hyp", type=Path, action="append", default=[], metavar="FILE", help=text)
-    text = "reference, may be repeated (default: the config's test set)"
+    text = "reference, may be repeated (default: the text of --split)"
     parser.add_argument(
         "-r", "--ref", type=Path, action="append", default=[], metavar="FILE", help=text
     )
@@ -42,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_lowercase(parser)
     text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
     parser.add_argument("--tokenize", metavar="NAME", help=text)
+    text = "also write BLEU and chrF of each sentence with its texts, worst first, as TSV"
+    parser.add_argument("--sentences", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
     arguments.add_int8(parser)
     arguments.add_device(parser)
@@ -61,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *inputs, runs=options.model)
     check_output(options.json, *inputs, options.output, runs=options.model)
+    check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
     from seq2seq.evaluation import metrics
     from seq2seq.evaluation.bootstrap import seed_name
     from seq2seq.evaluation.segmentation import check_tokenizer, segmentation_of
@@ -70,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     seed_name()
     texts, references = _read(options, data)
     files = [*texts, *references] if options.hyp else references
+    sources = texts if options.model else []
     if options.model:
         texts = [("translation", _translate(options, texts[0][1]))]
     lists = [lines for _, lines in references]
@@ -82,8 +89,31 @@ def run(options: argparse.Namespace) -> int:
         scores = comparison.system_scores()
     else:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
+    if options.sentences:
+        scored = metrics.sentence_scores(hypotheses[0], *how)
+        columns = {
+            **({"source": sources[0][1]} if sources else {}),
+            "hypothesis": hypotheses[0],
+            **{_reference_name(n, len(lists)): lines for n, lines in enumerate(lists, start=1)},
+        }
+        with open_output(options.sentences) as output:
+            output.write(sentence_table(scored, columns))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
+
+
+def _reference_name(number: int, count: int) -> str:
+    return "reference" if count == 1 else f"reference {number}"
+
+
+def sentence_table(scores: Sequence["SentenceScore"], columns: Mapping[str, Sequence[str]]) -> str:
+    """Format sentences as TSV, those of the lowest BLEU first; tabs in texts become spaces."""
+    rows = ["\t".join(("line", "BLEU", "chrF2", *columns))]
+    for row in sorted(range(len(scores)), key=lambda row: (*scores[row], row)):
+        texts = [lines[row].replace("\t", " ") for lines in columns.values()]
+        numbers = [str(row + 1), f"{scores[row].bleu:.1f}", f"{scores[row].chrf:.1f}"]
+        rows.append("\t".join((*numbers, *texts)))
+    return "".join(f"{row}\n" for row in rows)
 
 
 def _log_notes(
@@ -116,6 +146,12 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate --hyp: -b, --int8 and --device need -m RUN, which translates")
     if str(options.output) == "-":
         raise UserError("evaluate -o -: standard output receives the scores; give a file")
+    if len(options.hyp) == 2 and options.sentences:
+        raise UserError("evaluate --sentences: give one --hyp file")
+    if str(options.sentences) == "-":
+        raise UserError("evaluate --sentences -: standard output receives the scores; give a file")
+    if options.split == "valid" and (options.hyp or options.input):
+        raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
     if (options.hyp or options.input) and not options.ref:
@@ -134,11 +170,13 @@ def _read(
         paths = [*(options.hyp or [options.input]), *options.ref]
         named = list(zip(map(str, paths), read_aligned(paths), strict=True))
         return named[: -len(options.ref)], named[-len(options.ref) :]
-    if data is None or data.test is None:
+    assert data is not None, "checked: without a reference there is a run"
+    files = data.valid if options.split == "valid" else data.test
+    if files is None:
         raise UserError(
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
-    text = read_pairs(data.test)
+    text = read_pairs(files)
     names = (f"{text.source_name}, source", f"{text.source_name}, target")
     return [(names[0], list(text.src))], [(names[1], list(text.tgt))]
 

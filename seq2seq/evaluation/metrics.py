@@ -59,6 +59,17 @@ class Scores(NamedTuple):
     ter: Score | None
 
 
+class SentenceScore(NamedTuple):
+    """Scores of one sentence in percentage points: BLEU with effective order, and chrF2.
+
+    BLEU leaves out n-grams that are longer than the hypothesis (sacrebleu's `effective_order`); a
+    mean over sentences is not the corpus score.
+    """
+
+    bleu: float
+    chrf: float
+
+
 class Resampled(NamedTuple):
     """A corpus score, the mean of its bootstrap resamples, and `ci` as in `Score`."""
 
@@ -228,6 +239,23 @@ def compare(
         _paired(chrf, baseline, system, resamples),
         None if ter is None else _paired(ter, baseline, system, resamples),
     )
+
+
+@quiet_sacrebleu()
+def sentence_scores(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    lowercase: bool = False,
+    segmentation: Segmentation = BY_SPACES,
+) -> list[SentenceScore]:
+    """Score each sentence against its one or more references; raises UserError as `score` does."""
+    _metrics([("hypotheses", hypotheses)], references, lowercase, segmentation)  # checks
+    bleu = BLEU(lowercase=lowercase, tokenize=segmentation.tokenize, effective_order=True)
+    chrf = CHRF(lowercase=lowercase)
+    return [
+        SentenceScore(bleu.sentence_score(line, own).score, chrf.sentence_score(line, own).score)
+        for line, *own in zip(hypotheses, *references, strict=True)
+    ]
 
 
 _BLEU = BLEU()  # scores sums; its tokenizer is not used

@@ -712,6 +712,64 @@ def test_the_test_set_is_that_of_the_config(
     assert table_scores(result) == [f"{score:.1f}" for score in scores]
 
 
+def test_the_validation_text_can_be_scored(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    run, valid = tmp_path / "with-valid", src.with_name("valid.src")
+    shutil.copytree(luong, run)
+    tree = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    tree["data"]["valid"] = {"src": str(valid), "tgt": str(valid.with_suffix(".tgt"))}
+    (run / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    result = call("evaluate", "-m", run, "--split", "valid")
+    assert result.code == 0
+    assert result == call("evaluate", "-m", run, "-i", valid, "-r", valid.with_suffix(".tgt"))
+    refused(call("evaluate", "--hyp", src, "-r", src, "--split", "valid"), "--split valid cannot")
+
+
+def test_sentences_are_listed_worst_first(
+    call: Call, texts: tuple[Path, Path], tmp_path: Path
+) -> None:
+    hyp, ref = texts
+    lines = lines_of(hyp)
+    lines[2:4] = ["", f"{lines_of(ref)[3]}\tx"]
+    hyp.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    table = tmp_path / "sentences.tsv"
+    plain = call("evaluate", "--hyp", hyp, "-r", ref)
+    assert call("evaluate", "--hyp", hyp, "-r", ref, "--sentences", table) == plain
+    head, *rows = [line.split("\t") for line in lines_of(table)]
+    assert head == ["line", "BLEU", "chrF2", "hypothesis", "reference"]
+    assert sorted(int(row[0]) for row in rows) == list(range(1, 12))
+    assert [float(row[1]) for row in rows] == sorted(float(row[1]) for row in rows)
+    assert rows[0][:2] == ["3", "0.0"]
+    bleu, chrf = BLEU(effective_order=True), CHRF()
+    for number, own_bleu, own_chrf, hypothesis, reference in rows:
+        line, own = lines[int(number) - 1], [lines_of(ref)[int(number) - 1]]
+        assert (hypothesis, reference) == (line.replace("\t", " "), own[0])
+        assert own_bleu == f"{bleu.sentence_score(line, own).score:.1f}"
+        assert own_chrf == f"{chrf.sentence_score(line, own).score:.1f}"
+
+
+def test_sentences_of_a_run_have_their_sources(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
+    table, out, ref = tmp_path / "sentences.tsv", tmp_path / "out", src.with_suffix(".tgt")
+    options = ("-i", src, "-r", ref, "-r", ref, "-o", out, "--sentences", table)
+    assert call("evaluate", "-m", luong, *options).code == 0
+    head, *rows = [line.split("\t") for line in lines_of(table)]
+    assert head[3:] == ["source", "hypothesis", "reference 1", "reference 2"]
+    for number, _, _, *row in rows:
+        index = int(number) - 1
+        assert row == [lines_of(path)[index] for path in (src, out, ref, ref)]
+
+
+def test_sentences_are_those_of_one_system(call: Call, texts: tuple[Path, Path]) -> None:
+    hyp, ref = texts
+    result = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--sentences", "x")
+    refused(result, "--sentences: give one --hyp file")
+    refused(call("evaluate", "--hyp", hyp, "-r", ref, "--sentences", "-"), "standard output")
+    refused(call("evaluate", "--hyp", hyp, "-r", ref, "--sentences", ref), "is already read")
+
+
 def test_unequal_counts_are_refused(
     call: Call, luong: Path, src: Path, texts: tuple[Path, Path], tmp_path: Path
 ) -> None:
