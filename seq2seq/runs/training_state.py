@@ -49,6 +49,8 @@ class Progress:
     skipped_in_a_row: int = 0  # at reported_step
     rate_factor: float = 1.0  # factor on the learning rate, halved by each roll back
     max_micro_batch_positions: int = 0  # target positions that fit memory; 0: no limit known
+    metrics_lines: int = 0  # lines of metrics.jsonl at the last save, and their SHA-256;
+    metrics_checksum: str = ""  # empty in states of earlier versions, which counted no lines
     seconds: float = 0.0  # trained at the last save
     # Since reported_step, on the device: summed objective and negative log-likelihood, in nats, and
     # their target tokens [3]; and a ring of flags, in which step n has the place n % length.

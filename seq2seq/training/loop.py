@@ -11,7 +11,7 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
-from seq2seq.runs.layout import BEST, METRICS
+from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
@@ -124,7 +124,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
     with reporter, stop_signals() as stops:
         unwise = None if began else schedule_note(config.training, last_step)
         warnings = [f"warning: {unwise}"] if unwise else []
-        for note in [*notes, *warnings, *missing_figures(session, reporter)]:
+        for note in [*notes, *warnings]:
             reporter.log(note)
         clock = Clock(session.progress.seconds)
         if warm_start and began == 0 and session.progress.best_bleu < 0:
@@ -166,17 +166,6 @@ def share_in_training(data: SessionData) -> float:
     wanted = set(pairs)
     seen = wanted.intersection(zip(data.train.src_texts, data.train.tgt_texts, strict=True))
     return sum(pair in seen for pair in pairs) / len(pairs)
-
-
-def missing_figures(session: TrainingSession, reporter: Reporter) -> list[str]:
-    """Return a warning if metrics.jsonl lacks the last validation of the run."""
-    validated = session.progress.validated_step
-    if not validated or any(line["step"] == validated for line in reporter.read_metrics()):
-        return []
-    return [
-        f"warning: {session.config.run_dir / METRICS} lacks the figures of step {validated}: "
-        "it was truncated or replaced. The weights are intact, and later figures follow"
-    ]
 
 
 def train_epoch(
@@ -263,5 +252,7 @@ def _time_left(session: TrainingSession, clock: Clock, last_step: int | None) ->
 def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     """Write the training state, after the metrics that it counts are on the disk."""
     reporter.sync()
-    session.progress.seconds = clock.seconds
+    progress, count = session.progress, reporter.count
+    progress.seconds = clock.seconds
+    progress.metrics_lines, progress.metrics_checksum = count.lines, count.checksum
     session.writer.save_state(session)

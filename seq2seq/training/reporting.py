@@ -18,12 +18,11 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING, write_failure
+from seq2seq.runs.metrics_file import MAX_BYTES, LineCount
 from seq2seq.runtime.console import printable
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 from seq2seq.runtime.folders import open_to_append
-
-_MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 
 
 class Reporter:
@@ -33,10 +32,10 @@ class Reporter:
     """
 
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
-        """Continue from `step`; drop later lines of metrics.jsonl, left by a killed run."""
+        """Continue from `step`, after `restore_metrics`; drop later lines of metrics.jsonl."""
         self._folder = folder
         with self._writing(METRICS):
-            truncate_metrics(folder / METRICS, step)
+            self.count = LineCount(truncate_metrics(folder / METRICS, step))
         self._files = {name: self._open(name) for name in (METRICS, TIMING, LOG)}
         self._thread_hook = threading.excepthook
         with self._writing(TENSORBOARD):
@@ -78,7 +77,9 @@ class Reporter:
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write figures that the seed determines, without those that are not finite."""
-        self._write(METRICS, _json_line(step, values))
+        line = _json_line(step, values)
+        self._write(METRICS, line)
+        self.count.add(line.encode())
         self._plot(step, values)
 
     def timing(self, step: int, values: Mapping[str, float]) -> None:
@@ -107,7 +108,7 @@ class Reporter:
         """Remove the metrics of later steps and move the bar back to `step`."""
         with self._writing(METRICS):
             self._files[METRICS].close()
-            truncate_metrics(self._folder / METRICS, step)
+            self.count = LineCount(truncate_metrics(self._folder / METRICS, step))
         self._files[METRICS] = self._open(METRICS)
         self.bar.n = step
         with self._drawing():
@@ -121,13 +122,13 @@ class Reporter:
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
             # Folder names appear in the log and may be invalid UTF-8.
-            return os.fdopen(
-                open_to_append(self._folder / name),
-                "a",
-                encoding="utf-8",
-                errors="backslashreplace",
-                newline="\n",
+            descriptor = open_to_append(self._folder / name)
+            file = os.fdopen(
+                descriptor, "a", encoding="utf-8", errors="backslashreplace", newline="\n"
             )
+            if not _ends_with_line(self._folder / name):  # cut short, by a kill or a full disk
+                file.write("\n")
+            return file
 
     def _write(self, name: str, line: str) -> None:
         with self._writing(name):
@@ -172,6 +173,7 @@ class NullReporter(Reporter):
     def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
         """Open no file and draw no bar."""
         self._folder, self._files, self._board = folder, {}, None
+        self.count = LineCount()
         self._thread_hook = threading.excepthook
         self.bar = tqdm(total=last_step, initial=step, disable=True)
 
@@ -237,18 +239,27 @@ def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
     return kept
 
 
-def truncate_metrics(path: Path, step: int) -> None:
-    """Remove the lines of later steps from a JSON-lines file, and lines cut short by a crash."""
+def truncate_metrics(path: Path, step: int) -> list[bytes]:
+    """Remove lines of later steps and damaged lines from a JSON-lines file; return the others."""
+    kept: list[bytes] = []
     if not path.exists():
-        return
-    kept = []
-    for line in read_bounded(path, _MAX_BYTES).split(b"\n"):
+        return kept
+    for line in read_bounded(path, MAX_BYTES).split(b"\n"):
         try:
             if json.loads(line)["step"] <= step:
-                kept.append(line + b"\n")
+                kept.append(line)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-    atomic_write(path, b"".join(kept))
+    atomic_write(path, b"".join(line + b"\n" for line in kept))
+    return kept
+
+
+def _ends_with_line(path: Path) -> bool:
+    """Return whether a file is empty or ends with a line feed."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read() in (b"", b"\n")
 
 
 def _json_line(step: int, values: Mapping[str, float]) -> str:

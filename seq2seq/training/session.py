@@ -21,6 +21,7 @@ from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, count_parameters, named_weights
 from seq2seq.runs import checkpoint, layout
+from seq2seq.runs.metrics_file import LineCount, restore_metrics
 from seq2seq.runs.provenance import provenance_of, recorded_vocabularies
 from seq2seq.runs.run_folder import clear, remove_parts
 from seq2seq.runs.training_state import (
@@ -173,6 +174,9 @@ def prepare(
         session.writer.save_state(session)  # from here on, --resume always finds a state
     else:
         repairs += restore(session, state)
+        with layout.writing(folder / layout.METRICS):
+            problem = restore_metrics(folder, session.progress)
+        repairs += [problem] if problem else []
         checkpoint.remove_snapshots(folder, after=session.progress.step)
         remove_parts(folder)
         checkpoint.update_config(folder, config)
@@ -265,7 +269,7 @@ def new_session(
         for name, weight in (weights or {}).items():
             own[name].copy_(weight)
     averages = {name: weight.clone() for name, weight in own.items()}
-    progress = Progress()
+    progress = Progress(metrics_checksum=LineCount().checksum)
     progress.move_to(device, config.training.log_every)
     return TrainingSession(
         config,

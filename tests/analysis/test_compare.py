@@ -22,7 +22,7 @@ from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
-from seq2seq.runs.layout import LAST
+from seq2seq.runs.layout import LAST, METRICS
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.training import loop as training
 from seq2seq.training.session import TrainingSession
@@ -129,8 +129,15 @@ def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # of less training
 
 
-def test_the_state_of_a_finished_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_of_a_finished_run_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the lines of its metrics are checked against it."""
     assert compare("--seeds", "1") == 0
+    assert METRICS not in capsys.readouterr().err
+    path = Path("out/luong-seed1", METRICS)
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first[:9] + b"\n", *others]))
     read: list[str] = []
     read_file = tensor_file.read_file
 
@@ -142,6 +149,9 @@ def test_the_state_of_a_finished_run_is_read_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tensor_file, "read_file", spy)
     assert compare("--seeds", "1") == 0
     assert sorted(read) == ["luong-seed1", "none-seed1"]
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if METRICS in line]
+    assert f"warning: {path}: not as it was saved at step 4 (line 1 damaged, 1 of" in warning
+    assert "its curve lacks what is damaged or lost" in warning
 
 
 def test_runs_of_other_text_or_more_training_are_not_taken(

@@ -295,17 +295,38 @@ def test_garbage_behind_the_metrics_is_cut_off(
     later = b'{"step": 7, "train_loss": 0.5}\n'
     with (run / METRICS).open("ab") as file:
         file.write(later + garbage)
+    count = len((run / METRICS).read_bytes().split(b"\n"))
     assert main(["train", str(corpus), *SETTINGS, f"run_dir={run}", "--resume"]) == 0
     assert (run / METRICS).read_bytes() == (finished / METRICS).read_bytes()
+    (note,) = notes_on_metrics(run)
+    line = count - garbage.endswith(b"\n")
+    assert f"note: {run / METRICS}: removed line {line}, damaged or incomplete; the figures" in note
+    assert "up to step 6 are intact" in note
 
 
-@pytest.mark.parametrize("gone", [True, False])
-def test_figures_that_are_missing_are_told_of(run: Path, corpus: Path, gone: bool) -> None:
-    if gone:
-        (run / METRICS).unlink()
+def notes_on_metrics(run: Path) -> list[str]:
+    """The lines of the log since the last start that name metrics.jsonl."""
+    return [line for line in (run / LOG).read_text().splitlines() if str(run / METRICS) in line]
+
+
+def test_damage_within_the_metrics_is_told_once(run: Path, corpus: Path) -> None:
+    lines = (run / METRICS).read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2][:20] + b"\n"
+    (run / METRICS).write_bytes(b"".join(lines))
+    (run / LOG).unlink()
+    train(configured(corpus, run, "training.max_steps=7"), "cpu", resume=True)
+    (note,) = notes_on_metrics(run)
+    assert f"warning: {run / METRICS}: not as it was saved at step 6 (line 3 damaged, 1 of" in note
+    assert (run / METRICS).read_bytes().startswith(b"".join([*lines[:2], *lines[3:]]))
+    (run / LOG).unlink()
+    train(configured(corpus, run, "training.max_steps=8"), "cpu", resume=True)
+    assert notes_on_metrics(run) == []  # what is left counts from now on
+
+
+def test_intact_metrics_are_not_spoken_of(run: Path, corpus: Path) -> None:
     (run / LOG).unlink()
     train(configured(corpus, run), "cpu", resume=True)
-    assert ("lacks the figures of step 6" in (run / LOG).read_text()) == gone
+    assert notes_on_metrics(run) == []
 
 
 def test_a_run_that_was_killed_before_it_was_saved_begins_anew(

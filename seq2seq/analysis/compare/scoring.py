@@ -19,9 +19,10 @@ from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.layout import BEST, TIMING
+from seq2seq.runs.layout import BEST, METRICS, TIMING
+from seq2seq.runs.metrics_file import read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runs.training_state import TrainingState, read_state
+from seq2seq.runs.training_state import Progress, TrainingState, read_state
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.files import atomic_write
 from seq2seq.training.reporting import read_metrics
@@ -209,14 +210,16 @@ def _within(lengths: dict[int, int], first: int, last: int) -> int:
 def _score_run(
     plan: Plan, task: ScoringTask, variant: Variant, config: Config, state: TrainingState | None
 ) -> SeedResult:
-    folder = config.run_dir
+    folder, progress = config.run_dir, _progress(config.run_dir, state)
     output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
+    if (lost := read_saved_metrics(folder, progress).lost) is not None:
+        logger.info(f"warning: {folder / METRICS}: {lost}; its curve lacks what is damaged or lost")
     curve = {
         int(line["step"]): line["valid_bleu"]
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    return SeedResult(config.seed, folder, output, _cost(folder, state), sorted(curve.items()))
+    return SeedResult(config.seed, folder, output, _cost(folder, progress), sorted(curve.items()))
 
 
 def _score(
@@ -240,11 +243,15 @@ def _score(
     return ScoredOutput(file, scores, counts)
 
 
-def _cost(folder: Path, state: TrainingState | None) -> TrainingCost:
-    """Return the cost of a finished run, with the median speed of its reports."""
+def _progress(folder: Path, state: TrainingState | None) -> Progress:
     state = state or read_state(folder)
     assert state is not None, "a trained run has a state"
-    progress, key = state.progress, "target_tokens_per_second"
+    return state.progress
+
+
+def _cost(folder: Path, progress: Progress) -> TrainingCost:
+    """Return the cost of a finished run, with the median speed of its reports."""
+    key = "target_tokens_per_second"
     lines = read_metrics(folder, TIMING) if (folder / TIMING).exists() else []
     speeds = [line[key] for line in lines if math.isfinite(line.get(key, math.nan))]
     return TrainingCost(progress.step, progress.seconds / 60, median(speeds) if speeds else None)

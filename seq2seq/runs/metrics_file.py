@@ -1,0 +1,104 @@
+"""Lines of metrics.jsonl, checked on resume against those that the training state counts."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from seq2seq.runs.layout import METRICS
+from seq2seq.runs.training_state import Progress
+from seq2seq.runtime.files import atomic_write, read_bounded
+
+MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
+_SHOWN_LINES = 5  # maximum number of line numbers in a note
+
+
+class LineCount:
+    """Number and checksum of the lines of a file, updated with each line that is written."""
+
+    def __init__(self, lines: Sequence[bytes] = ()) -> None:
+        self.lines, self._digest = 0, hashlib.sha256()
+        for line in lines:
+            self.add(line)
+
+    @property
+    def checksum(self) -> str:
+        return self._digest.hexdigest()
+
+    def add(self, line: bytes) -> None:
+        """Count a line, given without its line end."""
+        self.lines += 1
+        self._digest.update(line + b"\n")
+
+
+class SavedMetrics(NamedTuple):
+    """The lines of metrics.jsonl that a state counts, as far as they are there."""
+
+    lines: list[bytes]
+    lost: str | None  # what is wrong with these lines, or None if all are intact
+    damaged_behind: list[int]  # numbers of damaged lines behind them
+
+
+def restore_metrics(folder: Path, progress: Progress) -> str | None:
+    """Leave in metrics.jsonl only the lines that a state counts; return a note on any damage.
+
+    Lines written after the state was saved are removed: training writes them again. Raises OSError.
+    """
+    path, saved = folder / METRICS, read_saved_metrics(folder, progress)
+    if path.exists():
+        atomic_write(path, b"".join(line + b"\n" for line in saved.lines))
+    if saved.lost is not None:
+        return (
+            f"warning: {path}: {saved.lost}. Damaged lines were removed; the weights are intact, "
+            "and later figures follow"
+        )
+    if saved.damaged_behind:
+        return (
+            f"note: {path}: removed {_listed(saved.damaged_behind)}, damaged or incomplete; the "
+            f"figures up to step {progress.step} are intact, and training writes later ones again"
+        )
+    return None
+
+
+def read_saved_metrics(folder: Path, progress: Progress) -> SavedMetrics:
+    """Read the lines of metrics.jsonl that a state counts. Raises OSError."""
+    path = folder / METRICS
+    content = read_bounded(path, MAX_BYTES) if path.exists() else b""
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        del lines[-1]  # the last line is complete
+    steps = [_step_of(line) for line in lines]
+    damaged = [number for number, step in enumerate(steps, start=1) if step is None]
+    counted, checksum = progress.metrics_lines, progress.metrics_checksum
+    count = LineCount(lines[:counted])
+    if (count.lines, count.checksum) == (counted, checksum):
+        return SavedMetrics(lines[:counted], None, damaged)
+    kept = [
+        line
+        for line, step in zip(lines, steps, strict=True)
+        if step is not None and step <= progress.step
+    ]
+    found = [f"{_listed(damaged)} damaged"] if damaged else []
+    if checksum and len(kept) < counted:
+        found.append(f"{counted - len(kept):,} of {counted:,} lines lost")
+    elif checksum and not damaged:
+        found.append("lines were edited or added")
+    lost = f"not as it was saved at step {progress.step} ({', '.join(found)})" if found else None
+    return SavedMetrics(kept, lost, [])
+
+
+def _step_of(line: bytes) -> int | None:
+    """Return the step of a line of metrics; None if the line is damaged."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = values.get("step") if isinstance(values, dict) else None
+    return step if type(step) is int else None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN_LINES]))
+    more = f" and {len(numbers) - _SHOWN_LINES:,} more" if len(numbers) > _SHOWN_LINES else ""
+    return f"line{'s' * (len(numbers) > 1)} {shown}{more}"

@@ -1,0 +1,134 @@
+"""Lines of metrics.jsonl that a training state counts: every one is checked, and kept if intact."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seq2seq.runs.layout import METRICS
+from seq2seq.runs.metrics_file import LineCount, read_saved_metrics, restore_metrics
+from seq2seq.runs.training_state import Progress
+
+LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}\n'.encode() for step in range(1, 9)]
+LATER = [b'{"step": 9, "train_loss": 0.5}\n', b'{"step": 10, "train_loss": 0.25}\n']
+Edit = Callable[[list[bytes]], list[bytes]]
+
+
+def state(lines: list[bytes], step: int = 8) -> Progress:
+    """The progress of a state that was saved at `step` beside these lines."""
+    count = LineCount([line.rstrip(b"\n") for line in lines])
+    return Progress(step=step, metrics_lines=count.lines, metrics_checksum=count.checksum)
+
+
+def replaced(number: int, line: bytes) -> Edit:
+    return lambda lines: [*lines[: number - 1], line, *lines[number:]]
+
+
+@pytest.mark.parametrize("later", [[], LATER, LATER[:1]])
+def test_intact_lines_stay_and_later_ones_go_without_a_word(
+    tmp_path: Path, later: list[bytes]
+) -> None:
+    (tmp_path / METRICS).write_bytes(b"".join(LINES + later))
+    assert restore_metrics(tmp_path, state(LINES)) is None
+    assert (tmp_path / METRICS).read_bytes() == b"".join(LINES)
+
+
+@pytest.mark.parametrize("length", range(1, len(LATER[0]) - 1))
+def test_an_incomplete_last_line_is_told(tmp_path: Path, length: int) -> None:
+    """As a kill in the middle of a write leaves it."""
+    (tmp_path / METRICS).write_bytes(b"".join(LINES) + LATER[0][:length])
+    note = restore_metrics(tmp_path, state(LINES))
+    assert note == (
+        f"note: {tmp_path / METRICS}: removed line 9, damaged or incomplete; the figures up to "
+        "step 8 are intact, and training writes later ones again"
+    )
+    assert (tmp_path / METRICS).read_bytes() == b"".join(LINES)
+
+
+@pytest.mark.parametrize(
+    ("edit", "found", "kept"),
+    [
+        (lambda _: [], "8 of 8 lines lost", []),
+        (
+            replaced(3, LINES[2][:20] + b"\n"),
+            "line 3 damaged, 1 of 8 lines lost",
+            [1, 2, *range(4, 9)],
+        ),
+        (replaced(3, LINES[2][:20]), "line 3 damaged, 2 of 8 lines lost", [1, 2, 5, 6, 7, 8]),
+        (replaced(1, LINES[0][5:]), "line 1 damaged, 1 of 8 lines lost", range(2, 9)),
+        (
+            replaced(5, bytes(512) + b"\n"),
+            "line 5 damaged, 1 of 8 lines lost",
+            [1, 2, 3, 4, 6, 7, 8],
+        ),
+        (replaced(8, LINES[7][:9]), "line 8 damaged, 1 of 8 lines lost", range(1, 8)),
+        (
+            replaced(4, b'{"step": "4"}\n'),
+            "line 4 damaged, 1 of 8 lines lost",
+            [1, 2, 3, *range(5, 9)],
+        ),
+        (replaced(4, b"[4]\n"), "line 4 damaged, 1 of 8 lines lost", [1, 2, 3, *range(5, 9)]),
+        (replaced(4, b"\xff\n"), "line 4 damaged, 1 of 8 lines lost", [1, 2, 3, *range(5, 9)]),
+        (lambda lines: [*lines[:3], *lines[5:]], "2 of 8 lines lost", [1, 2, 3, 6, 7, 8]),
+        (lambda lines: lines[:5], "3 of 8 lines lost", range(1, 6)),
+        (lambda lines: lines[::-1], "lines were edited or added", range(8, 0, -1)),
+        (
+            lambda lines: [line[:5] + b"\n" for line in lines],
+            "lines 1, 2, 3, 4, 5 and 3 more damaged, 8 of 8 lines lost",
+            [],
+        ),
+    ],
+)
+@pytest.mark.parametrize("later", [[], LATER])
+def test_damage_anywhere_is_told_in_one_line(
+    tmp_path: Path, edit: Edit, found: str, kept: list[int], later: list[bytes]
+) -> None:
+    content = b"".join([*edit(LINES), *later])
+    if later and content.count(b"\n") < 9:
+        content = content.replace(LATER[0], b"\n" + LATER[0])  # keep a cut end a line of its own
+    (tmp_path / METRICS).write_bytes(content)
+    progress = state(LINES)
+    if not later:
+        assert (
+            read_saved_metrics(tmp_path, progress).lost
+            == f"not as it was saved at step 8 ({found})"
+        )
+        assert (tmp_path / METRICS).read_bytes() == content
+    note = restore_metrics(tmp_path, progress)
+    assert note is not None
+    assert note.startswith(f"warning: {tmp_path / METRICS}: not as it was saved at step 8 (")
+    assert note.endswith("the weights are intact, and later figures follow")
+    assert "\n" not in note
+    assert (tmp_path / METRICS).read_bytes() == b"".join(LINES[number - 1] for number in kept)
+    after = state([LINES[number - 1] for number in kept])
+    assert restore_metrics(tmp_path, after) is None
+
+
+def test_a_changed_figure_is_told(tmp_path: Path) -> None:
+    edited = [*LINES[:3], LINES[3].replace(b"5.5", b"4.5"), *LINES[4:]]
+    (tmp_path / METRICS).write_bytes(b"".join(edited))
+    assert edited != LINES
+    note = restore_metrics(tmp_path, state(LINES))
+    assert note is not None
+    assert "(lines were edited or added)" in note
+    assert (tmp_path / METRICS).read_bytes() == b"".join(edited)
+
+
+def test_without_figures_there_is_nothing_to_lose(tmp_path: Path) -> None:
+    assert restore_metrics(tmp_path, state([], step=0)) is None
+    assert not (tmp_path / METRICS).exists()
+    (tmp_path / METRICS).write_bytes(b'{"step": 0, "valid_bleu": 1.0}\n')  # killed before the save
+    assert restore_metrics(tmp_path, state([], step=0)) is None
+    assert (tmp_path / METRICS).read_bytes() == b""
+
+
+def test_a_state_that_counted_no_lines_shows_damaged_ones(tmp_path: Path) -> None:
+    """As states of earlier versions."""
+    (tmp_path / METRICS).write_bytes(b"".join([*LINES, *LATER]))
+    assert restore_metrics(tmp_path, Progress(step=8)) is None
+    assert (tmp_path / METRICS).read_bytes() == b"".join(LINES)
+    (tmp_path / METRICS).write_bytes(b"".join([LINES[0], b'{"st\n', *LINES[2:]]))
+    note = restore_metrics(tmp_path, Progress(step=8))
+    assert note is not None
+    assert "(line 2 damaged)" in note
+    assert (tmp_path / METRICS).read_bytes() == b"".join([LINES[0], *LINES[2:]])
