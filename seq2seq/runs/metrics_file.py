@@ -36,7 +36,7 @@ class SavedMetrics(NamedTuple):
     """The lines of metrics.jsonl that a state counts, as far as they are there."""
 
     lines: list[bytes]
-    lost: str | None  # what is wrong with these lines, or None if all are intact
+    lost: str | None  # description of the damage; None if all of them are intact
     damaged_behind: list[int]  # numbers of damaged lines behind them
 
 
