@@ -13,7 +13,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 
 LOCK := requirements.lock
-EXTRAS := check,completion,download,plot,tensorboard,zstd,dev
+EXTRAS := check,completion,download,parquet,plot,tensorboard,zstd,dev
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

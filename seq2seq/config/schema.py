@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from seq2seq.config.corpora import DataConfig as DataConfig
+from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.document import Tree, apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, summary
 from seq2seq.config.fields import (
@@ -43,47 +45,6 @@ _ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
 _SIZED_SCORES = (*_ADDITIVE_SCORES, "concat", "scaled_dot")
 _DECIDED_BY = {"attention_size": "score", "attention_heads": "score", "window_width": "window"}
 _WINDOW_WIDTH = 10  # D of Luong et al. (2015), section 3.2
-
-
-class ParallelFiles(Section):
-    """Parallel text: two line-aligned files, or one file with two columns."""
-
-    src: FilePath | None = key(None, "source text, one sentence per line; .gz is decompressed")
-    tgt: FilePath | None = key(None, "target text; line n translates line n of src")
-    tsv: FilePath | None = key(None, "instead of both: column 1 source, column 2 target")
-
-    @field_validator("tsv")
-    @classmethod
-    def _check_form(cls, tsv: Path | None, info: ValidationInfo) -> Path | None:
-        if not {"src", "tgt"} <= info.data.keys():
-            return tsv
-        sides = [info.data["src"] is not None, info.data["tgt"] is not None]
-        if any(sides) if tsv else not all(sides):
-            raise ValueError("set either src and tgt, or tsv alone (null unsets a key)")
-        if all(sides) and info.data["src"] == info.data["tgt"]:
-            raise ValueError("src and tgt are the same file; set tgt to the translation")
-        return tsv
-
-
-class DataConfig(Section):
-    """Languages and files of the training, validation and test text."""
-
-    src_lang: NonEmptyStr = Field(description="code of the source language, such as en")
-    tgt_lang: NonEmptyStr = Field(description="code of the target language, such as de")
-    train: ParallelFiles = Field(description="training text")
-    valid: ParallelFiles = Field(description="validation text, which selects the best weights")
-    test: ParallelFiles | None = key(None, "test text, for the final score only")
-    max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
-
-    @property
-    def direction(self) -> str:
-        """Return the translation direction, such as "en to de"."""
-        return f"{self.src_lang} to {self.tgt_lang}"
-
-    def paths(self) -> list[Path]:
-        """Return the paths of all text files."""
-        splits = [files for files in (self.train, self.valid, self.test) if files is not None]
-        return [path for each in splits for path in (each.src, each.tgt, each.tsv) if path]
 
 
 class VocabularyConfig(Section):

@@ -124,13 +124,26 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
     Raises UserError if it cannot be opened, is of another type by its first bytes, is damaged
     there, or needs a package that is missing. Later damage raises one of `damage()`.
     """
+    with open_content(path, check_is_text) as file:
+        yield file
+
+
+@contextmanager
+def open_content(
+    path: Path, check: Callable[[bytes, Path, bool], None] | None = None
+) -> Iterator[IO[bytes]]:
+    """Open a file as `open_file` does; `check` judges the first bytes, before and after unpacking.
+
+    Raises UserError as `open_file` does, but for another type only if `check` does.
+    """
     check_paths(path)
     if path.is_char_device():
         raise UserError(f"{path}: is a device, which may never end. Give a text file.")
     with ExitStack() as stack:
         with opening_errors(path):
             raw = stack.enter_context(path.open("rb"))
-            check_is_text(_first_bytes(path), path)
+            if check is not None:
+                check(_first_bytes(path), path, False)
         if path.suffix not in _FORMATS or not _peek(raw):
             yield raw
             return
@@ -138,7 +151,8 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
         _check_content(raw, format_, path)
         with damage_errors(path):
             file = stack.enter_context(format_.open(raw, "rb"))
-            check_is_text(_peek(file), path, packed=True)
+            if check is not None:
+                check(_peek(file), path, True)
         yield file
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.data.line_counts import MAX_COUNTED_LINES, aligned_lines
-from seq2seq.data.lines import is_blank, iter_lines
+from seq2seq.data.formats.json_lines import iter_json_lines
+from seq2seq.data.formats.parquet import iter_parquet
+from seq2seq.data.formats.tables import iter_csv, iter_tsv
+from seq2seq.data.line_counts import aligned_lines
+from seq2seq.data.lines import is_blank
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import table_format
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
@@ -41,20 +44,25 @@ def read_pairs(files: "ParallelFiles") -> ParallelText:
 def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     """Yield the source and target lines of a parallel text, blank lines included.
 
-    In a TSV file, quotes have no special meaning and columns beyond the second are ignored. Raises
-    UserError as `iter_lines` does, for sides of unequal length, and for a TSV line without a tab.
+    Raises UserError as the reader of the format does: `aligned_lines`, `iter_tsv`, `iter_csv`,
+    `iter_json_lines` or `iter_parquet`.
     """
-    if files.tsv is not None:
-        return _iter_columns(files.tsv)
-    assert files.src is not None, "give src and tgt, or tsv"
-    assert files.tgt is not None, "give src and tgt, or tsv"
-    return aligned_lines(files.src, files.tgt)
+    if files.file is None:
+        assert files.src is not None, "give src and tgt, or file"
+        assert files.tgt is not None, "give src and tgt, or file"
+        return aligned_lines(files.src, files.tgt)
+    form = table_format(files.file)
+    if form == "tsv":
+        return iter_tsv(files.file, files.columns)
+    if files.columns is None:
+        raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], the names of its columns")
+    read = {"csv": iter_csv, "json": iter_json_lines, "parquet": iter_parquet}[form]
+    return read(files.file, files.columns)
 
 
 def paths_of(files: "ParallelFiles") -> dict[str, Path]:
     """Return the paths that are set, by config key."""
-    paths = {"src": files.src, "tgt": files.tgt, "tsv": files.tsv}
-    return {key: path for key, path in paths.items() if path is not None}
+    return files.paths
 
 
 def source_name(files: "ParallelFiles") -> str:
@@ -130,21 +138,6 @@ def check_direction(train: ParallelText, other: ParallelText) -> None:
 
 def _words(lines: Iterable[str]) -> set[str]:
     return {word for line in lines for word in line.split()}
-
-
-def _iter_columns(path: Path) -> Iterator[tuple[str, str]]:
-    lines = iter_lines(path)
-    for number, line in enumerate(lines, start=1):
-        src, tab, rest = line.partition("\t")
-        if not tab:
-            others = sum("\t" not in later for later in islice(lines, MAX_COUNTED_LINES))
-            least = "at least " * (next(lines, None) is not None)
-            more = f" (the first of {least}{others + 1} such lines)" if others else ""
-            raise UserError(
-                f"{path}:{number}: the line has no tab{more}. "
-                "Each line must be: source, a tab, target."
-            )
-        yield src, rest.partition("\t")[0]
 
 
 def _count(number: int, noun: str) -> str:

@@ -50,7 +50,8 @@ def note_not_language(text: ParallelText, files: ParallelFiles) -> str | None:
     for column, (name, side) in enumerate(sides.items(), start=1):
         found = not_language(side)
         if found is not None:
-            place = f"column {column}" if files.tsv is not None else name
+            columns = files.columns or ("1", "2")
+            place = name if files.file is None else f"column {columns[column - 1]}"
             return (
                 f"note: {text.source_name}, {place}: {describe(found)}; this is not natural "
                 "language. Run seq2seq check"

@@ -2,9 +2,27 @@
 
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 HEAD_BYTES = 512  # that `recognise` needs: a tar archive has its mark at byte 257
+
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # endings of files that are decompressed when read
+_TABLES: dict[
+    str, Literal["csv", "json", "parquet"]
+] = {  # formats of a file with both sides of a text, by ending
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+
+
+def table_format(path: Path) -> Literal["tsv", "csv", "json", "parquet"]:
+    """Return the format of a table by the ending of its name, before that of compression."""
+    name = path.stem if path.suffix in COMPRESSED else path.name
+    return _TABLES.get(Path(name).suffix.lower(), "tsv")
 
 
 class FileType(NamedTuple):

@@ -234,7 +234,7 @@ def _regularise(config: Config) -> str:
 def _target(config: Config, split: str) -> str:
     """Return the key of the file that holds the target side of a split."""
     files = getattr(config.data, split)
-    return f"data.{split}.{'tsv' if files.tsv else 'tgt'}"
+    return f"data.{split}.{'file' if files.file else 'tgt'}"
 
 
 def _series(metrics: Metrics, key: str) -> list[float]:

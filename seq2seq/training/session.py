@@ -205,7 +205,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
             f"run_dir: {config.run_dir} is not visible to all ranks. Use a shared file system"
         )
     for files in (config.data.train, config.data.valid):
-        for path in filter(None, (files.src, files.tgt, files.tsv)):
+        for path in files.paths.values():
             if not path.is_file():
                 raise UserError(f"{path}: every process reads this file; give a regular file")
     folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling

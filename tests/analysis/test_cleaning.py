@@ -88,7 +88,7 @@ def test_kept_lines_are_copied_byte_for_byte(tmp_path: Path, end: bytes, compres
 
 def test_all_columns_of_a_table_are_kept(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("a\tb\t1\nc\td\t2\ne\tf\t3\n", encoding="utf-8")
-    write_cleaned(tmp_path / "clean", ParallelFiles(tsv=tmp_path / "t.tsv"), 3, {2: "x"})
+    write_cleaned(tmp_path / "clean", ParallelFiles(file=tmp_path / "t.tsv"), 3, {2: "x"})
     assert (tmp_path / "clean" / "t.tsv").read_text(encoding="utf-8") == "a\tb\t1\ne\tf\t3\n"
 
 
@@ -105,7 +105,7 @@ def test_files_of_the_same_name_do_not_overwrite_each_other(tmp_path: Path) -> N
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    files = ParallelFiles(tsv=tmp_path / "t.tsv")
+    files = ParallelFiles(file=tmp_path / "t.tsv")
     (tmp_path / "t.tsv").write_text("a\tb\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()
     check_folder_to_write(tmp_path / "empty", files)
@@ -123,7 +123,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_an_empty_copy_or_a_changed_file_is_refused(tmp_path: Path) -> None:
-    files = ParallelFiles(tsv=tmp_path / "t.tsv")
+    files = ParallelFiles(file=tmp_path / "t.tsv")
     (tmp_path / "t.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
     with pytest.raises(UserError, match="every pair would be dropped"):
         write_cleaned(tmp_path / "clean", files, 2, {1: "x", 2: "x"})

@@ -136,7 +136,7 @@ def test_columns_that_are_no_language_are_recognised(kind: str, tmp_path: Path) 
     src, tgt = toy_pairs(400, seed=1)
     text = found(column, table=True)["language"]
     assert f"f.en, line {reason.line}: " in text
-    tsv = ParallelFiles(tsv=tmp_path / "t.tsv")
+    tsv = ParallelFiles(file=tmp_path / "t.tsv")
     note = note_not_language(ParallelText(column, src, "t.tsv"), tsv)
     assert note is not None
     assert "t.tsv, column 1: " in note

@@ -293,16 +293,16 @@ CONFIGS = {
     ),
     "one side only": Row(
         T,
-        mistakes("line 7: data.valid: set either src and tgt, or tsv alone (null unsets a key)"),
+        mistakes("line 7: data.valid: set either src and tgt, or file alone (null unsets a key)"),
         config(", tgt: valid.tgt", ""),
     ),
     "both forms": Row(
         T,
         mistakes(
-            "line 7: data.valid.tsv: set either src and tgt, or tsv alone (null unsets a key); "
+            "line 7: data.valid.file: set either src and tgt, or file alone (null unsets a key); "
             "got a.tsv"
         ),
-        config("tgt: valid.tgt", "tgt: valid.tgt, tsv: a.tsv"),
+        config("tgt: valid.tgt", "tgt: valid.tgt, file: a.tsv"),
     ),
     "the same file on both sides": Row(
         T,
@@ -506,12 +506,12 @@ DATA = {
         ),
     ),
     "no columns": Row(
-        f"{T} data.train.src=null data.train.tgt=null data.train.tsv=train.src",
+        f"{T} data.train.src=null data.train.tgt=null data.train.file=train.src",
         "train.src:1: the line has no tab (the first of 120 such lines). "
         "Each line must be: source, a tab, target.",
     ),
     "a line of one column": Row(
-        f"{T} data.train.src=null data.train.tgt=null data.train.tsv=a.tsv",
+        f"{T} data.train.src=null data.train.tgt=null data.train.file=a.tsv",
         "a.tsv:2: the line has no tab. Each line must be: source, a tab, target.",
         write("a.tsv", "a\tb\nc d\n"),
     ),

@@ -33,7 +33,7 @@ data:
   src_lang: en
   tgt_lang: de
   train: {src: train.en, tgt: train.de}
-  valid: {tsv: valid.tsv}
+  valid: {file: valid.tsv}
 training: {max_epochs: 3}
 """
 
@@ -143,10 +143,10 @@ def test_quoted_null_is_text(tmp_path: Path) -> None:
 
 
 def test_the_last_override_counts(tmp_path: Path) -> None:
-    overrides = ("model.dropout=0.1", "data.test.tsv=a=b.tsv", "model.dropout = 0.2", "seed=7")
+    overrides = ("model.dropout=0.1", "data.test.file=a=b.tsv", "model.dropout = 0.2", "seed=7")
     config = load(tmp_path, "model: {dropout: 0.5}", overrides)
     assert (config.model.dropout, config.seed) == (0.2, 7)
-    assert config.data.test == ParallelFiles(tsv=Path("a=b.tsv"))
+    assert config.data.test == ParallelFiles(file=Path("a=b.tsv"))
 
 
 def test_an_override_may_mend_the_file(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ run_dir: runs/tiny
 data:
   src_lang: en
   train: {src: train.en}
-  valid: {tsv: valid.tsv, src: valid.en}
+  valid: {file: valid.tsv, src: valid.en}
 modle: {dropout: 0.1}
 model:
   decoder: bahdnau
@@ -353,8 +353,8 @@ decoding: 5
     overrides = ("foo", "model.num_layers=0", "name.first=x", "seed=1.5", "training.patinece=3")
     path = write(tmp_path, text)
     assert [without_path(path, line) for line in refusal(path, overrides)] == [
-        "line 5: data.train: set either src and tgt, or tsv alone (null unsets a key)",
-        "line 6: data.valid.tsv: set either src and tgt, or tsv alone (null unsets a key); "
+        "line 5: data.train: set either src and tgt, or file alone (null unsets a key)",
+        "line 6: data.valid.file: set either src and tgt, or file alone (null unsets a key); "
         "got valid.tsv",
         "line 7: modle: unknown key; did you mean 'model'?",
         "line 9: model.decoder: must be 'bahdanau', 'luong' or 'none'; got bahdnau; "
@@ -538,7 +538,7 @@ def test_what_is_dumped_is_read_back(
             src_lang="no",
             tgt_lang="en",
             train=ParallelFiles(src=Path("a.no"), tgt=Path("a.en")),
-            valid=ParallelFiles(tsv=Path(folder)),
+            valid=ParallelFiles(file=Path(folder)),
         ),
         vocabulary=VocabularyConfig(joint=flag),
         model=ModelConfig.model_validate({"decoder": decoder, "dropout": dropout}),
@@ -554,7 +554,61 @@ def test_dumped_keys_keep_the_order_of_the_schema(tmp_path: Path) -> None:
     tree = yaml.safe_load(text)
     assert list(tree) == list(Config.model_fields)
     assert list(tree["training"]) == list(TrainingConfig.model_fields)
-    assert "  train:\n    src: train.en\n    tgt: train.de\n    tsv: null\n" in text
+    assert (
+        "  train:\n    src: train.en\n    tgt: train.de\n    file: null\n    columns: null\n"
+        in text
+    )
+
+
+def test_the_key_tsv_of_earlier_versions_is_read_as_file(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(MINIMAL.replace("{file: v", "{tsv: v"), encoding="utf-8")
+    assert load_config(path) == (load(tmp_path), [])
+    path.write_text(MINIMAL.replace("train.de}", "train.de, tsv: null}"), encoding="utf-8")
+    assert load_config(path) == (load(tmp_path), [])
+
+
+@pytest.mark.parametrize(
+    ("files", "columns"),
+    [
+        ("a.csv", ["en", "de"]),
+        ("a.jsonl.gz", ["en", "de"]),
+        ("a.parquet", ["en", "de"]),
+        ("a.tsv", None),
+        ("a.csv.txt", None),
+        ("a.CSV.bz2", ["en", "de"]),
+    ],
+)
+def test_columns_have_the_names_of_the_languages_where_columns_have_names(
+    tmp_path: Path, files: str, columns: list[str] | None
+) -> None:
+    unset = ("data.train.src=null", "data.train.tgt=null")
+    data = load(
+        tmp_path,
+        overrides=(*unset, *(f"data.{x}.file={files}" for x in ("train", "valid", "test"))),
+    ).data
+    for split in (data.train, data.valid, data.test):
+        assert split is not None
+        assert split.columns == columns
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.train.columns=a,b", "belongs to file; swap src and tgt to reverse the direction"),
+        ("data.valid.columns=a", "give two columns, source and target, such as [english, german]"),
+        ("data.valid.columns=a,a", "give two columns, source and target"),
+        ("data.valid.columns=1,b", "give two names, or two numbers from 1 on"),
+        ("data.valid.columns=0,1", "give two names, or two numbers from 1 on"),
+        ("data.valid.columns=1,", "must not be empty"),
+    ],
+)
+def test_wrong_columns_are_refused(tmp_path: Path, override: str, message: str) -> None:
+    good = load(tmp_path, overrides=("data.valid.columns=german, english",))
+    assert good.data.valid.columns == ["german", "english"]
+    (line,) = mistakes(tmp_path, overrides=(override,))
+    assert message in line
+    assert line.startswith(override.partition("=")[0])
 
 
 # ------------------------------------------------------------------------------------- the schema
@@ -574,7 +628,7 @@ def keys_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[tup
 def test_the_json_schema_describes_every_key(tmp_path: Path) -> None:
     schema = json_schema()
     keys = dict(keys_of(schema, schema["$defs"]))
-    assert {"run_dir", "data.test.tsv", "model.score", "training.decay"} <= keys.keys()
+    assert {"run_dir", "data.test.file", "model.score", "training.decay"} <= keys.keys()
     assert [key for key, value in keys.items() if not value.get("description")] == []
     assert keys["training.decay"]["enum"] == ["constant", "inverse_sqrt", "linear", "cosine"]
     assert keys["training.decay"]["default"] == "constant"
@@ -615,7 +669,7 @@ def test_what_changes_the_run_is_shown(tmp_path: Path) -> None:
 def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
     free = (
         "run_dir=elsewhere",
-        "data.test.tsv=test.tsv",
+        "data.test.file=test.tsv",
         "training.max_epochs=9",
         "training.max_steps=8",
         "training.max_minutes=7",

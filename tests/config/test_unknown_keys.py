@@ -13,7 +13,7 @@ from seq2seq.config.unknown_keys import key_descriptions, section_at, suggest_ov
 MINIMAL = """\
 name: tiny
 run_dir: runs/tiny
-data: {src_lang: en, tgt_lang: de, train: {tsv: a.tsv}, valid: {tsv: b.tsv}}
+data: {src_lang: en, tgt_lang: de, train: {file: a.tsv}, valid: {file: b.tsv}}
 training: {max_epochs: 3}
 """
 KNOWN = dict(key_descriptions(Config))
@@ -205,7 +205,7 @@ def test_a_section_of_another_tool_is_recognized(tmp_path: Path, section: str, o
 
 
 def test_text_files_outside_of_data_are_recognized(tmp_path: Path) -> None:
-    lines = refusal(tmp_path, more="test: {src: a, tgt: b}\ndev: {tsv: c}\n")
+    lines = refusal(tmp_path, more="test: {src: a, tgt: b}\ndev: {file: c}\n")
     assert [line.partition("unknown key")[2] for line in lines] == [
         "; did you mean 'data.test'?",
         f"; did you mean 'data.valid' ({KNOWN['data.valid']})?",

@@ -63,7 +63,7 @@ def write_files(folder: Path, way: str = "plain") -> ParallelFiles:
         lines = [f"{src}\t{tgt}" for src, tgt in zip(SRC, TGT, strict=True)]
         lines[3] = f" \t{TGT[3]}"
         (folder / "train.tsv").write_bytes("\r\n".join(lines).encode())
-        return ParallelFiles(tsv=folder / "train.tsv")
+        return ParallelFiles(file=folder / "train.tsv")
     end = ".gz" if way == "gz" else ""
     for side, lines, ending in (("src", SRC, "\r\n"), ("tgt", TGT, "\n")):
         data = b"\xef\xbb\xbf" + "".join(f"{line}{ending}" for line in lines).encode()
@@ -192,7 +192,7 @@ def test_copied_text_is_the_text_that_is_read(
     (tmp_path / "copy").mkdir()
     end = "\n" if ended else ""
     if way == "tsv":
-        files = ParallelFiles(tsv=tmp_path / "tsv")
+        files = ParallelFiles(file=tmp_path / "tsv")
         text = "\n".join(f"{src}\t{tgt}" for src, tgt in pairs) + end
         (tmp_path / "tsv").write_bytes(text.encode())
     else:
@@ -237,8 +237,8 @@ def test_bad_text_is_refused_as_ever_and_leaves_nothing(
     for path in paths.values():
         path.write_bytes(b"a\nb\nc\n")
     if side in ("gz", "tsv"):
-        paths = {"tsv": tmp_path / "tsv"} if side == "tsv" else {**paths, "src": tmp_path / "a.gz"}
-    paths.get(side, tmp_path / "a.gz").write_bytes(data)
+        paths = {"file": tmp_path / "tsv"} if side == "tsv" else {**paths, "src": tmp_path / "a.gz"}
+    paths.get({"tsv": "file"}.get(side, side), tmp_path / "a.gz").write_bytes(data)
     files = ParallelFiles(**paths)
     with pytest.raises(UserError) as wanted:
         usable(read_pairs(files))

@@ -178,7 +178,7 @@ def test_the_three_ways_to_give_pairs_agree(tmp_path: Path) -> None:
     tsv = write(tmp_path / "a.tsv", "one\teins\n\tzwei\tCC-BY\tx\nthree\tdrei\n")
     two_files, one_file = (
         read_pairs(ParallelFiles(src=src, tgt=tgt)),
-        read_pairs(ParallelFiles(tsv=tsv)),
+        read_pairs(ParallelFiles(file=tsv)),
     )
     assert (two_files.src, two_files.tgt) == (["one", "", "three"], ["eins", "zwei", "drei"])
     assert (one_file.src, one_file.tgt) == (two_files.src, two_files.tgt)
@@ -186,7 +186,7 @@ def test_the_three_ways_to_give_pairs_agree(tmp_path: Path) -> None:
 
 
 def test_quotes_mean_nothing_in_a_tsv(tmp_path: Path) -> None:
-    text = read_pairs(ParallelFiles(tsv=write(tmp_path / "a.tsv", '"a\t"b\nc"\td"\n')))
+    text = read_pairs(ParallelFiles(file=write(tmp_path / "a.tsv", '"a\t"b\nc"\td"\n')))
     assert (text.src, text.tgt) == (['"a', 'c"'], ['"b', 'd"'])
 
 
@@ -201,7 +201,7 @@ def test_quotes_mean_nothing_in_a_tsv(tmp_path: Path) -> None:
 def test_a_line_without_a_tab_is_refused(tmp_path: Path, content: str, others: str) -> None:
     path = write(tmp_path / "a.tsv", content)
     with pytest.raises(UserError) as caught:
-        read_pairs(ParallelFiles(tsv=path))
+        read_pairs(ParallelFiles(file=path))
     assert str(caught.value).startswith(f"{path}:2: the line has no tab{others}. ")
 
 

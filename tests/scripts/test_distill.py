@@ -43,7 +43,7 @@ def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def student(src: str | None = "new/both.src", tgt: str | None = "new/both.tgt") -> None:
     """A config that learns from these files."""
     tree = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))
-    tree["data"]["train"] = {"src": src, "tgt": tgt} if src else {"tsv": "train.tsv"}
+    tree["data"]["train"] = {"src": src, "tgt": tgt} if src else {"file": "train.tsv"}
     tree["training"] = {"max_steps": 2, "batch_tokens": 200}
     del tree["data"]["max_length"]  # barely trained teachers write long lines
     tree["vocabulary"]["size"] = 500  # what barely trained teachers write has more characters

@@ -205,11 +205,11 @@ def _form_findings(
     languages = (data.src_lang, data.tgt_lang)
     found: list[Finding] = []
     for name, text in named.items():
-        split, tsv = splits[name], getattr(data, name).tsv
-        if tsv is not None:
-            found += column_findings(name, tsv)
+        split, files = splits[name], getattr(data, name)
+        if files.is_table and files.columns is None:
+            found += column_findings(name, files.file)
         for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
-            found += form_findings(file, lines, languages, tsv is not None)
+            found += form_findings(file, lines, languages, files.is_table)
     yield from found
     if not any(finding.warning for finding in found):
         text_ = "no sign of segmented or tokenised text, markers, quotes, headers or identifiers"
@@ -237,6 +237,7 @@ def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
 
 
 def _files(files: ParallelFiles) -> tuple[str, str]:
-    if files.tsv is not None:
-        return f"{files.tsv}, column 1", f"{files.tsv}, column 2"
+    if files.file is not None:
+        src, tgt = files.columns or ("1", "2")
+        return f"{files.file}, column {src}", f"{files.file}, column {tgt}"
     return str(files.src), str(files.tgt)

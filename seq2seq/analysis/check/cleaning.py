@@ -1,18 +1,16 @@
 """Cleaned copy of the training text: some pairs are dropped, the others copied unchanged."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from seq2seq.analysis.check.alignment import Alignment
 from seq2seq.analysis.check.data_statistics import MOJIBAKE, TextStatistics
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.compression import compressing
-from seq2seq.data.corpus import ParallelText, paths_of
+from seq2seq.data.corpus import ParallelText, iter_pairs, paths_of
+from seq2seq.data.formats.writing import new_file, pair_writer
 from seq2seq.data.lines import iter_raw_lines
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_file, write_errors
+from seq2seq.runtime.files import write_errors
 
 DROPPED = "dropped.tsv"  # number and reason of each dropped line
 MIN_COPIED_WORDS = 3  # shorter identical pairs may be names or numbers
@@ -77,8 +75,9 @@ def reasons_to_drop(
 
 
 def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int, str]) -> Cleaning:
-    """Copy all lines but those to drop into `folder`, under the names of their files.
+    """Copy all pairs but those to drop into `folder`, under the names of their files.
 
+    Lines are copied unchanged; CSV, JSON lines and Parquet keep the two columns that are read.
     Raises UserError if no pair would remain or the files have changed, RunError if writing fails.
     """
     if len(drop) == lines:
@@ -90,11 +89,14 @@ def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int
     if len(set(names.values()) | {DROPPED}) <= len(names):
         names = {key: f"{key}-{name}" for key, name in names.items()}
     for key, path in paths.items():
-        with _created(folder / names[key]) as file:
-            count = _copy(path, file, drop)
+        if files.file is None or files.is_table:
+            with new_file(folder / names[key]) as file:
+                count = _copy(path, file, drop, files.has_header)
+        else:
+            count = _rewrite(files, folder / names[key], drop)
         if count != lines:
             raise UserError(f"{path}: changed while being read. Try again, with a new folder.")
-    with _created(folder / DROPPED) as file:
+    with new_file(folder / DROPPED) as file:
         file.write("".join(f"{line}\t{reason}\n" for line, reason in drop.items()).encode())
     reasons = list(drop.values())
     counts = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
@@ -102,17 +104,21 @@ def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int
     return Cleaning(written, lines - len(drop), counts)
 
 
-@contextmanager
-def _created(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, compressed by its ending, that appears once it is complete."""
-    with write_errors(path), atomic_file(path) as raw, compressing(raw, path) as file:
-        yield file
-
-
-def _copy(path: Path, file: IO[bytes], drop: dict[int, str]) -> int:
-    """Copy the lines of a file that are not dropped; return the number of all lines."""
+def _copy(path: Path, file: IO[bytes], drop: dict[int, str], has_header: bool) -> int:
+    """Copy the lines of a file that are not dropped; return the number of pairs."""
     number = 0
-    for number, line in enumerate(iter_raw_lines(path), start=1):
+    for number, line in enumerate(iter_raw_lines(path), start=0 if has_header else 1):
         if number not in drop:
             file.write(line)
+    return number
+
+
+def _rewrite(files: ParallelFiles, path: Path, drop: dict[int, str]) -> int:
+    """Write the pairs of a table that are not dropped; return the number of all pairs."""
+    number = 0
+    columns = files.columns if files.has_header else None
+    with pair_writer([path], columns or ("src", "tgt")) as write:
+        for number, pair in enumerate(iter_pairs(files), start=1):
+            if number not in drop:
+                write(*pair)
     return number

@@ -36,7 +36,7 @@ UNUSUAL = {  # description and remedy of each kind of unusual character
         "control characters or line separators",
         "Replace each by a space; where one separates sentences, split the pair on both sides",
     ),
-    "tab": ("tabs", "If the file has columns, set {tsv: FILE}; otherwise use spaces"),
+    "tab": ("tabs", "If the file has columns, set {file: FILE.tsv}; otherwise use spaces"),
     "replacement": (
         "U+FFFD, which replaces characters lost in an earlier conversion,",
         "Convert the original again from its correct encoding, or delete these pairs",

@@ -1,0 +1,121 @@
+"""The `data` section of a config: languages, and the files of the three splits."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Section, key
+from seq2seq.runtime.file_types import table_format
+
+
+def _split_columns(value: object) -> object:
+    return [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+
+
+class ParallelFiles(Section):
+    """Parallel text: two line-aligned files, or one file with both sides."""
+
+    src: FilePath | None = key(None, "source text, one sentence per line; may be compressed")
+    tgt: FilePath | None = key(None, "target text; line n translates line n of src")
+    file: FilePath | None = key(
+        None, "instead of both: CSV, JSON lines or Parquet by its ending, otherwise TSV"
+    )
+    columns: Annotated[list[NonEmptyStr] | None, BeforeValidator(_split_columns)] = key(
+        None,
+        "two columns of file, by name or number; null: [1, 2], or the language codes",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_tsv(cls, value: Any) -> Any:
+        """Read `tsv`, the key of earlier versions, as `file`."""
+        if isinstance(value, dict) and "tsv" in value and value.get("file") is None:
+            return {"file" if name == "tsv" else name: each for name, each in value.items()}
+        return value
+
+    @field_validator("file")
+    @classmethod
+    def _check_form(cls, file: Path | None, info: ValidationInfo) -> Path | None:
+        if not {"src", "tgt"} <= info.data.keys():
+            return file
+        sides = [info.data["src"] is not None, info.data["tgt"] is not None]
+        if any(sides) if file else not all(sides):
+            raise ValueError("set either src and tgt, or file alone (null unsets a key)")
+        if all(sides) and info.data["src"] == info.data["tgt"]:
+            raise ValueError("src and tgt are the same file; set tgt to the translation")
+        return file
+
+    @field_validator("columns")
+    @classmethod
+    def _check_columns(cls, columns: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        if columns is None or "file" not in info.data:
+            return columns
+        if info.data["file"] is None:
+            raise ValueError("belongs to file; swap src and tgt to reverse the direction")
+        if len(columns) != 2 or columns[0] == columns[1]:
+            raise ValueError("give two columns, source and target, such as [english, german]")
+        numbers = [each.isascii() and each.isdigit() for each in columns]
+        if any(numbers) and (not all(numbers) or "0" in columns):
+            raise ValueError("give two names, or two numbers from 1 on")
+        if any(numbers) and table_format(info.data["file"]) in ("json", "parquet"):
+            raise ValueError(f"{info.data['file']} has names, not numbers, of columns")
+        return columns
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """Return the paths that are set, by key."""
+        paths = {"src": self.src, "tgt": self.tgt, "file": self.file}
+        return {name: path for name, path in paths.items() if path is not None}
+
+    @property
+    def has_header(self) -> bool:
+        """Return whether the first line of a TSV or CSV file has the names of its columns."""
+        if self.file is None or self.columns is None:
+            return False
+        return table_format(self.file) in ("tsv", "csv") and not self.columns[0].isdigit()
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether this is one file of tab-separated columns."""
+        return self.file is not None and table_format(self.file) == "tsv"
+
+
+class DataConfig(Section):
+    """Languages and files of the training, validation and test text."""
+
+    src_lang: NonEmptyStr = Field(description="code of the source language, such as en")
+    tgt_lang: NonEmptyStr = Field(description="code of the target language, such as de")
+    train: ParallelFiles = Field(description="training text")
+    valid: ParallelFiles = Field(description="validation text, which selects the best weights")
+    test: ParallelFiles | None = key(None, "test text, for the final score only")
+    max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
+
+    @field_validator("train", "valid", "test")
+    @classmethod
+    def _name_columns(
+        cls, files: ParallelFiles | None, info: ValidationInfo
+    ) -> ParallelFiles | None:
+        """Take the language codes as names of columns where none are given."""
+        languages = [info.data.get("src_lang"), info.data.get("tgt_lang")]
+        if files is None or files.file is None or files.columns is not None:
+            return files
+        if files.is_table or None in languages:
+            return files
+        return files.model_copy(update={"columns": languages})
+
+    @property
+    def direction(self) -> str:
+        """Return the translation direction, such as "en to de"."""
+        return f"{self.src_lang} to {self.tgt_lang}"
+
+    def paths(self) -> list[Path]:
+        """Return the paths of all text files."""
+        splits = (self.train, self.valid, self.test)
+        return [path for each in splits if each is not None for path in each.paths.values()]

@@ -1,0 +1,41 @@
+"""Text of a cell as one line, and errors about columns."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from seq2seq.config.errors import did_you_mean, shorten
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import LONE_SURROGATE
+
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_SHOWN_NAMES = 10
+
+
+def as_line(text: str, place: str) -> str:
+    """Return the text of a cell with line breaks as spaces, for a sentence is one line.
+
+    Raises UserError for what no text in UTF-8 contains, a NUL character or a lone surrogate.
+    """
+    if "\n" in text or "\r" in text:
+        text = _LINE_BREAK.sub(" ", text)
+    if "\0" in text:
+        raise UserError(f"{place}: contains a NUL character; no text does. Repair the file")
+    if LONE_SURROGATE.search(text):
+        raise UserError(f"{place}: contains half a surrogate pair, which UTF-8 has not; repair it")
+    return text
+
+
+def missing_column(path: Path, name: str, names: Sequence[str], remedy: str = "") -> UserError:
+    """Return the error for a column that a file lacks, with the names it has."""
+    shown = ", ".join(shorten(each) for each in names[:_SHOWN_NAMES])
+    more = ", ..." * (len(names) > _SHOWN_NAMES)
+    hint = did_you_mean(name, names) or f". Set columns: [SOURCE, TARGET]{remedy}"
+    return UserError(f"{path}:1: has no column {name!r}; it has: {shown}{more}{hint}")
+
+
+def as_numbers(columns: Sequence[str]) -> list[int] | None:
+    """Return the positions, from 0, of columns given as numbers from 1; None if given by name."""
+    if not all(each.isascii() and each.isdigit() for each in columns):
+        return None
+    return [int(each) - 1 for each in columns]

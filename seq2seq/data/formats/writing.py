@@ -1,0 +1,119 @@
+"""Write parallel text in the format and with the compression that the names of files end in."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from seq2seq.data.compression import compressing
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import table_format
+from seq2seq.runtime.files import atomic_file, write_errors
+
+WritePair = Callable[[str, str], None]
+_ROWS = 10_000  # rows of Parquet written together
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file, compressed by its ending, that appears at its path once it is complete.
+
+    Raises RunError if writing fails, and UserError for a compression whose package is missing.
+    """
+    with write_errors(path), atomic_file(path) as raw, compressing(raw, path) as file:
+        yield file
+
+
+@contextmanager
+def pair_writer(
+    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt")
+) -> Iterator[WritePair]:
+    """Yield a function that writes a pair: into two files of lines, or into one table.
+
+    `columns` are the names in the header of CSV, the keys of JSON lines and the columns of Parquet.
+    Raises errors as `new_file` does, and UserError for text that the format cannot hold.
+    """
+    with ExitStack() as stack:
+        if len(paths) == 1 and table_format(paths[0]) == "parquet":
+            yield stack.enter_context(_parquet_writer(paths[0], columns))
+            return
+        files = [
+            io.TextIOWrapper(stack.enter_context(new_file(path)), "utf-8", newline="")
+            for path in paths
+        ]
+        yield _writer(files, paths, columns)
+        for file in files:
+            file.flush()
+            file.detach()
+
+
+def _writer(
+    files: Sequence[io.TextIOWrapper], paths: Sequence[Path], columns: Sequence[str]
+) -> WritePair:
+    if len(files) == 2:
+        return _line_writer(*files)
+    (file,), form = files, table_format(paths[0])
+    if form == "csv":
+        table = csv.writer(file)  # RFC 4180, with CRLF: a single CR is quoted
+        table.writerow(columns)
+        return lambda src, tgt: table.writerow((src, tgt))
+    if form == "json":
+        names = tuple(columns)
+
+        def write(src: str, tgt: str) -> None:
+            fields = dict(zip(names, (src, tgt), strict=True))
+            file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+        return write
+    return _tsv_writer(file, paths[0])
+
+
+def _line_writer(src_file: io.TextIOWrapper, tgt_file: io.TextIOWrapper) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        src_file.write(f"{src}\n")
+        tgt_file.write(f"{tgt}\n")
+
+    return write
+
+
+def _tsv_writer(file: io.TextIOWrapper, path: Path) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        if "\t" in src or "\t" in tgt:
+            raise UserError(
+                f"{path}: a sentence contains a tab ({src[:40]!r}), which TSV cannot hold. Write "
+                "two files, .csv or .jsonl"
+            )
+        file.write(f"{src}\t{tgt}\n")
+
+    return write
+
+
+@contextmanager
+def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[WritePair]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(
+            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq[parquet]'"
+        ) from None
+    schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
+    rows: list[tuple[str, str]] = []
+
+    def flush(table: "pyarrow.parquet.ParquetWriter") -> None:
+        if rows:
+            table.write_table(pyarrow.table(list(zip(*rows, strict=True)), schema=schema))
+            rows.clear()
+
+    with new_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as table:
+
+        def write(src: str, tgt: str) -> None:
+            rows.append((src, tgt))
+            if len(rows) == _ROWS:
+                flush(table)
+
+        yield write
+        flush(table)
