@@ -1,16 +1,22 @@
 """`seq2seq attention`: plot the attention weights of translations."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.input import LineReport, open_input
+from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.cli.translate import translation_as_json
 from seq2seq.data.lines import bounded_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.translation import Translation
+    from seq2seq.inference.translator import Translator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,14 +47,29 @@ def run(options: argparse.Namespace) -> int:
         report = LineReport(options.input)
         name = str(options.input or "standard input")
         texts = report.decode(1, list(bounded_lines(lines, name)))
-    translations = translator.translate(texts, options.beam)
-    report.note_translations(1, translations)
-    report.log()
+    translations = _translations(texts, translator, options.beam, report)
     if as_json:
         with open_output(options.output) as output:
-            items = ",\n".join(translation_as_json(each) for each in translations)
-            output.write(f"[\n{items}\n]\n")
+            start = "["
+            for each in translations:
+                output.write(f"{start}\n{translation_as_json(each)}")
+                start = ","
+            output.write("[\n]\n" if start == "[" else "\n]\n")
+        report.log()
         return 0
-    for note in write_attention(translations, texts, options.output):
+    notes = write_attention(translations, texts, options.output)
+    report.log()
+    for note in notes:
         logger.info(f"note: {note}")
     return 0
+
+
+def _translations(
+    texts: list[str], translator: "Translator", beam_size: int | None, report: LineReport
+) -> "Iterator[Translation]":
+    """Yield the translations one by one, and note lines that were not translated as usual."""
+    for start in range(0, len(texts), BATCH_LINES):
+        batch = texts[start : start + BATCH_LINES]
+        for number, each in enumerate(translator.stream(batch, beam_size), start=start + 1):
+            report.note_translations(number, [each])
+            yield each

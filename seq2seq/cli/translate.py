@@ -4,7 +4,7 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -119,11 +119,13 @@ def _translate(
             for number, batch in _batches(options, lines):
                 texts = report.decode(number, batch)
                 begin = prefixes.of(number, len(texts))
-                translations = translator.translate(
+                translations = translator.stream(
                     texts, options.beam, options.n_best or 1, begin, text_only, advance
                 )
-                report.note_translations(number, translations, begin)
                 for index, each in enumerate(translations, start=number - 1):
+                    report.note_translations(
+                        index + 1, [each], begin and [begin[index + 1 - number]]
+                    )
                     output.write(_format(each, index, options.n_best is not None, options.json))
                 output.flush()
                 done += len(batch)
@@ -196,26 +198,57 @@ def _format(translation: "Translation", index: int, with_nbest: bool, as_json: b
     if not with_nbest:
         return translation.text + "\n"
     return "".join(
-        f"{index} ||| {text.replace(SEPARATOR, ESCAPED)} ||| {score:.6f}\n"
-        for text, score in translation.nbest
+        f"{index} ||| {each.text.replace(SEPARATOR, ESCAPED)} ||| {each.score:.6f}\n"
+        for each in translation.nbest
     )
 
 
 def translation_as_json(translation: "Translation", with_nbest: bool = False) -> str:
-    """Format a translation with its tokens and attention weights as a JSON object."""
-    weights = translation.attention_weights
+    """Format a translation with its tokens and attention weights as a JSON object.
+
+    The weights of a line in parts are one matrix per part: a single one would be all zeros but for
+    these blocks on its diagonal.
+    """
     fields: dict[str, Any] = {
         "text": translation.text,
         "score": round(translation.score, 6),
         "src_tokens": translation.src_tokens,
         "tgt_tokens": translation.tgt_tokens,
-        "attention_weights": weights and [[round(w, 6) for w in row] for row in weights],
+        "log_probs": _rounded(translation.log_probs),
     }
+    weights = translation.attention_weights
+    text = json_text(fields)[:-1]
+    if translation.parts > 1 and weights is not None and not isinstance(weights, list):
+        blocks = ", ".join(map(_matrix_as_json, weights.blocks))
+        text += f', "attention_weights": null, "attention_blocks": [{blocks}]'
+    else:
+        text += f', "attention_weights": {_matrix_as_json(weights)}'
     if with_nbest:
-        fields["n_best"] = [
-            {"text": text, "score": round(score, 6)} for text, score in translation.nbest
-        ]
-    return json_text(fields)
+        fields = {
+            "n_best": [
+                {
+                    "text": each.text,
+                    "score": round(each.score, 6),
+                    "tokens": each.tokens,
+                    "log_probs": _rounded(each.log_probs),
+                }
+                for each in translation.nbest
+            ]
+        }
+        text += f", {json_text(fields)[1:-1]}"
+    return text + "}"
+
+
+def _matrix_as_json(rows: "Iterable[Any] | None") -> str:
+    """Format a matrix row by row: as numbers of Python it would take ten times the memory."""
+    if rows is None:
+        return "null"
+    lists = (row if isinstance(row, list) else row.tolist() for row in rows)
+    return "[" + ", ".join(json_text(_rounded(row)) for row in lists) + "]"
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(value, 6) for value in values]
 
 
 class _Prefixes:

@@ -61,7 +61,7 @@ class BeamSearch(ContinuousBatch):
         norms = norms.clamp(max=MAX_FACTOR)
         self._add_coverage(step.attention_weights)
         self._pool_finished(candidates, lengths, norms)
-        self._extend(candidates, step.state, step.attention_weights)
+        self._extend(candidates, log_probs, step.state, step.attention_weights)
         return self._pop_finished(norms)
 
     def _add_coverage(self, attention_weights: Tensor | None) -> None:
@@ -98,7 +98,11 @@ class BeamSearch(ContinuousBatch):
         self.pool_parents, self.pool_lengths = parents.gather(1, kept), lengths.gather(1, kept)
 
     def _extend(
-        self, candidates: Continuations, state: Any, attention_weights: Tensor | None
+        self,
+        candidates: Continuations,
+        log_probs: Tensor,
+        state: Any,
+        attention_weights: Tensor | None,
     ) -> None:
         """Continue with the K best candidates [B, 2K] that do not end."""
         ended = candidates.tokens == EOS_ID
@@ -106,8 +110,13 @@ class BeamSearch(ContinuousBatch):
         self.scores, kept = partial.topk(self.options.size, dim=-1)
         parents, tokens = candidates.parents.gather(1, kept), candidates.tokens.gather(1, kept)
         weights = attention_weights if self.options.return_attention else None
-        self.trail.append(_TrailStep(tokens.tolist(), parents.tolist(), weights))
         rows = (self.rows.first + parents).flatten()
+        values = None
+        if self.options.return_scores:
+            of_tokens = log_probs[rows, tokens.flatten()].view_as(tokens)
+            of_ends = log_probs[:, EOS_ID].view_as(tokens)
+            values = _TokenLogProbs(of_tokens.tolist(), of_ends.tolist())
+        self.trail.append(_TrailStep(tokens.tolist(), parents.tolist(), weights, values))
         self.state, self.ids = state.select(rows), tokens.flatten()
         if self.coverage is not None:
             self.coverage = self.coverage[rows]
@@ -132,12 +141,15 @@ class BeamSearch(ContinuousBatch):
         for score, row, length in zip(*(part[slot].tolist() for part in pool), strict=True):
             if score == -torch.inf:
                 continue
-            path, rows = [EOS_ID], [row]
+            path, rows, end = [EOS_ID], [row], steps[length - 1].log_probs
+            log_probs = [] if end is None else [end.ends[slot][row]]
             for step in reversed(steps[: length - 1]):
                 path.append(step.tokens[slot][row])
+                if step.log_probs is not None:
+                    log_probs.append(step.log_probs.tokens[slot][row])
                 row = step.parents[slot][row]
                 rows.append(row)
-            found.append(Hypothesis(path[::-1], score, None))
+            found.append(Hypothesis(path[::-1], score, None, tuple(log_probs[::-1])))
             attending.append(rows[::-1] + [0] * (len(steps) - length))
         kept = [step.attention_weights for step in steps if step.attention_weights is not None]
         if not kept:
@@ -152,12 +164,24 @@ class BeamSearch(ContinuousBatch):
         ]
 
 
+class _TokenLogProbs(NamedTuple):
+    """Log-probabilities of one step of all beams, nats."""
+
+    tokens: list[list[float]]  # [B][K], of the token that extends each hypothesis
+    ends: list[list[float]]  # [B][K], of end-of-sentence after each hypothesis before the step
+
+    def select(self, slots: Sequence[int]) -> "_TokenLogProbs":
+        """Return those of these slots."""
+        return _TokenLogProbs(*([part[slot] for slot in slots] for part in self))
+
+
 class _TrailStep(NamedTuple):
     """One step of all beams: tokens, parents, and the attention weights of the parents."""
 
     tokens: list[list[int]]  # [B][K]
     parents: list[list[int]]  # [B][K]
     attention_weights: Tensor | None  # [N, S], of the hypotheses before the step, if kept
+    log_probs: _TokenLogProbs | None  # if scores are wanted
 
     def select(self, slots: Sequence[int], rows: Tensor) -> "_TrailStep":
         """Return the step for these slots, whose hypotheses are `rows`."""
@@ -166,4 +190,5 @@ class _TrailStep(NamedTuple):
             [self.tokens[slot] for slot in slots],
             [self.parents[slot] for slot in slots],
             None if weights is None else weights[rows],
+            None if self.log_probs is None else self.log_probs.select(slots),
         )

@@ -20,18 +20,18 @@ class GreedySearch(ContinuousBatch):
 
     def allocate(self, slots: int) -> None:
         self.paths: list[Ids] = [[] for _ in range(slots)]
-        self.totals = [0.0] * slots  # log-probabilities, nats
+        self.log_probs: list[list[float]] = [[] for _ in range(slots)]  # of their tokens, nats
         self.attention: Tensor | None = None  # [*, B, S], the first `attention_steps` are filled
         self.attention_steps = 0
 
     def keep(self, slots: Sequence[int]) -> None:
         self.paths = [self.paths[slot] for slot in slots]
-        self.totals = [self.totals[slot] for slot in slots]
+        self.log_probs = [self.log_probs[slot] for slot in slots]
         self.attention = None if self.attention is None else self.attention[:, list(slots)]
 
     def begin(self, slots: Sequence[int]) -> None:
         for slot in slots:
-            self.paths[slot], self.totals[slot] = [], 0.0
+            self.paths[slot], self.log_probs[slot] = [], []
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         step = self.model.step(self.ids, self.state, self.memory)
@@ -48,7 +48,7 @@ class GreedySearch(ContinuousBatch):
         finished = []
         for slot in self.rows.busy():
             self.paths[slot].append(tokens[slot])
-            self.totals[slot] += values[slot]
+            self.log_probs[slot].append(values[slot])
             if tokens[slot] == EOS_ID:
                 finished.append((slot, [self._hypothesis(slot)]))
                 self.rows.clear(slot)
@@ -88,5 +88,9 @@ class GreedySearch(ContinuousBatch):
         if self.attention is not None:  # weights are copied: their buffer is reused
             steps = slice(self.attention_steps - length, self.attention_steps)
             weights = self.attention[steps, slot, : self.src_lengths[slot]].float().cpu().clone()
-        score = self.totals[slot] / length**self.options.length_penalty
-        return Hypothesis(self.paths[slot], score, weights)
+        total = 0.0
+        for each in self.log_probs[slot]:  # in order; `sum` compensates from Python 3.12 on
+            total += each
+        score = total / length**self.options.length_penalty
+        log_probs = tuple(self.log_probs[slot]) if self.options.return_scores else ()
+        return Hypothesis(self.paths[slot], score, weights, log_probs)

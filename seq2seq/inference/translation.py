@@ -1,10 +1,14 @@
 """Translation of one line, and long lines: split into parts, then joined."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
+
+from torch import Tensor
+
+from seq2seq.inference.nbest import NBestEntry
 
 if TYPE_CHECKING:
     from seq2seq.data.vocabulary import Vocabulary
@@ -20,6 +24,40 @@ _SENTENCE_END = re.compile(
 _NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
 
 
+class AttentionMatrix(Sequence[list[float]]):
+    """Attention weights [T, S]: a row for each target token, a column for each source token.
+
+    A line in parts has one block per part on the diagonal, and zeros elsewhere. Only the blocks are
+    kept, and rows are made when they are read: memory grows linearly with the length of a line.
+    """
+
+    def __init__(self, blocks: Sequence[Tensor]) -> None:
+        """Take the weights of each part: float32 [T, S] on the CPU."""
+        self.blocks = list(blocks)
+
+    def __len__(self) -> int:
+        return sum(len(block) for block in self.blocks)
+
+    @overload
+    def __getitem__(self, index: int) -> list[float]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[float]]: ...
+    def __getitem__(self, index: int | slice) -> list[float] | list[list[float]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row, left = range(len(self))[index], 0
+        width = sum(block.shape[1] for block in self.blocks)
+        for block in self.blocks:
+            if row < len(block):
+                right = width - left - block.shape[1]
+                return [0.0] * left + block[row].tolist() + [0.0] * right
+            row, left = row - len(block), left + block.shape[1]
+        raise IndexError(index)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+
 @dataclass(frozen=True)
 class Translation:
     """Translation of one line; a blank line has a blank translation."""
@@ -29,13 +67,14 @@ class Translation:
     score: float = 0.0
     src_tokens: list[str] = field(default_factory=list)  # end-of-sentence included
     tgt_tokens: list[str] = field(default_factory=list)
-    attention_weights: list[list[float]] | None = None  # rows: target tokens, columns: source
-    nbest: list[tuple[str, float]] = field(default_factory=list)  # text and score, best first
+    attention_weights: AttentionMatrix | list[list[float]] | None = None  # [T, S], see there
+    nbest: list[NBestEntry] = field(default_factory=list)  # best first
     parts: int = 1  # into which the line was split
     left_out: bool = False  # True if the end of a very long word was not translated
     notes: list[str] = field(
         default_factory=list
     )  # ways in which the line is unlike the training text
+    log_probs: list[float] = field(default_factory=list)  # of `tgt_tokens`, nats, if requested
 
 
 def split_line(line: str, vocabulary: "Vocabulary", max_length: int) -> tuple[list[str], bool]:
@@ -103,25 +142,31 @@ def _longest_head(word: str, vocabulary: "Vocabulary", max_length: int) -> str:
 def join_parts(parts: list[Translation], n_best: int) -> Translation:
     """Join the translations of a line's parts; attention weights become diagonal blocks."""
     if not parts:
-        return Translation(nbest=[("", 0.0)] * n_best)
+        return Translation(nbest=[NBestEntry("", 0.0)] * n_best)
     if len(parts) == 1:
         return _fill_nbest(parts[0], n_best)
-    lengths = [len(part.tgt_tokens) for part in parts]
-    ranks = [_fill_nbest(part, n_best).nbest for part in parts]
-    nbest = [
-        (
-            _join_texts([text for text, _ in rank]),
-            sum(n * score for n, (_, score) in zip(lengths, rank, strict=True)) / sum(lengths),
-        )
-        for rank in zip(*ranks, strict=True)
-    ]
+    ranks = zip(*(_filled(part, n_best) for part in parts), strict=True)
+    nbest = [_join_entries(rank) for rank in ranks]
     return Translation(
-        *nbest[0],
+        nbest[0].text,
+        nbest[0].score,
         [token for part in parts for token in part.src_tokens],
         [token for part in parts for token in part.tgt_tokens],
         _join_weights(parts),
         nbest,
         len(parts),
+        log_probs=[value for part in parts for value in part.log_probs],
+    )
+
+
+def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
+    lengths = [len(entry.tokens) for entry in entries]
+    total = sum(n * entry.score for n, entry in zip(lengths, entries, strict=True))
+    return NBestEntry(
+        _join_texts([entry.text for entry in entries]),
+        total / sum(lengths),
+        [token for entry in entries for token in entry.tokens],
+        [value for entry in entries for value in entry.log_probs],
     )
 
 
@@ -133,21 +178,22 @@ def _join_texts(texts: list[str]) -> str:
     return line
 
 
-def _join_weights(parts: list[Translation]) -> list[list[float]] | None:
+def _join_weights(parts: list[Translation]) -> AttentionMatrix | None:
     """Return the parts' attention weights as blocks of one matrix; None if a part has none."""
-    columns = sum(len(part.src_tokens) for part in parts)
-    rows: list[list[float]] = []
-    before = 0
+    blocks: list[Tensor] = []
     for part in parts:
-        if part.attention_weights is None:
+        if not isinstance(part.attention_weights, AttentionMatrix):
             return None
-        after = columns - before - len(part.src_tokens)
-        rows += [[0.0] * before + row + [0.0] * after for row in part.attention_weights]
-        before += len(part.src_tokens)
-    return rows
+        blocks += part.attention_weights.blocks
+    return AttentionMatrix(blocks)
+
+
+def _filled(part: Translation, n_best: int) -> list[NBestEntry]:
+    """Return the n-best list; repeat the last entry if search found fewer than `n_best` texts."""
+    missing = n_best - len(part.nbest)
+    return part.nbest + part.nbest[-1:] * missing
 
 
 def _fill_nbest(part: Translation, n_best: int) -> Translation:
-    """Repeat the last entry if search found fewer than `n_best`."""
-    missing = n_best - len(part.nbest)
-    return part if missing <= 0 else replace(part, nbest=part.nbest + part.nbest[-1:] * missing)
+    nbest = _filled(part, n_best)
+    return part if len(nbest) == len(part.nbest) else replace(part, nbest=nbest)

@@ -26,9 +26,10 @@ from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.inference.nbest import Candidate, NBestEntry, fill, merged
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.search import search
-from seq2seq.inference.translation import Translation, join_parts, split_line
+from seq2seq.inference.translation import AttentionMatrix, Translation, join_parts, split_line
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model, read_source_profile
 from seq2seq.runtime import argument_types
@@ -141,8 +142,22 @@ class Translator:
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
     ) -> list[Translation]:
-        """Translate lines, in order; a beam size of None is the config's, 1 is greedy search.
+        """Translate lines, in order; see `stream`, which yields them one by one."""
+        return list(self.stream(lines, beam_size, n_best, prefixes, text_only, on_translated))
 
+    @in_callers_terms
+    def stream(
+        self,
+        lines: Iterable[str],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        prefixes: Iterable[str] | None = None,
+        text_only: bool = False,
+        on_translated: Callable[[int], object] | None = None,
+    ) -> Iterator[Translation]:
+        """Translate lines; yield the translations in order, so that few are held in memory.
+
+        A beam size of None is the config's, 1 is greedy search.
         Lines are any ordered iterable of strings, such as a list, a generator or an open text file:
         a line feed that ends a line is ignored.
 
@@ -154,6 +169,10 @@ class Translator:
         joined; `notes` say so. Blank lines stay blank. With prefixes, one per line and blank for
         none, each translation starts with its prefix (NFC, with spaces and line breaks as single
         spaces); the last word of a prefix may continue unless a space follows it.
+
+        An n-best list has `n_best` different texts, best first, each with its best tokens; a beam
+        of up to 8 times the size is searched for those that are missing. Only if even that finds
+        fewer, or the line is blank, the last one is repeated.
 
         `on_translated` is called with numbers of lines as they are translated, in any order.
 
@@ -170,14 +189,14 @@ class Translator:
         options = self._options(size, text_only)
         parts = [part for line in split for part in line.parts]
         found = self._search(parts, options, n_best, _counted(split, on_translated))
-        return [
+        return (
             replace(
                 join_parts([next(found) for _ in line.parts], n_best),
                 left_out=line.left_out,
                 notes=line.notes,
             )
             for line in split
-        ]
+        )
 
     def _prefixes(self, lines: Sequence[str], prefixes: Iterable[str] | None) -> list[Prefix]:
         """Return the prefix of each line; equal texts are converted once."""
@@ -211,8 +230,12 @@ class Translator:
             decoding.no_repeat_ngram,
             forbidden_ids=(PAD_ID, BOS_ID, UNK_ID) if with_bytes else (PAD_ID, BOS_ID),
             return_scores=not text_only,
-            return_attention=not text_only or decoding.replace_unknown,
+            return_attention=not text_only or self._needs_attention,
         )
+
+    @property
+    def _needs_attention(self) -> bool:
+        return self.decoding.replace_unknown
 
     def _search(
         self,
@@ -226,8 +249,21 @@ class Translator:
             found = self._search_parts(
                 parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
             )
-            for part, hypotheses in zip(parts[rows], found, strict=True):
-                yield self._translation(part, hypotheses, n_best)
+            kept = options.size if n_best > 1 else 1
+            lists = [
+                merged(self._candidates(part, hypotheses[:kept]))
+                for part, hypotheses in zip(parts[rows], found, strict=True)
+            ]
+
+            def wider(numbers: list[int], size: int, rows: slice = rows) -> list[list[Candidate]]:
+                short = [parts[rows][number] for number in numbers]
+                wide = options._replace(size=size, return_attention=self._needs_attention)
+                found = self._search_parts(short, wide, None)
+                return [self._candidates(*each) for each in zip(short, found, strict=True)]
+
+            fill(lists, n_best, options.size, wider)
+            for part, candidates in zip(parts[rows], lists, strict=True):
+                yield self._translation(part, candidates[:n_best])
 
     def _search_parts(
         self,
@@ -268,19 +304,27 @@ class Translator:
         parts = zip(encoded, words, prefixes, strict=True)
         return _Line([_Part(*part, return_attention) for part in parts], left_out, notes)
 
-    def _translation(self, part: _Part, hypotheses: list[Hypothesis], n_best: int) -> Translation:
+    def _candidates(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
+        return [Candidate(self._text(part, each), each) for each in hypotheses]
+
+    def _translation(self, part: _Part, candidates: Sequence[Candidate]) -> Translation:
+        """Return the translation of a part by its n-best candidates."""
         src, tgt = self.vocabularies
-        best, attention = hypotheses[0], None
+        best, attention = candidates[0].hypothesis, None
         if part.return_attention and best.attention_weights is not None:
-            attention = best.attention_weights.tolist()
-        nbest = [(self._text(part, each), each.score) for each in hypotheses[:n_best]]
+            attention = AttentionMatrix([best.attention_weights])
+        nbest = [
+            NBestEntry(text, each.score, tgt.tokens(each.ids), list(each.log_probs))
+            for text, each in candidates
+        ]
         return Translation(
-            nbest[0][0],
+            nbest[0].text,
             best.score,
             [*src.tokens(part.ids), "</s>"],
-            tgt.tokens(best.ids),
+            nbest[0].tokens,
             attention,
             nbest,
+            log_probs=nbest[0].log_probs,
         )
 
     def _text(self, part: _Part, hypothesis: Hypothesis) -> str:

@@ -284,7 +284,9 @@ def test_json_tells_all_of_a_translation(call: Call, tiny_run: Path) -> None:
     objects = [json.loads(line) for line in result.lines]
     assert [each["text"] for each in objects] == plain
     for line, each in zip(ODD_LINES, objects, strict=True):
-        assert list(each) == ["text", "score", "src_tokens", "tgt_tokens", "attention_weights"]
+        keys = ["text", "score", "src_tokens", "tgt_tokens", "log_probs", "attention_weights"]
+        assert list(each) == keys
+        assert len(each["log_probs"]) == len(each["tgt_tokens"])
         if not line.strip():
             assert each["src_tokens"] == each["tgt_tokens"] == []
             continue

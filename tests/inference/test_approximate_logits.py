@@ -180,10 +180,13 @@ def test_translations_are_those_of_exact_logits(
         found = translator.translate(LINES, 1, text_only=True)
         assert all(math.isnan(each.score) for each in found)
         assert [replace(each, score=0.0, nbest=[]) for each in found] == [
-            replace(each, score=0.0, nbest=[], attention_weights=None) for each in expected
+            replace(each, score=0.0, nbest=[], attention_weights=None, log_probs=[])
+            for each in expected
         ]
-    assert rough.translate(LINES, 3, text_only=True) == [
-        replace(each, attention_weights=None) for each in plain.translate(LINES, 3)
+    found = rough.translate(LINES, 3, text_only=True)
+    assert [replace(each, nbest=[]) for each in found] == [
+        replace(each, nbest=[], attention_weights=None, log_probs=[])
+        for each in plain.translate(LINES, 3)
     ]
 
 

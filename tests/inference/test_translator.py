@@ -25,6 +25,7 @@ from seq2seq.data.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies, train
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis
+from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import MAX_PARTS, join_parts, split_line
 from seq2seq.inference.translator import MAX_ATTENTION_TOKENS, Translation, Translator
 from seq2seq.model.builder import build_model
@@ -73,7 +74,7 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     """Check the properties of every translation of a line that is not blank."""
     assert len(translation.text.splitlines()) <= 1
     assert translation.text == translation.text.strip()
-    assert translation.nbest[0] == (translation.text, translation.score)
+    assert translation.nbest[0][:2] == (translation.text, translation.score)
     assert translation.score < 0
     assert translation.src_tokens[-1] == translation.tgt_tokens[-1] == "</s>"
     assert translation.src_tokens.count("</s>") == translation.parts
@@ -108,7 +109,7 @@ def test_awkward_lines_have_one_translation_each(translator: Translator, beam_si
         AWKWARD, translator.translate(AWKWARD, beam_size=beam_size), strict=True
     ):
         if line == "▁":  # a space, to a vocabulary
-            assert translation == Translation(nbest=[("", 0.0)])
+            assert translation == Translation(nbest=[NBestEntry("", 0.0)])
         else:
             check_shape(translator, line, translation)
 
@@ -119,7 +120,7 @@ def test_blank_lines_stay_blank_and_lines_stay_in_order(translator: Translator) 
     assert len(translations) == len(lines)
     assert translations[::2] == translator.translate(LINES)
     for translation in translations[1::2]:
-        assert translation == Translation(nbest=[("", 0.0)])
+        assert translation == Translation(nbest=[NBestEntry("", 0.0)])
     assert translator.translate(BLANK) == translations[1 : 2 * len(BLANK) : 2]
     assert translator.translate([]) == []
 
@@ -154,7 +155,7 @@ def test_text_is_free_of_line_breaks(
     monkeypatch.setattr("seq2seq.inference.translator.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
-    assert translation.nbest == [(translation.text, -1.0)]
+    assert [each[:2] for each in translation.nbest] == [(translation.text, -1.0)]
 
 
 # ----------------------------------------------------------------------------------- lines too long
@@ -272,7 +273,9 @@ def test_a_word_with_a_no_break_space_is_not_cut_there(translator: Translator) -
 
 def test_parts_of_chinese_are_joined_without_a_space() -> None:
     texts = ["\u597d\u3002", "", "\u4f60\u3002\u300d", "ja.", "nein."]
-    parts = [Translation(text, 0.0, ["x"], ["y"], nbest=[(text, 0.0)]) for text in texts]
+    parts = [
+        Translation(text, 0.0, ["x"], ["y"], nbest=[NBestEntry(text, 0.0, ["y"])]) for text in texts
+    ]
     assert join_parts(parts, 1).text == "\u597d\u3002\u4f60\u3002\u300dja. nein."
 
 
@@ -327,10 +330,10 @@ def test_there_are_n_best_whatever_the_line(translator: Translator, n_best: int)
     lines = [*LINES[:9], *AWKWARD[:5], "", TOO_LONG["sentences"]]
     for translation in translator.translate(lines, n_best=n_best):
         assert len(translation.nbest) == n_best
-        scores = [score for _, score in translation.nbest]
+        scores = [each.score for each in translation.nbest]
         assert scores == sorted(scores, reverse=True)
-        assert all(len(text.splitlines()) <= 1 for text, _ in translation.nbest)
-        assert translation.nbest[0] == (translation.text, translation.score)
+        assert all(len(text.splitlines()) <= 1 for text, *_ in translation.nbest)
+        assert translation.nbest[0][:2] == (translation.text, translation.score)
 
 
 def test_the_best_do_not_depend_on_how_many_are_shown(translator: Translator) -> None:
@@ -412,7 +415,7 @@ def test_translations_begin_with_their_prefixes(translator: Translator, beam_siz
     for line, prefix, each in zip(lines, PREFIXES, found, strict=True):
         check_shape(translator, line, each)
         start = without_breaks(prefix)
-        for text, _ in each.nbest:
+        for text, *_ in each.nbest:
             assert text.startswith(start.strip())
             assert f"{text} ".startswith(start)
     assert found[5] == translator.translate([lines[5]], beam_size, n_best)[0]
@@ -537,7 +540,7 @@ def test_every_one_of_the_n_best_looks_for_itself(
     ]
     monkeypatch.setattr("seq2seq.inference.translator.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
-    assert found.nbest == [("xb xa", -1.0), ("xa", -2.0)]
+    assert [entry[:2] for entry in found.nbest] == [("xb xa", -1.0), ("xa", -2.0)]
     blind = [each._replace(attention_weights=None) for each in both]
     monkeypatch.setattr("seq2seq.inference.translator.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"

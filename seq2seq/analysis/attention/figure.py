@@ -107,7 +107,7 @@ def _draw_map(
     columns, rows = len(attention.src_tokens), len(attention.tgt_tokens)
     axes = figure.add_axes(_box(figure, x, y, columns * CELL, rows * CELL))
     cells = axes.pcolormesh(
-        attention.weights, vmin=0, vmax=1, cmap="Blues", edgecolors="#e6e8ec", linewidth=0.5
+        list(attention.weights), vmin=0, vmax=1, cmap="Blues", edgecolors="#e6e8ec", linewidth=0.5
     )
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.spines[:].set_visible(False)

@@ -1,9 +1,8 @@
 """Attention maps as tables of an HTML page; browsers render every script correctly."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
-from string import Template
 
 from seq2seq.analysis.attention.maps import AttentionMap, label_of, starts_word
 
@@ -11,10 +10,14 @@ MIN_SHOWN = 0.05  # smaller weights are not printed in their cells
 HIGH = 0.62  # larger weights are printed in the contrasting colour
 
 
-def page(maps: Sequence[AttentionMap]) -> str:
-    """Return a self-contained page with a table for each map."""
+def page(maps: Iterable[AttentionMap]) -> Iterator[str]:
+    """Yield the parts of a self-contained page with a table for each map."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    return Template(template).substitute(sections="\n".join(map(_section, maps)))
+    head, _, foot = template.partition("$sections")
+    yield head
+    for number, each in enumerate(maps):
+        yield ("\n" if number else "") + _section(each)
+    yield foot
 
 
 def _section(attention: AttentionMap) -> str:
@@ -22,8 +25,8 @@ def _section(attention: AttentionMap) -> str:
     columns = range(len(attention.src_tokens))
     head = [_header(attention.src_tokens, column, "col") for column in columns]
     rows = []
-    for row in range(len(attention.tgt_tokens)):
-        cells = [_cell(attention, row, column) for column in columns]
+    for row, weights in enumerate(attention.weights):
+        cells = [_cell(attention, row, column, weights[column]) for column in columns]
         rows.append(f"<tr>{_header(attention.tgt_tokens, row, 'row')}{''.join(cells)}</tr>")
     return "\n".join(
         [
@@ -45,8 +48,7 @@ def _header(tokens: Sequence[str], index: int, scope: str) -> str:
     return f'<th scope="{scope}"{kind}><span dir="auto">{label}</span></th>'
 
 
-def _cell(attention: AttentionMap, row: int, column: int) -> str:
-    weight = attention.weights[row][column]
+def _cell(attention: AttentionMap, row: int, column: int, weight: float) -> str:
     tgt, src = label_of(attention.tgt_tokens[row]), label_of(attention.src_tokens[column])
     hint = escape(f"{tgt} \N{LEFTWARDS ARROW} {src}: {weight:.3f}")
     kind = ' class="high"' if weight >= HIGH else ""

@@ -20,7 +20,7 @@ class AttentionMap(NamedTuple):
     translation: str
     src_tokens: list[str]
     tgt_tokens: list[str]
-    weights: list[list[float]]
+    weights: Sequence[Sequence[float]]
 
     def headings(self) -> tuple[str, str]:
         """Return the source and the translation, safe for XML and for one line."""

@@ -1,19 +1,23 @@
 """Plots of attention weights: for each target token, the source tokens that it attends to."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from seq2seq.analysis.attention.figure import draw
 from seq2seq.analysis.attention.html import page
-from seq2seq.analysis.attention.maps import AttentionMap
-from seq2seq.inference.translation import Translation
+from seq2seq.analysis.attention.maps import EOS, AttentionMap
+from seq2seq.data.lines import is_blank
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.inference.translation import AttentionMatrix, Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import output_file, write_errors
 
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in an HTML page
 MAX_PANELS = 8  # sentences in a PNG or SVG file
+MAX_CELLS = 100_000  # of one sentence; a cell takes 100 bytes of HTML
 
 
 def check_plot_path(path: Path) -> None:
@@ -33,36 +37,87 @@ def check_plot_path(path: Path) -> None:
 
 
 def write_attention(
-    translations: Sequence[Translation], sources: Sequence[str], path: Path
+    translations: Iterable[Translation], sources: Sequence[str], path: Path
 ) -> list[str]:
     """Plot the attention weights of translations into one file; return notes for the user.
 
-    Translations without weights (of blank lines) are left out. The file is written atomically.
+    Translations without weights (of blank lines) are left out; a line in parts has one map per
+    part. No more translations are taken than are shown. A page is written map by map, so that
+    memory does not grow with their number. The file is written atomically.
 
     Raises:
         UserError: as `check_plot_path` does, or no translation has weights.
         RunError: the file cannot be written.
     """
     check_plot_path(path)
-    maps = [
-        AttentionMap(source, each.text, each.src_tokens, each.tgt_tokens, each.attention_weights)
-        for source, each in zip(sources, translations, strict=True)
-        if each.attention_weights
-    ]
-    if not maps:
-        raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
     suffix = path.suffix.lower()
-    limit = MAX_TABLES if suffix == ".html" else MAX_PANELS
-    notes = []
-    if len(maps) > limit:
-        notes.append(
-            f"{path} shows the first {limit} of {len(maps)} sentences; write .json for all"
-        )
-    if suffix == ".html":
-        content = page(maps[:limit]).encode("utf-8")
-    else:
-        content, font_notes = draw(maps[:limit], suffix)
-        notes += font_notes
+    shown = _Shown(MAX_TABLES if suffix == ".html" else MAX_PANELS)
+    maps = shown.first_of(_maps(translations, sources))
+    first = next(maps, None)
+    if first is None:
+        raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
+    notes: list[str] = []
     with write_errors(path), output_file(path) as file:
-        file.write(content)
-    return notes
+        if suffix == ".html":
+            for text in page(chain([first], maps)):
+                file.write(text.encode("utf-8"))
+        else:
+            content, notes = draw([first, *maps], suffix)
+            file.write(content)
+    return [*shown.notes(path, sum(not is_blank(source) for source in sources)), *notes]
+
+
+def _maps(translations: Iterable[Translation], sources: Sequence[str]) -> Iterator[AttentionMap]:
+    """Yield the map of each translation, or of each part of it."""
+    for source, each in zip(sources, translations, strict=False):  # not all may be taken
+        weights = each.attention_weights
+        if not weights:
+            continue
+        if each.parts == 1 or not isinstance(weights, AttentionMatrix):
+            yield AttentionMap(source, each.text, each.src_tokens, each.tgt_tokens, weights)
+            continue
+        row = column = 0
+        for block in weights.blocks:
+            src = each.src_tokens[column : column + block.shape[1]]
+            tgt = each.tgt_tokens[row : row + len(block)]
+            rows = AttentionMatrix([block])
+            yield AttentionMap(_text_of(src), _text_of(tgt), src, tgt, rows)
+            row, column = row + len(block), column + block.shape[1]
+
+
+def _text_of(tokens: Sequence[str]) -> str:
+    """Return the text that tokens of a part spell, for its heading."""
+    return "".join(token for token in tokens if token != EOS).replace(SPACE, " ").strip()
+
+
+class _Shown:
+    """Maps that a file has room for."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._more, self._large = limit, False, 0
+
+    def first_of(self, maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
+        """Yield maps of at most MAX_CELLS cells, up to the limit."""
+        number = 0
+        for each in maps:
+            if len(each.src_tokens) * len(each.tgt_tokens) > MAX_CELLS:
+                self._large += 1
+                continue
+            if number == self._limit:
+                self._more = True
+                return
+            number += 1
+            yield each
+
+    def notes(self, path: Path, sentences: int) -> list[str]:
+        """Return notes on what is not shown of a number of sentences."""
+        notes = []
+        if self._more:
+            of = f" of {sentences}" if sentences > self._limit else " parts of"
+            notes.append(f"{path} shows the first {self._limit}{of} sentences; write .json for all")
+        if self._large:
+            notes.append(
+                f"{path} leaves out {self._large} sentences of more than {MAX_CELLS:,} cells; "
+                "write .json for all"
+            )
+        return notes

@@ -1,0 +1,221 @@
+"""N-best lists: different texts, best first, with the tokens and log-probabilities of each."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import toy_pairs
+from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
+
+from seq2seq.cli.main import main
+from seq2seq.inference import nbest as nbest_module
+from seq2seq.inference.interface import Hypothesis, SearchOptions
+from seq2seq.inference.nbest import Candidate, fill, merged
+from seq2seq.inference.search import search
+from seq2seq.inference.translation import AttentionMatrix, Translation
+from seq2seq.inference.translator import Translator
+
+LINES, _ = toy_pairs(24, seed=8)
+
+
+def candidate(text: str, score: float) -> Candidate:
+    return Candidate(text, Hypothesis([4, 3], score, None))
+
+
+def test_the_best_hypothesis_of_each_text_is_kept() -> None:
+    found = merged([candidate("a", -1), candidate("b", -2), candidate("a", -3), candidate("c", -4)])
+    assert [(each.text, each.hypothesis.score) for each in found] == [
+        ("a", -1),
+        ("b", -2),
+        ("c", -4),
+    ]
+
+
+def test_a_wider_beam_fills_the_list_below_its_first_entry() -> None:
+    lists = [
+        [candidate("a", -2.0), candidate("b", -3.0)],
+        [candidate("a", -1.0), candidate("b", -2.0), candidate("c", -3.0)],
+    ]
+    asked = []
+
+    def search(numbers: list[int], size: int) -> list[list[Candidate]]:
+        asked.append((numbers, size))
+        better, other = candidate("z", -1.0), candidate("b", -2.5)
+        return [[better, candidate("a", -2.0), other, candidate("c", -2.75)]]
+
+    fill(lists, 3, 2, search)
+    assert asked == [([0], 4)]
+    assert [(each.text, each.hypothesis.score) for each in lists[0]] == [
+        ("a", -2.0),
+        ("b", -2.5),
+        ("c", -2.75),
+    ]
+    assert len(lists[1]) == 3
+
+
+@pytest.mark.parametrize(("beam_size", "sizes"), [(5, [10, 20, 40]), (200, [400]), (300, [])])
+def test_widening_is_bounded(beam_size: int, sizes: list[int]) -> None:
+    asked = []
+
+    def search(numbers: list[int], size: int) -> list[list[Candidate]]:
+        asked.append(size)
+        return [[candidate("a", -1.0)] for _ in numbers]
+
+    lists = [[candidate("a", -1.0)]]
+    fill(lists, 2, beam_size, search)
+    assert asked == sizes
+    assert [each.text for each in lists[0]] == ["a"]
+
+
+def test_five_are_five(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte fallback gives these models many segmentations of one text."""
+    translator = Translator.load(tiny_run, device="cpu")
+    found = translator.translate(LINES, beam_size=5, n_best=5)
+    monkeypatch.setattr(nbest_module, "MAX_WIDENING", 1)
+    narrow = translator.translate(LINES, beam_size=5, n_best=5)
+    assert any(len({each.text for each in one.nbest}) < 5 for one in narrow) or narrow == found
+    for one, other in zip(found, narrow, strict=True):
+        assert Counter(each.text for each in one.nbest).most_common(1)[0][1] == 1
+        scores = [each.score for each in one.nbest]
+        assert scores == sorted(scores, reverse=True)
+        assert one.nbest[0] == other.nbest[0]
+        for each in one.nbest:
+            assert each.tokens[-1] == "</s>"
+            assert len(each.tokens) == len(each.log_probs)
+            assert each.score == pytest.approx(sum(each.log_probs) / len(each.tokens), rel=1e-4)
+        assert (one.tgt_tokens, one.log_probs) == one.nbest[0][2:]
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_n_best_lists_are_batch_invariant(tiny_run: Path, batch: int) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    together = translator.translate(LINES, beam_size=4, n_best=4)
+    parts = [
+        each
+        for start in range(0, len(LINES), batch)
+        for each in translator.translate(LINES[start : start + batch], beam_size=4, n_best=4)
+    ]
+    assert parts == together
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_log_probs_are_those_of_the_model(size: int) -> None:
+    model: Any = Oracle(5)
+    options = SearchOptions(size, 0.7)
+    for source, hypotheses in zip(
+        SOURCES, search(model, SOURCES, [4, 5, 6, 7, 8], options, CPU), strict=True
+    ):
+        for each in hypotheses:
+            for length, value in enumerate(each.log_probs, start=1):
+                before = ask(model, source, each.ids[: length - 1]).log_prob if length > 1 else 0.0
+                after = ask(model, source, each.ids[:length]).log_prob
+                assert value == pytest.approx(after - before, rel=1e-3, abs=1e-4)
+            assert len(each.log_probs) == len(each.ids)
+    quick = options._replace(return_scores=False)
+    for hypotheses in search(model, SOURCES, [4] * 5, quick, CPU):
+        assert all(each.log_probs == () for each in hypotheses)
+
+
+def test_log_probs_survive_the_shrinking_of_tiles() -> None:
+    model, sources = MAKERS["luong"](), random_sources(90, seed=7)
+    limits = [1 + n % 13 for n in range(90)]
+    for hypotheses in search(model, sources, limits, SearchOptions(4, 1.0), CPU):
+        for each in hypotheses:
+            total = sum(each.log_probs)
+            assert each.score == pytest.approx(total / len(each.ids), rel=1e-4)
+
+
+def test_json_has_the_tokens_of_every_entry(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("ba do ||| ke\n", encoding="utf-8")
+    call = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(text), "--json"]
+    assert main([*call, "--n-best", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len({each["text"] for each in found["n_best"]}) == 3
+    for each in found["n_best"]:
+        assert list(each) == ["text", "score", "tokens", "log_probs"]
+        assert len(each["tokens"]) == len(each["log_probs"])
+    assert found["n_best"][0]["tokens"] == found["tgt_tokens"]
+
+
+# ------------------------------------------------------------------ long lines take linear memory
+
+
+def test_a_long_line_has_blocks_and_a_matrix_on_demand(tiny_runs: dict[str, Path]) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    (found,) = translator.translate([" ".join(LINES[:9])])
+    weights = found.attention_weights
+    assert found.parts > 1
+    assert isinstance(weights, AttentionMatrix)
+    assert len(weights.blocks) == found.parts
+    assert len(weights) == len(found.tgt_tokens) == len(found.log_probs)
+    rows = list(weights)
+    assert weights == rows
+    assert weights[-1] == rows[-1] == weights[len(rows) - 1]
+    assert weights[1:3] == rows[1:3]
+    assert all(len(row) == len(found.src_tokens) for row in rows)
+    assert all(sum(row) == pytest.approx(1, abs=1e-4) for row in rows)
+    assert sum(value > 0 for row in rows for value in row) <= sum(
+        block.numel() for block in weights.blocks
+    )
+    with pytest.raises(IndexError):
+        weights[len(rows)]
+    assert Translation().attention_weights is None
+
+
+def test_json_of_a_long_line_has_a_matrix_per_part(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text"
+    text.write_text(" ".join(LINES[:9]) + "\n", encoding="utf-8")
+    assert main(["translate", "-m", str(tiny_runs["luong"]), "-i", str(text), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    blocks = found["attention_blocks"]
+    assert found["attention_weights"] is None
+    assert sum(map(len, blocks)) == len(found["tgt_tokens"])
+    assert sum(len(block[0]) for block in blocks) == len(found["src_tokens"])
+
+
+MEASURE = """
+import resource, sys
+from seq2seq.cli.main import main
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def peak_and_size(*arguments: object, output: Path) -> tuple[int, int]:
+    """Return the peak memory of a command in KiB, and the bytes it wrote."""
+    call = [sys.executable, "-c", MEASURE, *map(str, arguments), "-o", str(output)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)
+    return int(done.stderr.splitlines()[-1]), output.stat().st_size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["translate", "attention"])
+@pytest.mark.parametrize("shape", ["one line", "many lines"])
+def test_peak_memory_grows_at_most_linearly(
+    tiny_runs: dict[str, Path], tmp_path: Path, command: str, shape: str
+) -> None:
+    options = ["--json"] if command == "translate" else []
+    measured = []
+    for factor in (1, 2, 4):
+        text = tmp_path / f"text{factor}"
+        words = " ".join(LINES[0].split()[:3] * 24 * factor)
+        lines = [words] if shape == "one line" else [" ".join(LINES[:6])] * 60 * factor
+        text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        output = tmp_path / ("out.html" if command == "attention" else "out.json")
+        call = (command, "-m", tiny_runs["bahdanau"], "-i", text, "-b", 1, *options)
+        measured.append(peak_and_size(*call, output=output))
+    (_, small), _, (_, large) = measured
+    first, second, third = (peak for peak, _ in measured)
+    assert large < 4.6 * small  # bytes grow with the text
+    assert third - second < 2.6 * max(second - first, 8 << 10)
+    assert third - first < 60 << 10
