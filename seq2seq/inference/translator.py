@@ -321,10 +321,10 @@ class Translator:
             nbest[0].text,
             best.score,
             [*src.tokens(part.ids), "</s>"],
-            nbest[0].tokens,
+            list(nbest[0].tokens),
             attention,
             nbest,
-            log_probs=nbest[0].log_probs,
+            log_probs=list(nbest[0].log_probs),
         )
 
     def _text(self, part: _Part, hypothesis: Hypothesis) -> str:
