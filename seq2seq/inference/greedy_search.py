@@ -20,7 +20,7 @@ class GreedySearch(ContinuousBatch):
 
     def allocate(self, slots: int) -> None:
         self.paths: list[Ids] = [[] for _ in range(slots)]
-        self.log_probs: list[list[float]] = [[] for _ in range(slots)]  # of their tokens, nats
+        self.log_probs: list[list[float]] = [[] for _ in range(slots)]  # one per token, nats
         self.attention: Tensor | None = None  # [*, B, S], the first `attention_steps` are filled
         self.attention_steps = 0
 

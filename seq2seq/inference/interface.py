@@ -71,4 +71,4 @@ class Hypothesis(NamedTuple):
     ids: Ids
     score: float  # log-probability in nats / length ** length_penalty + coverage penalty
     attention_weights: Tensor | None  # [T, S] on the CPU, end-of-sentence included on both sides
-    log_probs: tuple[float, ...] = ()  # of each token, nats; empty if scores are not wanted
+    log_probs: tuple[float, ...] = ()  # one per token, nats; empty if scores are not wanted

@@ -15,7 +15,7 @@ class NBestEntry(NamedTuple):
     text: str
     score: float  # see `Translation`
     tokens: Sequence[str] = ()  # end-of-sentence included
-    log_probs: Sequence[float] = ()  # of the tokens, nats; empty if not requested
+    log_probs: Sequence[float] = ()  # one per token, nats; empty if not requested
 
 
 class Candidate(NamedTuple):

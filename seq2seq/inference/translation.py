@@ -74,7 +74,7 @@ class Translation:
     notes: list[str] = field(
         default_factory=list
     )  # ways in which the line is unlike the training text
-    log_probs: list[float] = field(default_factory=list)  # of `tgt_tokens`, nats, if requested
+    log_probs: list[float] = field(default_factory=list)  # one per target token, nats, if requested
 
 
 def split_line(line: str, vocabulary: "Vocabulary", max_length: int) -> tuple[list[str], bool]:

@@ -17,7 +17,7 @@ from seq2seq.runtime.files import output_file, write_errors
 SUFFIXES = (".html", ".png", ".svg")
 MAX_TABLES = 200  # sentences in an HTML page
 MAX_PANELS = 8  # sentences in a PNG or SVG file
-MAX_CELLS = 100_000  # of one sentence; a cell takes 100 bytes of HTML
+MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
 
 
 def check_plot_path(path: Path) -> None:
