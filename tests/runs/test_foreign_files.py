@@ -13,6 +13,7 @@ from seq2seq.data.vocabulary import Vocabularies, save_vocabularies
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, TENSORBOARD, TIMING, VOCABULARY
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.folders import open_to_append
+from seq2seq.runtime.locks import LOCK
 from seq2seq.training.loop import train
 
 SETTINGS = ("training.max_steps=2", "training.validate_every=1", "training.keep=1")
@@ -46,7 +47,8 @@ def resume(corpus: Path, run: Path, *options: str) -> int:
 
 def refused(capsys: pytest.CaptureFixture[str], corpus: Path, run: Path, *options: str) -> str:
     """Exit code 2, one line, and an unchanged run folder."""
-    before = {path: path.lstat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    files = (path for path in run.rglob("*") if path.is_file() and path.name != LOCK)
+    before = {path: path.lstat().st_mtime_ns for path in files}
     capsys.readouterr()
     assert resume(corpus, run, *options) == 2
     assert {path: path.lstat().st_mtime_ns for path in before} == before
