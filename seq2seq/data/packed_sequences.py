@@ -1,10 +1,11 @@
 """Variable-length sequences in flat arrays: lines of text, and the token ids they encode to.
 
-Arrays mapped from files use no process memory: the system keeps the pages in use in its cache.
+The arrays are in memory, or files that are read on demand: the system keeps what is in use in its
+cache, and the process takes no memory for them.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,51 +14,96 @@ from seq2seq.data.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]
+Item = TypeVar("Item", covariant=True)
 
 
-class PackedIds(Sequence[list[int]]):
-    """Sequences of token ids: sequence i is the `lengths[i]` ids before `ends[i]`."""
+class Array(Protocol):
+    """One-dimensional array: in memory (numpy) or in a file (`ArrayFile`)."""
 
-    def __init__(self, ids: NDArray[np.unsignedinteger], ends: Ends, lengths: Lengths) -> None:
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+class _Items(Sequence[Item]):
+    """Sequence whose slices are lists of its items."""
+
+    @overload
+    def __getitem__(self, i: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Item]: ...
+
+    def __getitem__(self, i: int | slice) -> Item | list[Item]:
+        places = range(len(self))[i]
+        return self._item(places) if isinstance(places, int) else self._several(places)
+
+    def _item(self, i: int) -> Item:
+        raise NotImplementedError
+
+    def _several(self, places: range) -> list[Item]:
+        return [self._item(i) for i in places]
+
+
+class PackedIds(_Items[list[int]]):
+    """Sequences of token ids, one behind the other: sequence i is what is before `ends[i]`."""
+
+    def __init__(self, ids: Array, ends: Array, lengths: Array) -> None:
         self.ids, self.ends, self.lengths = ids, ends, lengths
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.ends)
 
-    @overload
-    def __getitem__(self, i: int) -> list[int]: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> list[list[int]]: ...
-
-    def __getitem__(self, i: int | slice) -> list[int] | list[list[int]]:
-        if isinstance(i, slice):
-            return [self[n] for n in range(*i.indices(len(self)))]
-        end = int(self.ends[i])
-        ids: list[int] = self.ids[end - int(self.lengths[i]) : end].tolist()
+    def _item(self, i: int) -> list[int]:
+        start, end = _bounds(self.ends, i)
+        ids: list[int] = self.ids[start:end].tolist()
         return ids
 
 
-class PackedLines(Sequence[str]):
-    """Lines of UTF-8 text: line i is the `lengths[i]` bytes before `ends[i]`."""
+class PackedLines(_Items[str]):
+    """Lines of UTF-8 text, one behind the other: line i is what is before `ends[i]`."""
 
-    def __init__(self, text: NDArray[np.uint8], ends: Ends, lengths: Lengths) -> None:
-        self._text, self._ends, self._lengths = memoryview(text), ends, lengths  # type: ignore[arg-type]
+    def __init__(self, text: Array, ends: Array) -> None:
+        self._text, self._ends = text, ends
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self._ends)
 
-    @overload
-    def __getitem__(self, i: int) -> str: ...
+    def _item(self, i: int) -> str:
+        start, end = _bounds(self._ends, i)
+        return str(memoryview(self._text[start:end]), "utf-8")
 
-    @overload
-    def __getitem__(self, i: slice) -> list[str]: ...
+    def _several(self, places: range) -> list[str]:
+        if places.step != 1 or not places:
+            return super()._several(places)
+        start, _ = _bounds(self._ends, places[0])
+        ends = self._ends[places.start : places.stop].tolist()
+        text = memoryview(self._text[start : ends[-1]])  # read at once
+        return [
+            str(text[first - start : end - start], "utf-8")
+            for first, end in zip([start, *ends], ends, strict=False)
+        ]
 
-    def __getitem__(self, i: int | slice) -> str | list[str]:
-        if isinstance(i, slice):
-            return [self[n] for n in range(*i.indices(len(self)))]
-        end = int(self._ends[i])
-        return str(self._text[end - int(self._lengths[i]) : end], "utf-8")
+
+class SelectedLines(_Items[str]):
+    """Lines at the given rows of others."""
+
+    def __init__(self, lines: Sequence[str], rows: Array) -> None:
+        self._lines, self._rows = lines, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _item(self, i: int) -> str:
+        return self._lines[int(self._rows[i])]
+
+
+def _bounds(ends: Array, i: int) -> tuple[int, int]:
+    """Return the positions between which sequence i is."""
+    if i == 0:
+        return 0, int(ends[0])
+    start, end = ends[i - 1 : i + 1].tolist()
+    return start, end
 
 
 class Chunk(NamedTuple):

@@ -1,12 +1,13 @@
-"""Training text with its vocabulary and token ids, cached on disk and memory-mapped.
+"""Training text with its vocabulary and token ids, cached on disk and read on demand.
 
 FOLDER/NAME-OF-THE-FILES/
     text/           copy of the usable pairs, and counts of the pairs dropped
     vocabulary-*/   SentencePiece models trained under one `vocabulary` section of a config
     tokens-*/       token ids under one vocabulary, and the positions of their lines in the text
 
-An entry is rebuilt if the files, the vocabulary or its own bytes have changed. The cache may be
-deleted at any time. Memory use does not grow with the corpus.
+An entry is rebuilt if the files, the vocabulary or its own bytes have changed, and on resume if it
+is not what the run was trained on. The cache may be deleted at any time; others can neither read
+nor write it. Memory use does not grow with the corpus.
 """
 
 import hashlib
@@ -15,17 +16,18 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.arrays import copy_text, map_ids, map_text, write_ids
+from seq2seq.data.cache.arrays import copy_text, write_ids
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
+from seq2seq.data.cache.verification import read_ids, read_models, read_text
 from seq2seq.data.cache.workers import encode_cached, train_cached
 from seq2seq.data.corpus import (
     ParallelText,
@@ -36,16 +38,14 @@ from seq2seq.data.corpus import (
     usable,
 )
 from seq2seq.data.lines import checksum_of_file
-from seq2seq.data.vocabulary import (
-    Vocabularies,
-    checksums_of,
-    load_vocabularies,
-    train_vocabularies,
-)
+from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.folders import PrivateFolder, is_foreign
 
 FOLDER = ".token-cache"
+T = TypeVar("T")
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
+_DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
 
 
 class TrainingData:
@@ -56,6 +56,7 @@ class TrainingData:
         self.blank = blank  # pairs dropped for a blank side
         self.same = same  # pairs with identical sides
         self.checksum = checksum
+        self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
         self.notes: list[str] = []  # for the log
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
@@ -68,9 +69,12 @@ class TrainingData:
 
 
 @contextmanager
-def training_data(files: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]:
+def training_data(
+    files: ParallelFiles, run_dir: Path, digests: Mapping[str, str] | None = None
+) -> Iterator[TrainingData]:
     """Read the training text of a run, using the cache.
 
+    `digests` are those that a run to resume has recorded of its cache entries; others are rebuilt.
     Files that can be read only once, such as pipes, are held in memory instead. Raises UserError as
     `iter_pairs` and `usable` do, and RunError if the cache cannot be written. A UserError, even one
     raised by the block, removes the entries built for it.
@@ -80,9 +84,12 @@ def training_data(files: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
         text, blank = usable(read_pairs(files))
         yield TrainingData(text, blank, count_same(text), checksum_of_text(text))
         return
-    with closing(EntryCache(cache_of(run_dir) / _folder_name(files))) as cache:
+    with closing(EntryCache(cache_of(run_dir), _folder_name(files))) as cache:
         try:
-            yield _CachedTrainingData(files, cache)
+            data = _CachedTrainingData(files, cache, digests or {})
+            if is_foreign(shared := _shared_cache(run_dir)):
+                data.notes.append(f"note: {shared} belongs to another user and is not used")
+            yield data
         except UserError:
             cache.discard_built()
             raise
@@ -91,11 +98,17 @@ def training_data(files: ParallelFiles, run_dir: Path) -> Iterator[TrainingData]
 def cache_of(run_dir: Path) -> Path:
     """Return the cache of a run: next to the run folder, or in it if only that is writable.
 
-    Runs in the same folder share their cache.
+    Runs in the same folder share their cache, but not with other users: if another user's cache is
+    next to the run folder, that of the run is in it.
     """
-    parent = run_dir.absolute().parent
-    nearest = next(each for each in (parent / FOLDER, *(parent / FOLDER).parents) if each.exists())
-    return (parent if nearest.is_dir() and os.access(nearest, os.W_OK) else run_dir) / FOLDER
+    shared = _shared_cache(run_dir)
+    nearest = next(each for each in (shared, *shared.parents) if each.exists())
+    usable = nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(shared)
+    return shared if usable else run_dir / FOLDER
+
+
+def _shared_cache(run_dir: Path) -> Path:
+    return run_dir.absolute().parent / FOLDER
 
 
 def checksum_of_text(text: ParallelText) -> str:
@@ -106,62 +119,97 @@ def checksum_of_text(text: ParallelText) -> str:
 class _CachedTrainingData(TrainingData):
     """Usable pairs of a training text, mapped from the cache."""
 
-    def __init__(self, files: ParallelFiles, cache: EntryCache) -> None:
+    def __init__(self, files: ParallelFiles, cache: EntryCache, digests: Mapping[str, str]) -> None:
         """Copy the text into the cache, unless it is there."""
         checksums = _checksums(files)
-        self._cache = cache
+        self._cache, self._recorded = cache, digests
         self._key: dict[str, Any] = {"files": checksums, "byteorder": sys.byteorder}
+        name = source_name(files)
 
-        def build(folder: Path) -> Facts:
+        def build(folder: PrivateFolder) -> Facts:
             facts = copy_text(files, folder)
             if _checksums(files) != checksums:
-                raise UserError(f"{source_name(files)}: changed while being read. Try again.")
+                raise UserError(f"{name}: changed while being read. Try again.")
             return facts
 
-        entry = cache.entry(_TEXT, self._key, build)
-        if entry.rebuilt == STALE:
-            cache.remove(f"{_VOCABULARY}-*")
-            cache.remove(f"{_TOKENS}-*")
-        self._folder = entry.folder
-        text = map_text(entry.folder, source_name(files))
-        super().__init__(text, entry.facts["blank"], entry.facts["same"], _hash(checksums))
-        self._note(entry)
+        loaded = cache.load(
+            _TEXT,
+            self._key,
+            build,
+            lambda entry: read_text(entry, name),
+            digests.get(_DIGESTS[_TEXT]),
+        )
+        if loaded.rebuilt == STALE:
+            cache.remove(f"{_VOCABULARY}-")
+            cache.remove(f"{_TOKENS}-")
+        self._folder, facts = loaded.entry.folder, loaded.entry.facts
+        super().__init__(loaded.content, facts["blank"], facts["same"], _hash(checksums))
+        if not cache.private:
+            self.notes.append(
+                f"note: {cache.folder.path}: the file system keeps permissions of other users, who "
+                "may read the training text there"
+            )
+        self._text_digest = loaded.entry.digest
+        self._record(_TEXT, loaded.entry, loaded.rebuilt)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
         """Train vocabularies on the text, or load those trained before."""
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
-        def build(folder: Path) -> Facts:
+        def build(folder: PrivateFolder) -> Facts:
             train_cached(self._folder, self.text, config, folder)
             return {}
 
-        entry = self._entry(f"{_VOCABULARY}-{_hash(settings)}", {"config": settings}, build)
-        return load_vocabularies(entry.folder, config.sampling)
+        return self._load(
+            _VOCABULARY, {"config": settings}, build, lambda entry: read_models(entry, config)
+        )
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
-        """Encode the text, or map what was encoded before."""
+        """Encode the text, or open what was encoded before."""
         settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
 
-        def build(folder: Path) -> Facts:
-            with closing(
-                encode_cached(self._folder, self.text, vocabularies, max_length)
-            ) as chunks:
-                return write_ids(folder, self._folder, chunks, max(map(len, vocabularies)))
+        def build(folder: PrivateFolder) -> Facts:
+            place = self._cache.folder, self._folder
+            with closing(encode_cached(*place, self.text, vocabularies, max_length)) as chunks:
+                return write_ids(folder, chunks, max(map(len, vocabularies)))
 
-        entry = self._entry(f"{_TOKENS}-{_hash(settings)}", settings, build)
-        return EncodedPairs(*map_ids(entry, self._folder), entry.facts["too_long"])
+        opened = self._load(
+            _TOKENS,
+            settings,
+            build,
+            lambda entry: read_ids(entry, self.text, vocabularies, max_length),
+        )
+        return EncodedPairs(*opened, len(self.text) - len(opened[0]))
 
-    def _entry(self, name: str, settings: Facts, build: Callable[[Path], Facts]) -> Entry:
-        entry = self._cache.entry(name, {**self._key, **settings, **_versions()}, build)
-        self._note(entry)
-        return entry
+    def _load(
+        self,
+        kind: str,
+        settings: Mapping[str, Any],
+        build: Callable[[PrivateFolder], Facts],
+        read: Callable[[Entry], T],
+    ) -> T:
+        """Load the entry of this text and these settings, built from this very copy of the text."""
+        key = {**self._key, "text": self._text_digest, **settings, **_versions()}
+        name, digest = f"{kind}-{_hash(settings)}", self._recorded.get(_DIGESTS.get(kind, ""))
+        loaded = self._cache.load(name, key, build, read, digest)
+        self._record(kind, loaded.entry, loaded.rebuilt)
+        return loaded.content
 
-    def _note(self, entry: Entry) -> None:
-        if entry.rebuilt == MISSING:
-            if entry.folder.name.startswith(_TOKENS):
-                self.notes.append(f"training text and token ids are cached in {self._cache.folder}")
-        elif entry.rebuilt is not None:
-            self.notes.append(f"{entry.folder}: rebuilt because {entry.rebuilt}")
+    def _record(self, kind: str, entry: Entry, rebuilt: str | None) -> None:
+        """Keep the digest of an entry, and note if it was built or is not what was recorded."""
+        if kind == _TOKENS and rebuilt == MISSING:
+            folder = self._cache.folder.path
+            self.notes.append(f"training text and token ids are cached in {folder}")
+        elif rebuilt not in (None, MISSING):
+            self.notes.append(f"{entry.folder.path}: rebuilt because {rebuilt}")
+        if name := _DIGESTS.get(kind):
+            self.digests[name] = entry.digest
+            if self._recorded.get(name, entry.digest) != entry.digest:
+                self.notes.append(
+                    f"warning: {entry.folder.path} differs from what the run was trained on, "
+                    "although it was built from the same files; was another version of seq2seq or "
+                    "SentencePiece in use?"
+                )
 
 
 def _checksums(files: ParallelFiles) -> dict[str, str]:

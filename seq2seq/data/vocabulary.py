@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -147,8 +148,25 @@ def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with closing(Folder(folder, create=True)) as target:
-        for name, vocabulary in _named(vocabularies).items():
-            target.write(f"{name}.model", vocabulary.model)
+        write_vocabularies(vocabularies, target)
+
+
+def write_vocabularies(vocabularies: Vocabularies, folder: Folder) -> None:
+    """Write `joint.model`, or `src.model` and `tgt.model`, in an open folder. Raises OSError."""
+    for name, vocabulary in _named(vocabularies).items():
+        folder.write(f"{name}.model", vocabulary.model)
+
+
+def read_vocabularies(folder: Folder, names: Sequence[str], sampling: float = 0.0) -> Vocabularies:
+    """Read the models of these names: `joint`, or `src` and `tgt`.
+
+    Raises OSError, and RuntimeError from SentencePiece for a file that is not a model.
+    """
+    loaded = []
+    for name in names:
+        with os.fdopen(folder.open(f"{name}.model"), "rb") as file:
+            loaded.append(Vocabulary(file.read(_MAX_MODEL_BYTES), sampling))
+    return Vocabularies(loaded[0], loaded[-1])
 
 
 def load_vocabularies(

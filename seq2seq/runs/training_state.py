@@ -205,3 +205,11 @@ def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> N
                 f"data.{split}: has changed since {folder} was trained on it. Restore the text, "
                 "or train again (--overwrite, or another run_dir)"
             )
+
+
+def recorded_digests(header: Header) -> dict[str, str]:
+    """Return the checksums of the training text and its cache that a run has recorded."""
+    recorded = header.get("data")
+    if not isinstance(recorded, dict):
+        return {}
+    return {str(key): value for key, value in recorded.items() if isinstance(value, str)}

@@ -12,7 +12,7 @@ import shutil
 import stat
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
@@ -22,7 +22,7 @@ from seq2seq.runtime.files import PART_SUFFIX, sync
 _HAS_HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER_FLAGS = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_DIRECTORY", 0)
-_READ_FLAGS = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)  # a pipe would block
+_OPEN_FLAGS = _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)  # a pipe would block
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
 _OTHERS = 0o077  # permissions of the group and of all others
 
@@ -70,6 +70,26 @@ class Folder:
         """Owner, mode and identity of the folder."""
         return self.path.stat() if self._handle is None else os.fstat(self._handle)
 
+    def is_own(self) -> bool:
+        """Return whether the folder belongs to the user of this process, or owners are unknown.
+
+        Some network file systems give files of the process to a user of their own choice; then that
+        user's folder is the process's own.
+        """
+        if self._handle is None or (owner := self.status.st_uid) == os.geteuid():
+            return True
+        return owner == self._owner_of_new_folders()
+
+    def _owner_of_new_folders(self) -> int | None:
+        name = f"owner.{secrets.token_hex(4)}{PART_SUFFIX}"
+        try:
+            os.mkdir(self._at(name), 0o700, dir_fd=self._handle)
+            made = self.lstat(name)
+            os.rmdir(self._at(name), dir_fd=self._handle)
+        except OSError:
+            return None
+        return None if made is None else made.st_uid
+
     def names(self) -> list[str]:
         """List the names in the folder."""
         with os.scandir(self.path if self._handle is None else self._handle) as entries:
@@ -82,9 +102,10 @@ class Folder:
         except OSError:
             return None
 
-    def open(self, name: str) -> int:
-        """Return a descriptor to read a regular file; raises OSError, also for a link."""
-        descriptor = os.open(self._at(name), _READ_FLAGS, dir_fd=self._handle)
+    def open(self, name: str, update: bool = False) -> int:
+        """Return a descriptor to read or update a regular file; raises OSError, also for a link."""
+        flags = _OPEN_FLAGS | (os.O_RDWR if update else os.O_RDONLY)
+        descriptor = os.open(self._at(name), flags, dir_fd=self._handle)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "not a file", name)
@@ -154,8 +175,7 @@ class PrivateFolder(Folder):
         super().__init__(path, parent, create)
         status = self.status
         self.owner = status.st_uid
-        own = self._is_own() if parent is None else self.owner == parent.owner
-        if not own:
+        if not (self.is_own() if parent is None else self.owner == parent.owner):
             raise UserError(
                 f"{path}: belongs to another user (uid {status.st_uid}); refusing to use it. "
                 "Remove it, or set another run_dir"
@@ -190,18 +210,13 @@ class PrivateFolder(Folder):
         finally:
             self.remove(name)
 
-    def open(self, name: str) -> int:
-        """Return a descriptor to read a file of the user; raises OSError for any other."""
-        descriptor = super().open(name)
+    def open(self, name: str, update: bool = False) -> int:
+        """Return a descriptor to a file of the user; raises OSError for any other."""
+        descriptor = super().open(name, update)
         if _HAS_HANDLES and os.fstat(descriptor).st_uid != self.owner:
             os.close(descriptor)
             raise OSError(errno.EPERM, "it belongs to another user", name)
         return descriptor
-
-    def _is_own(self) -> bool:
-        if self._handle is None or self.owner == os.geteuid():
-            return True
-        return self.owner == self._mapped_owner()
 
     def _make_private(self, status: os.stat_result) -> bool:
         """Remove the permissions of others; return False if the file system keeps them."""
@@ -211,21 +226,21 @@ class PrivateFolder(Folder):
             os.fchmod(self._handle, 0o700)
         return not self.status.st_mode & _OTHERS
 
-    def _mapped_owner(self) -> int | None:
-        """Return the owner that the file system gives to a folder made now; None if it fails."""
-        name = f"owner.{secrets.token_hex(4)}{PART_SUFFIX}"
-        try:
-            os.mkdir(self._at(name), 0o700, dir_fd=self._handle)
-            made = self.lstat(name)
-            os.rmdir(self._at(name), dir_fd=self._handle)
-        except OSError:
-            return None
-        return None if made is None else made.st_uid
-
 
 def open_to_append(path: Path) -> int:
     """Return a descriptor to append to a file, made if missing; raises OSError, also for a link."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_FOLLOW, 0o666)
+
+
+def is_foreign(path: Path) -> bool:
+    """Return whether a folder exists, is no link and belongs to another user."""
+    try:
+        if is_link(path) or not path.exists():
+            return False
+        with closing(Folder(path)) as folder:
+            return not folder.is_own()
+    except OSError:  # it may not be opened
+        return True
 
 
 def is_link(path: Path | str, folder: int | None = None) -> bool:

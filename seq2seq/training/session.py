@@ -29,6 +29,7 @@ from seq2seq.runs.training_state import (
     TrainingState,
     check_texts,
     read_state,
+    recorded_digests,
     restore_tensors,
     save_state,
 )
@@ -53,7 +54,7 @@ class SessionData(NamedTuple):
     valid: ParallelText
     valid_pairs: EncodedPairs
     limit: LengthLimit
-    checksums: Mapping[str, str]  # checksum of each split's text
+    checksums: Mapping[str, str]  # of each split's text, and of the cache entries of the first
     source: SourceProfile
 
 
@@ -149,7 +150,8 @@ def prepare(
     given. Returns notes for the log, too. Raises UserError if data, config or state do not fit.
     """
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
-    with training_data(config.data.train, config.run_dir) as source:
+    digests = None if state is None else recorded_digests(state.header)
+    with training_data(config.data.train, config.run_dir, digests) as source:
         train = source.text
         valid, _ = other_texts(config.data, train)
         filled, valid_blank = usable(valid)
@@ -163,6 +165,7 @@ def prepare(
         else:
             vocabularies = source.vocabularies(config.vocabulary)
         pairs = source.pairs(vocabularies, config.data.max_length)
+        checksums |= source.digests
         limit, weights = state and state.limit, start and start.weights
         session = new_session(config, device, vocabularies, pairs, valid, checksums, limit, weights)
     session.group, session.writer = group, RunWriter(lock)
@@ -210,10 +213,11 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
                 raise UserError(f"{path}: every process reads this file; give a regular file")
     folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
     vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
-    with training_data(config.data.train, config.run_dir) as source:
+    digests = recorded_digests(state.header)
+    with training_data(config.data.train, config.run_dir, digests) as source:
         valid, _ = other_texts(config.data, source.text)
         pairs = source.pairs(vocabularies, config.data.max_length)
-    checksums = {"train": source.checksum, "valid": checksum_of_text(valid)}
+    checksums = {"train": source.checksum, "valid": checksum_of_text(valid), **source.digests}
     session = new_session(config, device, vocabularies, pairs, valid, checksums, state.limit)
     session.group = group
     restore(session, state)

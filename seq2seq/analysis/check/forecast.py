@@ -53,7 +53,7 @@ def forecast(session: TrainingSession) -> Forecast:
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds, core_share = _measure(session, steps, last)
-    epoch_tokens = int(session.data.train.tgt.lengths.sum()) + len(session.data.train)
+    epoch_tokens = int(session.data.train.tgt.ends[-1]) + len(session.data.train)
     return Forecast(
         str(session.device),
         count_parameters(session.model),

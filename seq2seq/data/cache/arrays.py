@@ -1,12 +1,12 @@
-"""Training text and its token ids as flat arrays in a cache entry: streamed to disk, then mapped.
+"""Training text and its token ids as flat arrays in a cache entry: streamed to disk, then read.
 
-Each side has a file of values (`text` or `ids`) and files of the `ends` and `lengths` of its lines.
+Each side has a file of values (`text` or `ids`) and one of the `ends` of its lines in them; ids
+also have their `lengths`. `rows` are the positions in the text of the pairs that have ids.
 """
 
 from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -14,17 +14,19 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.cache.entries import Entry, Facts
+from seq2seq.data.cache.array_file import ArrayFile
 from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, no_usable_pair, source_name
-from seq2seq.data.packed_sequences import Chunk, Ends, Lengths, PackedIds, PackedLines
+from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, SelectedLines
 from seq2seq.runtime.console import printable
+from seq2seq.runtime.folders import PrivateFolder
 
 SIDES = ("src", "tgt")
+Counts = dict[str, int]
 Number = TypeVar("Number", bound=np.generic)
 _BLOCK_PAIRS = 10_000  # written at a time
 
 
-def copy_text(files: ParallelFiles, folder: Path) -> Facts:
+def copy_text(files: ParallelFiles, folder: PrivateFolder) -> Counts:
     """Copy the pairs with text on both sides; return the counts of pairs by kind.
 
     Raises UserError as `iter_pairs` does, and if no pair has text on both sides.
@@ -32,8 +34,8 @@ def copy_text(files: ParallelFiles, folder: Path) -> Facts:
     facts = {"pairs": 0, "blank": 0, "same": 0}
     name, pairs = source_name(files), iter_pairs(files)
     with (
-        _Writer(folder, "src", "text") as src_writer,
-        _Writer(folder, "tgt", "text") as tgt_writer,
+        _Writer(folder, "src.text", "src.ends") as src_writer,
+        _Writer(folder, "tgt.text", "tgt.ends") as tgt_writer,
         tqdm(desc=printable(f"reading {name}"), unit=" pairs", leave=False, disable=None) as bar,
     ):
         while block := list(islice(pairs, _BLOCK_PAIRS)):
@@ -49,69 +51,83 @@ def copy_text(files: ParallelFiles, folder: Path) -> Facts:
     return facts
 
 
-def map_text(folder: Path, name: str) -> ParallelText:
-    """Map the text of an entry."""
-    src, tgt = (_map_lines(folder, folder, side) for side in SIDES)
+def open_text(folder: PrivateFolder, name: str) -> ParallelText:
+    """Open the text of an entry; raises OSError."""
+    src, tgt = (PackedLines(*text_arrays(folder, side)) for side in SIDES)
     return ParallelText(src, tgt, name)
 
 
-def write_ids(folder: Path, text: Path, chunks: Iterable[Chunk], vocabulary_size: int) -> Facts:
-    """Write the ids of a cached text and the positions of its lines; return the counts of pairs.
-
-    The text of the pairs kept is not copied: `text_ends` and `text_lengths` point into its entry.
-    """
-    wide = vocabulary_size > 1 << 16
-    kept = seen = 0
-    lines = [_positions(text, side) for side in SIDES]
-    names = "ids", "text_ends", "text_lengths"
-    with _Writer(folder, "src", *names) as src_writer, _Writer(folder, "tgt", *names) as tgt_writer:
-        writers = src_writer, tgt_writer
-        for pairs, rows, *sides in chunks:
-            for writer, side, (ends, lengths) in zip(writers, sides, lines, strict=True):
-                ids = side.ids if wide else side.ids.astype(np.uint16)
-                writer.write(ids, side.lengths, ends[rows], lengths[rows])
-            kept, seen = kept + len(rows), seen + pairs
-    return {"pairs": kept, "too_long": seen - kept, "wide": wide}
+def write_ids(folder: PrivateFolder, chunks: Iterable[Chunk], vocabulary_size: int) -> Counts:
+    """Write the ids of a cached text and the rows of its pairs that have them."""
+    kind, count = ids_type(vocabulary_size), 0
+    with (
+        _Writer(folder, "src.ids", "src.ends", "src.lengths") as src_writer,
+        _Writer(folder, "tgt.ids", "tgt.ends", "tgt.lengths") as tgt_writer,
+        folder.create("rows") as file,
+    ):
+        for _, rows, src, tgt in chunks:
+            for writer, side in ((src_writer, src), (tgt_writer, tgt)):
+                writer.write(np.asarray(side.ids, kind), np.asarray(side.lengths))
+            file.write(rows.tobytes())
+            count += len(rows)
+    return {"pairs": count}
 
 
-def map_ids(entry: Entry, text: Path) -> tuple[PackedLines, PackedLines, PackedIds, PackedIds]:
-    """Map the lines (source, target) and ids (source, target) of an entry of a cached text."""
-    kind: type[np.uint32 | np.uint16] = np.uint32 if entry.facts["wide"] else np.uint16
-    src, tgt = (_map_lines(text, entry.folder, side, "text_") for side in SIDES)
-    src_ids, tgt_ids = (
-        PackedIds(_mapped(entry.folder / f"{side}.ids", kind), *_positions(entry.folder, side))
-        for side in SIDES
-    )
+def open_ids(
+    folder: PrivateFolder, text: ParallelText, vocabulary_size: int
+) -> tuple[SelectedLines, SelectedLines, PackedIds, PackedIds]:
+    """Open the lines (source, target) and ids (source, target) of an entry; raises OSError."""
+    rows = array_of(folder, "rows", np.int64)
+    src, tgt = (SelectedLines(side, rows) for side in (text.src, text.tgt))
+    src_ids, tgt_ids = (PackedIds(*ids_arrays(folder, side, vocabulary_size)) for side in SIDES)
     return src, tgt, src_ids, tgt_ids
 
 
-def _map_lines(text: Path, folder: Path, side: str, prefix: str = "") -> PackedLines:
-    """Map lines of a cached text, whose positions are in `folder`."""
-    return PackedLines(_mapped(text / f"{side}.text", np.uint8), *_positions(folder, side, prefix))
+def text_arrays(
+    folder: PrivateFolder, side: str
+) -> tuple[ArrayFile[np.uint8], ArrayFile[np.int64]]:
+    """Open the text of a side and the ends of its lines; raises OSError."""
+    text, ends = (
+        array_of(folder, f"{side}.text", np.uint8),
+        array_of(folder, f"{side}.ends", np.int64),
+    )
+    return text, ends
 
 
-def _positions(folder: Path, side: str, prefix: str = "") -> tuple[Ends, Lengths]:
+def ids_arrays(
+    folder: PrivateFolder, side: str, vocabulary_size: int
+) -> tuple[ArrayFile[Any], ArrayFile[np.int64], ArrayFile[np.uint32]]:
+    """Open the ids of a side, the ends of its sequences and their lengths; raises OSError."""
     return (
-        _mapped(folder / f"{side}.{prefix}ends", np.int64),
-        _mapped(folder / f"{side}.{prefix}lengths", np.uint32),
+        array_of(folder, f"{side}.ids", ids_type(vocabulary_size)),
+        array_of(folder, f"{side}.ends", np.int64),
+        array_of(folder, f"{side}.lengths", np.uint32),
     )
 
 
+def array_of(folder: PrivateFolder, name: str, kind: type[Number]) -> ArrayFile[Number]:
+    """Open an array of an entry; raises OSError."""
+    return ArrayFile(folder.open(name), kind, folder.path / name)
+
+
+def ids_type(vocabulary_size: int) -> type[np.uint16 | np.uint32]:
+    """Return the type of ids in files."""
+    return np.uint32 if vocabulary_size > 1 << 16 else np.uint16
+
+
 class _Writer:
-    """Files of one side of an entry: values, ends and lengths, and arrays parallel to those."""
+    """Files of one side of an entry: values, the ends of its lines and, for ids, their lengths."""
 
-    def __init__(self, folder: Path, side: str, values: str, *others: str) -> None:
+    def __init__(self, folder: PrivateFolder, *names: str) -> None:
         self._end, self._stack = 0, ExitStack()  # which closes all files, even if one fails
-        self._files = [
-            self._stack.enter_context((folder / f"{side}.{name}").open("xb"))
-            for name in (values, "ends", "lengths", *others)
-        ]
+        self._files = [self._stack.enter_context(folder.create(name)) for name in names]
 
-    def write(self, values: NDArray[Any], lengths: Lengths, *others: NDArray[Any]) -> None:
+    def write(self, values: NDArray[Any], lengths: Lengths) -> None:
         """Append lines of the given lengths, whose values are concatenated."""
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
         self._end += len(values)
-        for file, array in zip(self._files, (values, ends, lengths, *others), strict=True):
+        arrays: tuple[NDArray[Any], ...] = (values, ends, lengths)
+        for file, array in zip(self._files, arrays, strict=False):
             file.write(array.tobytes())
 
     def __enter__(self) -> Self:
@@ -125,10 +141,3 @@ def _joined(lines: list[str]) -> tuple[NDArray[np.uint8], Lengths]:
     encoded = [line.encode() for line in lines]
     lengths = np.array([len(line) for line in encoded], np.uint32)
     return np.frombuffer(b"".join(encoded), np.uint8), lengths
-
-
-def _mapped(path: Path, kind: type[Number]) -> NDArray[Number]:
-    """Map a file as an array, which uses no process memory."""
-    if not path.stat().st_size:
-        return np.empty(0, kind)  # an empty file cannot be mapped
-    return np.memmap(path, kind, mode="r").view(np.ndarray)

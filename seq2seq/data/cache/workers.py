@@ -16,27 +16,26 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing.connection import Connection
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.format import read_array, write_array
 from tqdm import tqdm
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.cache.arrays import map_text
+from seq2seq.data.cache.arrays import open_text
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.packed_sequences import Chunk, PackedIds, encode_chunk
 from seq2seq.data.vocabulary import (
     Vocabularies,
-    load_vocabularies,
-    save_vocabularies,
+    checksums_of,
+    read_vocabularies,
     train_vocabularies,
+    write_vocabularies,
 )
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import PART_SUFFIX
+from seq2seq.runtime.folders import Address, PrivateFolder
 
 MAX_PAIRS_WITHOUT_WORKERS = 50_000
 MAX_WORKERS = 16
@@ -45,32 +44,47 @@ _QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
 Result = TypeVar("Result")
 
 
-def train_cached(folder: Path, text: ParallelText, config: VocabularyConfig, models: Path) -> None:
-    """Train vocabularies on the text cached in `folder`, and save them in `models`.
+class Work(NamedTuple):
+    """Text to encode, in an open folder, and the folder of the models and the results."""
+
+    text: Address
+    shared: Address
+    models: tuple[str, ...]  # their names
+    max_length: int
+
+
+def train_cached(
+    folder: PrivateFolder, text: ParallelText, config: VocabularyConfig, models: PrivateFolder
+) -> None:
+    """Train vocabularies on the text cached in `folder`, and write them in `models`.
 
     A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
     Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
     """
     if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
-        save_vocabularies(train_vocabularies(config, text.src, text.tgt), models)
+        write_vocabularies(train_vocabularies(config, text.src, text.tgt), models)
         return
     with _worker_pool(1) as pool:
-        _submit(pool, _train, folder, config, models).result()
+        _submit(pool, _train, folder.address, config, models.address).result()
 
 
 def encode_cached(
-    folder: Path, text: ParallelText, vocabularies: Vocabularies, max_length: int
+    cache: PrivateFolder,
+    folder: PrivateFolder,
+    text: ParallelText,
+    vocabularies: Vocabularies,
+    max_length: int,
 ) -> Generator[Chunk]:
     """Encode the text cached in `folder`, a large one in workers; yield its chunks in order.
 
-    Raises RunError if a worker is killed.
+    Workers leave their results in a temporary folder in `cache`. Raises RunError if one is killed.
     """
     bounds = [(n, min(n + CHUNK_PAIRS, len(text))) for n in range(0, len(text), CHUNK_PAIRS)]
     with tqdm(desc="encoding", total=len(text), unit=" pairs", leave=False, disable=None) as bar:
         chunks = (
             (_encode(text, vocabularies, max_length, *each) for each in bounds)
             if len(text) <= MAX_PAIRS_WITHOUT_WORKERS
-            else _encode_in_workers(folder, vocabularies, max_length, bounds)
+            else _encode_in_workers(cache, folder, vocabularies, max_length, bounds)
         )
         for chunk in chunks:
             yield chunk
@@ -78,31 +92,32 @@ def encode_cached(
 
 
 def _encode_in_workers(
-    folder: Path, vocabularies: Vocabularies, max_length: int, bounds: list[tuple[int, int]]
+    cache: PrivateFolder,
+    folder: PrivateFolder,
+    vocabularies: Vocabularies,
+    max_length: int,
+    bounds: list[tuple[int, int]],
 ) -> Iterator[Chunk]:
     count = max(1, min(_available_cores(), MAX_WORKERS, len(bounds)))
-    with (
-        TemporaryDirectory(prefix="encoding.", suffix=PART_SUFFIX, dir=folder.parent) as name,
-        _worker_pool(count) as pool,
-    ):
-        shared = Path(name)
-        save_vocabularies(vocabularies, shared)
-        pending: deque[Future[Path]] = deque()
+    with cache.temporary("encoding") as shared, _worker_pool(count) as pool:
+        write_vocabularies(vocabularies, shared)
+        names = tuple(checksums_of(vocabularies))
+        work = Work(folder.address, shared.address, names, max_length)
+        pending: deque[Future[str]] = deque()
         for start, end in bounds:
-            pending.append(_submit(pool, _encode_range, folder, shared, max_length, start, end))
+            pending.append(_submit(pool, _encode_range, work, start, end))
             if len(pending) == _QUEUED_PER_WORKER * count:
-                yield _take(pending.popleft().result())
+                yield _take(shared, pending.popleft().result())
         while pending:
-            yield _take(pending.popleft().result())
+            yield _take(shared, pending.popleft().result())
 
 
-def _take(path: Path) -> Chunk:
+def _take(shared: PrivateFolder, name: str) -> Chunk:
     """Load a chunk that a worker saved, and delete its file."""
-    with path.open("rb") as file:
+    with os.fdopen(shared.open(name), "rb") as file:
         pairs, rows, *sides = (read_array(file, allow_pickle=False) for _ in range(8))
-    chunk = Chunk(int(pairs), rows, PackedIds(*sides[:3]), PackedIds(*sides[3:]))
-    path.unlink()
-    return chunk
+    shared.remove(name)
+    return Chunk(int(pairs), rows, PackedIds(*sides[:3]), PackedIds(*sides[3:]))
 
 
 # ------------------------------------------------------------------------------------- the workers
@@ -160,24 +175,27 @@ def _start_worker(lifeline: Connection) -> None:
 # Results are files: a kill could cut short a result sent through a pipe, and block its reader.
 
 
-def _train(folder: Path, config: VocabularyConfig, models: Path) -> None:
-    text = map_text(folder, str(folder))
-    save_vocabularies(train_vocabularies(config, text.src, text.tgt), models)
+def _train(folder: Address, config: VocabularyConfig, models: Address) -> None:
+    text = open_text(PrivateFolder.reopen(folder), str(folder.path))
+    vocabularies = train_vocabularies(config, text.src, text.tgt)
+    write_vocabularies(vocabularies, PrivateFolder.reopen(models))
 
 
-def _encode_range(folder: Path, shared: Path, max_length: int, start: int, end: int) -> Path:
-    pairs, rows, src, tgt = _encode(*_loaded(folder, shared), max_length, start, end)
-    path = shared / f"{start}.npy"
+def _encode_range(work: Work, start: int, end: int) -> str:
+    shared, text, vocabularies = _loaded(work)
+    pairs, rows, src, tgt = _encode(text, vocabularies, work.max_length, start, end)
     sides = (array for side in (src, tgt) for array in (side.ids, side.ends, side.lengths))
-    with path.open("wb") as file:
+    with shared.create(f"{start}.npy") as file:
         for array in (np.asarray(pairs), rows, *sides):
-            write_array(file, array, allow_pickle=False)
-    return path
+            write_array(file, np.asarray(array), allow_pickle=False)
+    return f"{start}.npy"
 
 
 @cache
-def _loaded(folder: Path, models: Path) -> tuple[ParallelText, Vocabularies]:
-    return map_text(folder, str(folder)), load_vocabularies(models)
+def _loaded(work: Work) -> tuple[PrivateFolder, ParallelText, Vocabularies]:
+    text = open_text(PrivateFolder.reopen(work.text), str(work.text.path))
+    shared = PrivateFolder.reopen(work.shared)
+    return shared, text, read_vocabularies(shared, work.models)
 
 
 def _encode(

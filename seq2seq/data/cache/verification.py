@@ -1,0 +1,134 @@
+"""Verification of the content of cache entries, which a checksum alone does not prove usable.
+
+Whoever can write an entry can also write a manifest with the right checksums. Each check reads
+everything, so that no content of an entry can make training fail later.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.cache.array_file import ArrayFile
+from seq2seq.data.cache.arrays import SIDES, array_of, ids_arrays, open_ids, open_text, text_arrays
+from seq2seq.data.cache.entries import Entry, Unusable
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.packed_sequences import PackedIds, SelectedLines
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, read_vocabularies
+
+_BLOCK_LINES = 10_000  # read at a time
+_CONTINUATION = 0b10  # the first two bits of a byte within a character of UTF-8
+
+
+def read_text(entry: Entry, name: str) -> ParallelText:
+    """Open the text of an entry; raises Unusable unless every line of it can be read."""
+    _check_names(entry, (f"{side}.{name}" for side in SIDES for name in ("text", "ends")))
+    facts = entry.facts
+    if set(facts) != {"pairs", "blank", "same"} or facts["same"] > facts["pairs"]:
+        raise Unusable("its counts are inconsistent")
+    for side in SIDES:
+        text, ends = text_arrays(entry.folder, side)
+        if not 0 < len(ends) == facts["pairs"]:
+            raise Unusable(f"{side}.ends does not have an end for each pair")
+        _check_ends(ends, len(text), f"{side}.ends", least=1)
+        _check_utf8(text, ends, f"{side}.text")
+    return open_text(entry.folder, name)
+
+
+def read_ids(
+    entry: Entry, text: ParallelText, vocabularies: Vocabularies, max_length: int
+) -> tuple[SelectedLines, SelectedLines, PackedIds, PackedIds]:
+    """Open the ids of an entry; raises Unusable unless they are ids of pairs of the text."""
+    names = (f"{side}.{name}" for side in SIDES for name in ("ids", "ends", "lengths"))
+    _check_names(entry, ("rows", *names))
+    rows = array_of(entry.folder, "rows", np.int64)
+    _check_rows(rows, len(text))
+    size = max(map(len, vocabularies))
+    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+        ids, ends, lengths = ids_arrays(entry.folder, side, size)
+        if not len(rows) == len(ends) == len(lengths):
+            raise Unusable(f"{side}.ends does not have an end for each pair")
+        _check_ends(ends, len(ids), f"{side}.ends", least=0, most=max_length)
+        _check_lengths(lengths, ends, f"{side}.lengths")
+        for block in ids.blocks():
+            if not _are_tokens(block, len(vocabulary)):
+                raise Unusable(f"{side}.ids has ids that are not those of tokens")
+    return open_ids(entry.folder, text, size)
+
+
+def read_models(entry: Entry, config: VocabularyConfig) -> Vocabularies:
+    """Load the vocabularies of an entry; raises Unusable if they are not as configured."""
+    names = ("joint",) if config.joint else SIDES
+    _check_names(entry, (f"{name}.model" for name in names))
+    try:
+        vocabularies = read_vocabularies(entry.folder, names, config.sampling)
+    except RuntimeError:  # from SentencePiece
+        raise Unusable("it has no SentencePiece model") from None
+    for vocabulary in vocabularies:
+        exact = config.type in ("unigram", "bpe")
+        if exact and len(vocabulary) != config.size:
+            raise Unusable(f"its vocabulary has {len(vocabulary):,} tokens")
+        if vocabulary.has_byte_fallback != (config.type != "word"):
+            raise Unusable(f"its vocabulary is not of type {config.type}")
+    return vocabularies
+
+
+def _check_names(entry: Entry, names: Iterable[str]) -> None:
+    if different := set(names) ^ set(entry.files):
+        raise Unusable(f"{min(different)} is missing, or not one of its files")
+
+
+def _check_ends(
+    ends: ArrayFile[np.int64], total: int, name: str, least: int, most: int | None = None
+) -> None:
+    """Raise Unusable unless lines of at least `least` values take up all `total` values."""
+    end = 0
+    for block in ends.blocks():
+        lengths = np.diff(block, prepend=end)
+        if block.min() < 0 or lengths.min() < least or (most is not None and lengths.max() > most):
+            raise Unusable(f"{name} is inconsistent")
+        end = int(block[-1])
+    if end != total:
+        raise Unusable(f"{name} is inconsistent")
+
+
+def _check_lengths(lengths: ArrayFile[np.uint32], ends: ArrayFile[np.int64], name: str) -> None:
+    end, start = 0, 0
+    for block in ends.blocks():
+        if not np.array_equal(np.diff(block, prepend=end), lengths[start : start + len(block)]):
+            raise Unusable(f"{name} is inconsistent")
+        end, start = int(block[-1]), start + len(block)
+
+
+def _check_rows(rows: ArrayFile[np.int64], pairs: int) -> None:
+    last = -1
+    for block in rows.blocks():
+        if block.min() < 0 or np.diff(block, prepend=last).min() < 1:
+            raise Unusable("rows is inconsistent")
+        last = int(block[-1])
+    if last >= pairs:
+        raise Unusable("rows is inconsistent")
+
+
+def _check_utf8(text: ArrayFile[np.uint8], ends: ArrayFile[np.int64], name: str) -> None:
+    """Raise Unusable unless each line is UTF-8."""
+    start = 0
+    for first in range(0, len(ends), _BLOCK_LINES):
+        block = ends[first : first + _BLOCK_LINES]
+        content = text[start : int(block[-1])]
+        starts = np.append(0, block[:-1] - start)
+        try:
+            str(memoryview(content), "utf-8")  # type: ignore[arg-type]
+        except UnicodeDecodeError:
+            raise Unusable(f"{name} is not UTF-8") from None
+        if (content[starts] >> 6 == _CONTINUATION).any():  # in the middle of a character
+            raise Unusable(f"{name} is not UTF-8")
+        start = int(block[-1])
+
+
+def _are_tokens(ids: NDArray[np.unsignedinteger], size: int) -> bool:
+    """Return whether all ids are those of a vocabulary, and none that text cannot have."""
+    special = max(PAD_ID, BOS_ID, EOS_ID)
+    low = ids[ids <= special]
+    return bool(ids.max() < size) and not np.isin(low, (PAD_ID, BOS_ID, EOS_ID)).any()
