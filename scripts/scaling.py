@@ -6,8 +6,8 @@
 Corpora of each size repeat the given lines, with a number appended to both sides so that all lines
 are distinct. Each size is measured in separate processes; the first builds the cache. The model is
 small, so that the costs of the corpus dominate. Memory is the private memory of a process (RssAnon
-in /proc), without mapped files, which the system can evict. Freed memory is returned at once here;
-training keeps it for up to 64 steps, and its size depends on the order of batch shapes.
+in /proc), without the files that the system keeps in its cache. Freed memory is returned at once
+here; training keeps it for up to 64 steps, and its size depends on the order of batch shapes.
 """
 
 import argparse

@@ -35,6 +35,14 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runtime/test_write_failures.py::test_a_new_name_is_synced_too",
         "runtime/test_write_failures.py::test_no_checkpoint_counts_figures_that_are_not_on_the_disk",
     ),
+    "the cache is private, trusts no manifest, and may be lost in training": (
+        "data/test_cache_trust.py::test_links_to_a_folder_or_a_lock_are_refused",
+        "data/test_cache_trust.py::test_the_cache_of_another_user_is_not_used",
+        "data/test_cache_trust.py::test_the_cache_is_made_private_whatever_it_was",
+        "data/test_cache_trust.py::test_a_resealed_entry_is_rebuilt_with_a_line",
+        "data/test_cache_trust.py::test_a_resumed_run_does_not_train_on_a_poisoned_cache",
+        "data/test_cache_trust.py::test_training_ends_in_a_line_where_its_cache_is_truncated_and_resumes",
+    ),
     "links and files of other users are refused where a run writes": (
         "runs/test_foreign_files.py::test_resuming_refuses_a_vocabulary_that_is_a_link",
         "runs/test_foreign_files.py::test_files_of_a_stranger_are_refused",

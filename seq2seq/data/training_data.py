@@ -117,7 +117,7 @@ def checksum_of_text(text: ParallelText) -> str:
 
 
 class _CachedTrainingData(TrainingData):
-    """Usable pairs of a training text, mapped from the cache."""
+    """Usable pairs of a training text, read from the cache."""
 
     def __init__(self, files: ParallelFiles, cache: EntryCache, digests: Mapping[str, str]) -> None:
         """Copy the text into the cache, unless it is there."""

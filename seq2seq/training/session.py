@@ -54,7 +54,7 @@ class SessionData(NamedTuple):
     valid: ParallelText
     valid_pairs: EncodedPairs
     limit: LengthLimit
-    checksums: Mapping[str, str]  # of each split's text, and of the cache entries of the first
+    checksums: Mapping[str, str]  # texts of the splits, and cache entries of the first
     source: SourceProfile
 
 

@@ -164,7 +164,7 @@ class EntryCache:
             facts = build(folder)
             files = _write_manifest(folder, key, facts)
             self.folder.remove(name)
-            if self._identity(name) is not None:  # of another user, who alone can remove it
+            if self._identity(name) is not None:  # belongs to another user, who alone can remove it
                 self.folder.rename(name, f"{name}.{secrets.token_hex(4)}{PART_SUFFIX}")
             try:
                 self.folder.rename(folder.path.name, name)
