@@ -75,8 +75,9 @@ class BeamSearch(ContinuousBatch):
     def _coverage_penalties(self, coverage: Tensor) -> Tensor:
         """Return `beta * sum_s log(min(sum_t a_ts, 1))`: [B, K]; Wu et al. (2016), eq. 14.
 
-        Positions with less than MIN_COVERAGE count as if they had that much. Otherwise one position
-        outside a local attention window would outweigh everything else.
+        Unlike in the paper end-of-sentence is among the positions s, and those with less than
+        MIN_COVERAGE count as if they had that much. Otherwise one position outside a local
+        attention window would outweigh everything else.
         """
         clamped = coverage.clamp(MIN_COVERAGE, 1).log()
         covered = clamped.unflatten(0, self.scores.shape)  # [B, K, S]

@@ -43,7 +43,11 @@ class Model(Protocol):
 
 
 class SearchOptions(NamedTuple):
-    """Beam size, scoring of hypotheses, constraints, and what is returned."""
+    """Beam size, scoring of hypotheses, constraints, and what is returned.
+
+    The length penalty is `length ** length_penalty`, end-of-sentence counted, where Wu et al.
+    (2016), eq. 14, have `((5 + length) / 6) ** alpha`.
+    """
 
     size: int  # hypotheses per sentence; 1: greedy search
     length_penalty: float = 1.0  # log-probabilities are divided by length to this power

@@ -400,7 +400,10 @@ def _one_line(text: str) -> str:
 
 
 def _attended_words(part: _Part, hypothesis: Hypothesis) -> list[str]:
-    """Return the most attended source word of each unknown token (Jean et al. 2015)."""
+    """Return the most attended source word of each unknown token.
+
+    Jean et al. (2015) translate that word by a dictionary if they can; here it is copied.
+    """
     if hypothesis.attention_weights is None or not part.words:
         return []
     unknown = torch.tensor(hypothesis.ids) == UNK_ID

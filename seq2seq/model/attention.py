@@ -64,7 +64,8 @@ class NormedAdditiveScore(AdditiveScore):
     """`g v / ||v|| . tanh(W q + U h + b)`: the additive score under weight normalisation.
 
     Salimans & Kingma (2016), eq. 2: the length g of the weight is learned separately from its
-    direction. With the initial values g = `||v||` and b = 0 this is the additive score.
+    direction. With the initial values g = `||v||` and b = 0, in place of the paper's, which depend
+    on data, this is the additive score.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int) -> None:

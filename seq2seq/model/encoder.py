@@ -16,7 +16,9 @@ class Encoder(nn.Module):
     Each direction is an LSTM of its own over the padded batch. The backward direction reads each
     source reversed within its own length, so padding comes last in both directions and never
     reaches a real position. A unidirectional encoder with `reverse` is the backward one and ends at
-    the first word (Sutskever et al. 2014, section 3.3). Outputs are always in source order.
+    the first word (Sutskever et al. 2014, section 3.3), having read end-of-sentence first. Outputs
+    are always in source order. Unlike in the papers the units are LSTMs, and a layer above reads
+    both directions of the layer below.
     """
 
     def __init__(

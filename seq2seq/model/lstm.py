@@ -15,7 +15,9 @@ class LSTMLayer(nn.Module):
     """LSTM layer: `c' = s(f) c + s(i) tanh(g)`, `h' = s(o) tanh(c')` with s the logistic function.
 
     The gates are `(o, i, f, g) = W x + U h + b`. `step` is the definition. `forward` computes a
-    sequence and its gradients several times faster, `step_into` a step without gradients.
+    sequence and its gradients several times faster, `step_into` a step without gradients. The
+    papers' units have other initial weights: here they are uniform in `+-1/sqrt(H)`, and the bias
+    of the forget gate is 1.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:

@@ -39,7 +39,7 @@ def sample_inputs(model: InferenceModel, batch: Batch, rate: float) -> Batch:
     """Keep each input after BOS with probability `rate`; replace the others by predictions.
 
     Draws from torch's CPU generator, unless every input is kept. PAD, BOS and EOS are never
-    predicted, as no token follows them.
+    predicted, as no token follows them; the paper does not exclude them.
     """
     if rate >= 1:
         return batch
