@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.packed_sequences import PackedIds, encode_chunk
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
@@ -68,14 +69,30 @@ def encode_pairs(
 
 
 def sampled_pairs(
-    pairs: EncodedPairs, rows: Rows, vocabularies: Vocabularies, max_length: int, seed: int
+    pairs: EncodedPairs,
+    rows: Rows,
+    vocabularies: Vocabularies,
+    max_length: int,
+    seed: int,
+    alike: bool = False,
+    inventor: NameInventor | None = None,
 ) -> tuple[list[Ids], list[Ids]]:
     """Return the ids of `rows` under random segmentations, a pure function of the arguments.
 
-    A pair whose sample exceeds `max_length` on either side keeps its usual segmentation.
+    A pair whose sample exceeds `max_length` on either side keeps its text and usual segmentation.
+    With `alike`, for a joint vocabulary, a word of the source has the same tokens in the target.
+    An inventor replaces names before.
     """
-    src = vocabularies.src.sample([pairs.src_texts[i] for i in rows], seed)
-    tgt = vocabularies.tgt.sample([pairs.tgt_texts[i] for i in rows], seed + 1)
+    src_texts, tgt_texts = ([side[i] for i in rows] for side in (pairs.src_texts, pairs.tgt_texts))
+    if inventor is not None:
+        src_texts, tgt_texts = inventor.invent(src_texts, tgt_texts, seed + 2)
+    if vocabularies.src.sampling == 0:
+        src, tgt = vocabularies.src.encode(src_texts), vocabularies.tgt.encode(tgt_texts)
+    elif alike:
+        src, tgt = vocabularies.src.sample_pairs(src_texts, tgt_texts, seed)
+    else:
+        src = vocabularies.src.sample(src_texts, seed)
+        tgt = vocabularies.tgt.sample(tgt_texts, seed + 1)
     for n, i in enumerate(rows):
         if max(len(src[n]), len(tgt[n])) > max_length:
             src[n], tgt[n] = pairs.src[i], pairs.tgt[i]

@@ -1,12 +1,14 @@
 """Subword regularization: random segmentations of words, a pure function of (text, seed).
 
-Tokens never cross a space, so each word of a text is sampled independently. The candidate
-segmentations of a word are computed once and kept. (SentencePiece's own sampling differs between
-processes: a resumed run would not repeat the interrupted one.)
+Tokens never cross a space, so each word of a text is sampled independently, where Kudo (2018)
+samples among the best segmentations of a sentence. The candidate segmentations of a word are
+computed once and kept. (SentencePiece's own sampling differs between processes: a resumed run would
+not repeat the interrupted one.)
 """
 
 import hashlib
 import math
+import re
 from array import array
 from bisect import bisect
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from sentencepiece import SentencePieceProcessor
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
 CANDIDATES = 32  # per word; half as many for BPE, whose candidates take longer to compute
+_EDGES = re.compile(r"^\W+|\W+$")  # punctuation around a word
 MAX_NEW_WORDS = 40_000  # kept, besides as many previous ones; about 900 bytes each
 
 
@@ -66,9 +69,34 @@ class SubwordSampler:
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """Return the ids of each text under one random segmentation."""
-        words = [[word for word in text.replace(SPACE, " ").split(" ") if word] for text in texts]
-        draws = iter(np.random.Generator(np.random.PCG64(seed)).random(sum(map(len, words))))
-        return [[i for word in line for i in self._draw(word, next(draws))] for line in words]
+        words = [_words(text) for text in texts]
+        return [self._line(*each) for each in zip(words, _numbers(words, seed), strict=True)]
+
+    def sample_pairs(
+        self, src: Sequence[str], tgt: Sequence[str], seed: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of both sides, `tgt` drawn with seed + 1, equal words segmented alike.
+
+        A word of a pair that occurs before, on either side and whatever punctuation surrounds it,
+        takes the random number of its first occurrence. A string that is copied from source to
+        target thus consists of the same tokens on both sides.
+        """
+        sides = [[_words(text) for text in texts] for texts in (src, tgt)]
+        numbers = [_numbers(side, seed + n) for n, side in enumerate(sides)]
+        found: tuple[list[list[int]], list[list[int]]] = ([], [])
+        for lines in zip(*sides, *numbers, strict=True):
+            first: dict[str, float] = {}
+            for words, own, side in zip(lines[:2], lines[2:], found, strict=True):
+                shared = [
+                    first.setdefault(_EDGES.sub("", word), number)
+                    for word, number in zip(words, own, strict=True)
+                ]
+                side.append(self._line(words, shared))
+        return found
+
+    def _line(self, words: Sequence[str], numbers: Sequence[float]) -> list[int]:
+        drawn = map(self._draw, words, numbers)
+        return [*chain.from_iterable(drawn)]
 
     def _draw(self, word: str, number: float) -> list[int]:
         candidates = self._known.get(word)
@@ -91,6 +119,17 @@ class SubwordSampler:
         scores = [self._amount * sum(map(self._processor.get_score, each)) for each in ids]
         weights = [math.exp(score - max(scores)) for score in scores]
         return pack_candidates(ids, [part / sum(weights) for part in accumulate(weights)])
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.replace(SPACE, " ").split(" ") if word]
+
+
+def _numbers(lines: Sequence[Sequence[str]], seed: int) -> list[list[float]]:
+    """Return a random number below 1 for each word of each line."""
+    numbers = np.random.Generator(np.random.PCG64(seed)).random(sum(map(len, lines)))
+    ends = [*accumulate(map(len, lines))]
+    return [numbers[end - len(line) : end].tolist() for line, end in zip(lines, ends, strict=True)]
 
 
 def _scores(processor: SentencePieceProcessor) -> dict[str, tuple[float, int]]:

@@ -78,6 +78,13 @@ class Vocabulary:
         """
         return self._sampler.sample([normalized(each) for each in text_list(texts, "texts")], seed)
 
+    def sample_pairs(
+        self, src: Iterable[str], tgt: Iterable[str], seed: int
+    ) -> tuple[list[Ids], list[Ids]]:
+        """Return ids of both sides of pairs as `sample`, equal words of a pair segmented alike."""
+        src, tgt = ([normalized(each) for each in text_list(side, "texts")] for side in (src, tgt))
+        return self._sampler.sample_pairs(src, tgt, seed)
+
     def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
         """Return the text of ids, without special tokens.
 

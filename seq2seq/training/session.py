@@ -12,6 +12,7 @@ from torch import Tensor
 from seq2seq.config.schema import Config, DataConfig
 from seq2seq.data.batching import EncodedPairs, LengthLimit, encode_pairs, length_ratio
 from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
+from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.training_data import checksum_of_text, training_data
@@ -126,6 +127,12 @@ class TrainingSession:
     def inference(self) -> InferenceModel:
         """The model as search sees it, with the weights in training."""
         return InferenceModel(self.model)
+
+    @cached_property
+    def inventor(self) -> NameInventor | None:
+        """The source of invented names, if the config asks for any."""
+        rate, train = self.config.training.invented_names, self.data.train
+        return NameInventor(train.src_texts, train.tgt_texts, rate) if rate > 0 else None
 
 
 class Texts(NamedTuple):

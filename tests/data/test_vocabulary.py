@@ -467,3 +467,42 @@ def test_a_space_as_sentencepiece_writes_it_is_a_space(kind: str) -> None:
     odd = SRC[0].replace(" ", " \N{LOWER ONE EIGHTH BLOCK} ")
     assert vocabulary.sample([odd], 3) == vocabulary.sample([plain], 3)
     assert vocabulary.sample(["\N{LOWER ONE EIGHTH BLOCK}"], 3) == [[]]
+
+
+def most_varied(sampler: Vocabulary) -> str:
+    """The word that is drawn in most segmentations."""
+    words = sorted({word for text in SRC for word in text.strip(".").split()})
+    draws = [{tuple(sampler.sample([word], seed)[0]) for seed in range(20)} for word in words]
+    return max(zip(map(len, draws), words, strict=True))[1]
+
+
+def test_a_word_of_a_pair_has_one_segmentation(sampler: Vocabulary) -> None:
+    word = most_varied(sampler)
+    src, tgt = [f"{word} {SRC[n]}" for n in range(40)], [f"{TGT[n]} {word}" for n in range(40)]
+    drawn, drawn_tgt = sampler.sample_pairs(src, tgt, 5)
+    assert [sampler.decode(ids) for ids in drawn] == src
+    assert [sampler.decode(ids) for ids in drawn_tgt] == tgt
+    segmentations = set()
+    for ids, others in zip(drawn, drawn_tgt, strict=True):
+        length = next(n for n in range(1, len(ids)) if sampler.decode(ids[:n]) == word)
+        assert others[-length:] == ids[:length]
+        segmentations.add(tuple(ids[:length]))
+    assert len(segmentations) > 1
+    apart = sampler.sample(src, 5), sampler.sample(tgt, 6)
+    assert (drawn, drawn_tgt) != apart
+    assert sampler.sample_pairs(src, tgt, 5) == (drawn, drawn_tgt)
+
+
+def test_punctuation_does_not_part_words_of_a_pair() -> None:
+    """Tokens of a unigram model never mix letters and punctuation."""
+    unigram = train("unigram", sampling=0.3).src
+    word = most_varied(unigram)
+    for seed in range(20):
+        (src,), (tgt,) = unigram.sample_pairs([f"{word}."], [word], seed)
+        assert src[: len(tgt)] == tgt
+
+
+def test_pairs_without_a_common_word_are_drawn_as_usual(sampler: Vocabulary) -> None:
+    src = [text.replace(".", "") for text in SRC[:30] if len({*text.split()}) == len(text.split())]
+    tgt = ["zzz " * n for n in range(2)] * len(src)
+    assert sampler.sample_pairs(src, tgt[: len(src)], 5)[0] == sampler.sample(src, 5)

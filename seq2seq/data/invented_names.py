@@ -1,0 +1,100 @@
+"""Invented names: strings that both sides of a pair share, replaced by others of their form.
+
+A corpus copies few strings, and the same ones again: a model learns to spell those instead of
+copying. Names of the corpus are therefore recombined, the start of one with the end of another, and
+digits drawn, alike on both sides of a pair. All draws are a pure function of the seed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+
+MAX_PAIRS = 300_000  # pairs searched for names, evenly spaced
+MIN_LETTERS = 3  # shorter words are no names
+MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more are words
+_WORD = re.compile(r"\w+(?:[-.,:@'\u2019]\w+)*")  # also 17:45, e-mail addresses, hyphenated names
+_APOSTROPHE_S = re.compile(r"['\u2019]s$")
+_GENITIVE = r"(?=(?:['\u2019]?s)?(?!\w))"  # matches before "s", "'s" or the end of the word
+_RUN = re.compile(r"[^\W\d_]+|\d")  # letters, or one digit
+
+
+class NameInventor:
+    """Replaces shared names and numbers of pairs by invented ones."""
+
+    def __init__(self, src: Sequence[str], tgt: Sequence[str], rate: float) -> None:
+        """Collect the names of a training text; each is later replaced with probability `rate`."""
+        self._rate = rate
+        self.names = frozenset(shared_names(src, tgt))
+        self._parts = sorted(filter(str.isalpha, self.names))
+
+    def invent(
+        self, src: Iterable[str], tgt: Iterable[str], seed: int
+    ) -> tuple[list[str], list[str]]:
+        """Return both sides of pairs with invented names, the same on both sides of a pair."""
+        generator = np.random.Generator(np.random.PCG64(seed))
+        pairs = [self._pair(*pair, generator) for pair in zip(src, tgt, strict=True)]
+        return [each for each, _ in pairs], [each for _, each in pairs]
+
+    def _pair(self, src: str, tgt: str, generator: np.random.Generator) -> tuple[str, str]:
+        for word in dict.fromkeys(_words(src)):
+            if word not in self.names and not _has_digit(word):
+                continue
+            pattern = re.compile(rf"\b{re.escape(word)}{_GENITIVE}")
+            counts = {len(pattern.findall(side)) for side in (src, tgt)}  # 0: not shared
+            if len(counts) == 1 and 0 not in counts and generator.random() < self._rate:
+                invented = self._invented(word, generator)
+                src, tgt = (pattern.sub(invented, side) for side in (src, tgt))
+        return src, tgt
+
+    def _invented(self, word: str, generator: np.random.Generator) -> str:
+        """Return a string of the word's form: letters for letters, digits for digits."""
+
+        def replacement(run: re.Match[str]) -> str:
+            old = run[0]
+            if old.isdigit():
+                return str(generator.integers(1, 10))
+            if not self._parts:
+                return old
+            new: str
+            start, end = (self._parts[i] for i in generator.integers(0, len(self._parts), 2))
+            new = (
+                start[: generator.integers(1, len(start))] + end[generator.integers(1, len(end)) :]
+            )
+            if len(old) == 1:
+                new = new[0]
+            return _in_case_of(old, new)
+
+        return _RUN.sub(replacement, word)
+
+
+def _words(text: str) -> list[str]:
+    return [_APOSTROPHE_S.sub("", word) for word in _WORD.findall(text)]
+
+
+def _in_case_of(old: str, new: str) -> str:
+    if old.isupper():
+        return new.upper()
+    return new.capitalize() if old[0].isupper() else new.lower()
+
+
+def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
+    """Return capitalised words that occur on both sides of a pair and hardly ever in lower case."""
+    step = -(-len(src) // MAX_PAIRS) or 1
+    pairs = [(src[i], tgt[i]) for i in range(0, len(src), step)]
+    words = [[_words(side) for side in pair] for pair in pairs]
+    counts = Counter(chain.from_iterable(chain.from_iterable(words)))
+    shared = {word for one, other in words for word in {*one} & {*other} if word[0].isupper()}
+    return {
+        word
+        for word in shared
+        if not _has_digit(word)
+        and len(word) >= MIN_LETTERS
+        and counts[word.lower()] <= MAX_LOWER_CASE * counts[word]
+    }
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))

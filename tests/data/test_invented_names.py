@@ -1,0 +1,105 @@
+"""Invented names: which words are names, and that both sides get the same strings."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.data.invented_names import MIN_LETTERS, NameInventor, shared_names
+
+SRC = [
+    "Tom met Mary in Boston.",
+    "Mary's cat is in Boston, Tom.",
+    "Was Tom in Rome?",
+    "In Rome, Al met an old man.",
+    "The computer is old.",
+]
+TGT = [
+    "Tom traf Mary in Boston.",
+    "Marys Katze ist in Boston, Tom.",
+    "War Tom in Rom?",
+    "In Rom traf Al einen alten Mann.",
+    "Der Computer ist alt.",
+]
+NAMES = {"Tom", "Mary", "Boston"}
+
+
+def inventor(rate: float = 0.999) -> NameInventor:
+    return NameInventor(SRC, TGT, rate)
+
+
+def test_names_are_capitalised_words_that_both_sides_share() -> None:
+    """Not "In", which is a word in lower case, "Al", which is too short, or "Rome", not shared."""
+    assert shared_names(SRC, TGT) == NAMES
+
+
+def test_names_of_a_large_text_are_those_of_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.data.invented_names.MAX_PAIRS", 2)
+    assert shared_names(SRC, TGT) == shared_names(SRC[::3], TGT[::3]) == NAMES
+
+
+def test_both_sides_have_the_same_invented_name() -> None:
+    src, tgt = inventor().invent(["Is Tom here? Tom!"] * 40, ["Tom! Ist Tom da?"] * 40, 3)
+    invented = set()
+    for one, other in zip(src, tgt, strict=True):
+        match = re.fullmatch(r"Is (\w+) here\? (\w+)!", one)
+        assert match
+        assert match[1] == match[2]
+        assert other == f"{match[1]}! Ist {match[1]} da?"
+        assert match[1][0].isupper()
+        invented.add(match[1])
+    assert len(invented) > 15
+
+
+def test_a_genitive_keeps_its_ending() -> None:
+    src, tgt = inventor().invent(["Mary's cat"] * 20, ["Marys Katze"] * 20, 1)
+    names = [each.removesuffix("'s cat") for each in src]
+    assert len({*names}) > 5
+    assert tgt == [f"{name}s Katze" for name in names]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("Tom met Ann.", "Er traf Ann."),  # on one side alone; no name of the corpus
+        ("Tom saw Tom.", "Tom sah sich."),  # not as often
+        ("Tomatoes for Tom", "Tomaten"),
+        ("Bostonians", "Bostoner"),
+        ("1,299 dollars", "1.299 Dollar"),
+        ("", ""),
+    ],
+)
+def test_what_is_not_copied_is_kept(pair: tuple[str, str]) -> None:
+    assert inventor().invent([pair[0]], [pair[1]], 5) == ([pair[0]], [pair[1]])
+
+
+def test_codes_and_numbers_keep_their_form() -> None:
+    text = "LH4711 at 17:45, B-217: a.b@c-d.org"
+    src, tgt = inventor().invent([text] * 20, [text] * 20, 2)
+    assert src == tgt
+    assert len({*src}) == 20
+    for each in src:
+        form = r"[^\W\d_a-z]+[1-9]{4} at [1-9]{2}:[1-9]{2}, [A-Z]-[1-9]{3}: a\.b@c-d\.org"
+        assert re.fullmatch(form, each)
+
+
+def test_a_rate_of_a_half_replaces_half() -> None:
+    src, _ = inventor(0.5).invent(["Tom sleeps."] * 2000, ["Tom schläft."] * 2000, 4)
+    assert sum(each == "Tom sleeps." for each in src) == pytest.approx(1000, abs=120)
+
+
+def test_without_names_letters_are_kept() -> None:
+    assert NameInventor([], [], 0.999).invent(["x1 Tom"], ["x1 Tom"], 1)[0][0][0] == "x"
+
+
+words = st.text("abTomMaryBoston19.'- ", max_size=30)
+
+
+@given(st.lists(st.tuples(words, words), max_size=5), st.integers(0, 2**63))
+def test_invention_is_a_function_of_pairs_and_seed(pairs: list[tuple[str, str]], seed: int) -> None:
+    src, tgt = [one for one, _ in pairs], [other for _, other in pairs]
+    found = inventor(0.5).invent(src, tgt, seed)
+    assert found == inventor(0.5).invent(src, tgt, seed)
+    assert [*map(len, found)] == [len(pairs)] * 2
+    assert all(len(each) >= MIN_LETTERS for each in shared_names(src, tgt))
