@@ -17,6 +17,7 @@ from seq2seq.model.attention import (
     ScoreFunction,
 )
 from seq2seq.model.attention_layer import Coverage
+from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
@@ -195,3 +196,28 @@ def stepped(model: Any, tgt_in: Tensor) -> Tensor:
 def close(left: Tensor, right: Tensor, tolerance: float = 1e-10) -> None:
     """Assert equal shapes, equal dtypes and, to an absolute tolerance, equal values."""
     torch.testing.assert_close(left, right, rtol=0, atol=tolerance)
+
+
+def make_copying_model(case: Case) -> Seq2Seq:
+    """A model that copies, over a joint vocabulary of V."""
+    encoder = Encoder(nn.Embedding(V, E), H, case.num_layers, True, 0.0)
+    parts = make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V)
+    model = Seq2Seq(encoder, *parts, 0.0, Copying(R))
+    randomize(model, seed=7)
+    return model
+
+
+def copied_in_loops(model: Seq2Seq, outputs: Tensor, weights: Tensor, src: Tensor) -> Tensor:
+    """Log-probabilities [N, V] of generating and copying, a token and a source word at a time."""
+    assert model.copying is not None
+    rows = []
+    for vector, attended, ids in zip(outputs, weights, src.tolist(), strict=True):
+        gate = (vector @ model.copying.gate.weight[0] + model.copying.gate.bias[0]).sigmoid()
+        generated = model.projection(vector).softmax(-1)
+        total = sum(attended)
+        probs = []
+        for token in range(V):
+            copied = sum(attended[s] / total for s, each in enumerate(ids) if each == token)
+            probs.append(gate * generated[token] + (1 - gate) * copied)
+        rows.append(torch.stack(probs))
+    return torch.stack(rows).log()

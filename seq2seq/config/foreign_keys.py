@@ -92,10 +92,14 @@ _KEYS = {
         decoder_dropout_out attention_dropout attn_dropout dropout_src dropout_trg
         variational_dropout rnn_dropout_inputs rnn_dropout_states activation_dropout
         dropout_hidden""",
+    "model.copy": """
+        copy_attn copy_attention use_copy copy_mechanism copynet pointer pointer_gen
+        pointer_generator pointer_network use_pointer reuse_copy_attn copying""",
     "model.tie_embeddings": """
         tied_embeddings tied_embeddings_all tied_embeddings_src tied_softmax tie_word_embeddings
         tie_weights weight_tying weight_tying_type share_embeddings share_decoder_embeddings
         share_all_embeddings share_decoder_input_output_embed shared_embeddings share_embedding""",
+    "training.coverage_loss": "lambda_coverage cov_loss_wt coverage_weight coverage_loss_weight",
     "training.max_epochs": """
         epoch epochs num_epochs n_epochs nepochs max_epoch max_num_epochs num_train_epochs
         after_epochs train_epochs""",

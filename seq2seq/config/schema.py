@@ -5,6 +5,7 @@ number is expected, and `no` (Norwegian) remains a language code. Only an unquot
 empty value means None.
 """
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -68,6 +69,10 @@ class VocabularyConfig(Section):
         return sampling
 
 
+# The key `model.copy` hides a method that pydantic has deprecated.
+warnings.filterwarnings("ignore", 'Field name "copy" in "ModelConfig"', UserWarning)
+
+
 class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
@@ -85,6 +90,9 @@ class ModelConfig(Section):
     num_layers: Annotated[Count, Field(le=64)] = key(1, "LSTM layers of encoder and decoder")
     dropout: Fraction = key(0.3, "dropout probability")
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
+    copy: Bool = key(  # type: ignore[assignment]
+        False, "copy source tokens by attention (See et al., 2017); needs vocabulary.joint"
+    )
 
     @field_validator("reverse_source")
     @classmethod
@@ -117,6 +125,13 @@ class ModelConfig(Section):
                 return value
             ignore(("model", key), value, reason, info)
         return _model_default(key, earlier)
+
+    @field_validator("copy")
+    @classmethod
+    def _check_copying(cls, copy: bool, info: ValidationInfo) -> bool:
+        if copy and info.data.get("decoder") == "none":
+            raise ValueError("needs attention to copy by; set decoder to bahdanau or luong")
+        return copy
 
     @field_validator("attention_heads")
     @classmethod
@@ -175,6 +190,12 @@ class TrainingConfig(Section):
     clip_norm: Positive = key(1.0, "maximum norm of the gradient")
     label_smoothing: Fraction = key(0.1, "probability mass spread over the vocabulary")
     consistency: NotNegative = key(0.0, "weight of the R-Drop loss, which doubles the cost; 0: off")
+    coverage_loss: NotNegative = key(
+        0.0, "weight of the coverage loss (See et al., 2017); needs score: coverage; 0: off"
+    )
+    invented_names: Fraction = key(
+        0.0, "probability to replace a name that both sides share by an invented one; 0: off"
+    )
     batch_tokens: Count = key(1500, "target tokens per batch, padding included")
     accumulate: Count = key(1, "batches per step")
     average: Fraction = key(0.0, "decay per step of a moving average of the weights; 0: off")
@@ -233,12 +254,24 @@ class Config(Section):
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
 
+    @field_validator("model")
+    @classmethod
+    def _check_copying(cls, model: ModelConfig, info: ValidationInfo) -> ModelConfig:
+        vocabulary = info.data.get("vocabulary")
+        if model.copy and vocabulary is not None and not vocabulary.joint:
+            raise ValueError(
+                "copy needs vocabulary.joint: true, for source and target to share ids"
+            )
+        return model
+
     @field_validator("training")
     @classmethod
     def _check_consistency(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
         model = info.data.get("model")
         if model is not None and model.dropout == 0 and training.consistency > 0:
             raise ValueError("consistency needs model.dropout above 0, or both passes are equal")
+        if model is not None and model.score != "coverage" and training.coverage_loss > 0:
+            raise ValueError("coverage_loss needs model.score: coverage")
         return training
 
     @field_validator("decoding")

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
+from seq2seq.model.copying import CopyOutputs, CopyStep
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step
@@ -69,6 +70,7 @@ class InferenceModel:
         longest = src.shape[1] if src.is_cuda else int(src_lengths.max())
         encoder, ids = self.network.encoder, src[:, :longest]
         encoded = encoder.run(ids if self._source_table else encoder.embedding(ids), src_lengths)
+        encoded = encoded._replace(src=src)
         if (padding := src.shape[1] - longest) == 0:
             return encoded
         return encoded._replace(
@@ -85,23 +87,30 @@ class InferenceModel:
             memory = memory._replace(keys=memory.keys.mT.contiguous().mT)
         return memory, state
 
-    def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
+    def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step | CopyStep:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
         if self._target_gates is None:
             return self.network.step(ids, state, memory)
         inputs = Inputs(self.network.embed(ids), self._target_gates.index_select(0, ids))
-        return self.network.decoder.step(inputs, state, memory)
+        return self.network.advance(inputs, state, memory)
 
-    def project(self, outputs: Tensor) -> Tensor:
-        """Return logits [..., V] for outputs [..., R]."""
+    def project(self, outputs: Tensor | CopyOutputs) -> Tensor:
+        """Return logits [..., V] for outputs [..., R], or log-probabilities [N, V] if copying."""
+        if isinstance(outputs, CopyOutputs):
+            return outputs.mix(self.project(outputs.outputs))
         weight, bias = self.network.projection.weight, self.network.projection.bias
         if outputs.is_cuda or isinstance(weight, InferenceWeight):
             return F.linear(outputs, weight, bias)
         return F.linear(outputs, weight).add_(bias)  # 10 % faster on CPU than with the bias
 
-    def project_approximately(self, outputs: Tensor) -> ApproximateLogits | None:
-        """Return int8 logits [N, V] for outputs [N, R]; None unless the shortlist is enabled."""
-        return None if self._shortlist is None else self._shortlist(outputs)
+    def project_approximately(self, outputs: Tensor | CopyOutputs) -> ApproximateLogits | None:
+        """Return int8 logits [N, V] for outputs [N, R]; None unless the shortlist is enabled.
+
+        A mixture with copied tokens has none: its argmax is not that of the logits.
+        """
+        if self._shortlist is None or isinstance(outputs, CopyOutputs):
+            return None
+        return self._shortlist(outputs)
 
     @torch.no_grad()
     def enable_int8_shortlist(self) -> None:

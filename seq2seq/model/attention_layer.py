@@ -31,7 +31,8 @@ class Coverage(nn.Module):
 
     See et al. (2017), eq. 10 and 11, after Tu et al. (2016), without the paper's bias. The term
     `w c_s` is added to the keys `U h_s`, to which the additive score adds the query. w is zero at
-    first, so training starts from the additive score.
+    first, so training starts from the additive score. The coverage loss of the paper is
+    `training.coverage_loss`.
     """
 
     def __init__(self, attention_size: int) -> None:
@@ -92,15 +93,18 @@ class AttentionLayer(nn.Module):
         coverage = None if coverage is None else coverage + weights
         return AttentionOutput(context, weights, AttentionState(coverage, position))
 
-    def attend_sequence(self, queries: Tensor, memory: Memory) -> Tensor:
-        """Return contexts [B, T, C] of queries [B, T, Q] at all target positions (no coverage)."""
+    def attend_sequence(self, queries: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Attend with queries [B, T, Q] at all target positions, without coverage.
+
+        Returns the contexts [B, T, C] and the attention weights [B, T, S].
+        """
         window_weights = None
         if self.window is not None:
             position = torch.arange(queries.shape[1], device=queries.device)
             positions = position.expand(len(queries), -1)  # [B, T]
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, T, S]
         scores = self.score(queries, memory.keys)
-        return masked_attention(scores, memory.values, memory.pad_mask, window_weights)[0]
+        return masked_attention(scores, memory.values, memory.pad_mask, window_weights)
 
     def fused_score(self) -> ScoreWeights | None:
         """Return the score for the fused unroll; None if score, window or coverage prevent it."""

@@ -5,6 +5,7 @@ from torch import nn
 from seq2seq.config.schema import ModelConfig
 from seq2seq.model import attention
 from seq2seq.model.attention_layer import Coverage
+from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import ScaledEmbedding
@@ -38,7 +39,8 @@ def build_model(
     nn.init.zeros_(projection.bias)
     if config.tie_embeddings:
         projection.weight = tgt_embedding.weight
-    return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout)
+    copying = Copying(output_size) if config.copy else None
+    return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout, copying)
 
 
 def _decoder(

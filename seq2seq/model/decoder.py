@@ -15,7 +15,7 @@ from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import Dropout, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
-from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step
+from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 # Output layers are learned in larger steps than the layers below them: Adam moves all entries of a
 # matrix by about the same amount, and LSTM states are small beside embeddings of variance one.
@@ -38,8 +38,8 @@ class Decoder(Protocol):
         """Advance N = B * K hypotheses by one target position."""
         ...
 
-    def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-        """Return outputs [B, T, R] for embedded targets [B, T, E] under teacher forcing."""
+    def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
+        """Run all steps on embedded targets [B, T, E] under teacher forcing."""
         ...
 
 
@@ -47,9 +47,11 @@ class BahdanauDecoder(AttentionLayer):
     """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
     `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W h + b)` with h the encoder's backward
-    state at the first word (final state if it is unidirectional). Two parts differ from the paper:
-    the gated hidden unit is an LSTM, whose cell starts at zero, and the maxout output layer is
-    `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`.
+    state at the first word (final state if it is unidirectional). It differs from the paper in
+    three parts. The gated hidden unit is an LSTM, whose cell starts at zero. `s_0` has a bias, and
+    in a deep decoder one W serves all layers, each of which starts from its encoder layer. The
+    maxout output layer, which reads `s_{t-1}` (A.2.2), is `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`,
+    which reads the new state.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class BahdanauDecoder(AttentionLayer):
         next_state = DecoderState(hidden, cell, state.input_feed, *attended.state)
         return Step(outputs, next_state, attended.attention_weights)
 
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         score = self.fused_score()
         if score is None:
             return stack_steps(self, embedded, state, memory)
@@ -100,8 +102,11 @@ class BahdanauDecoder(AttentionLayer):
         gates = self.layers.bottom.gates(time_major)
         weight, steps = self.context_gates.weight, len(gates)
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
-        hiddens, contexts = unroll_bahdanau(gates, _unroll_memory(memory, state), score, layers)
-        return self.outputs(hiddens, contexts, time_major).transpose(0, 1)
+        hiddens, contexts, weights = unroll_bahdanau(
+            gates, _unroll_memory(memory, state), score, layers
+        )
+        outputs = self.outputs(hiddens, contexts, time_major)
+        return Unrolled(outputs.transpose(0, 1), weights.transpose(0, 1))
 
     def outputs(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """Return `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`, with dropout in training: [..., R]."""
@@ -115,7 +120,8 @@ class LuongDecoder(AttentionLayer):
 
     `h_t = LSTM(h_{t-1}, [y_{t-1}; h~_{t-1}])`, where input feeding (section 3.3) joins the last
     attentional vector `h~_t = tanh(W_c [c_t; h_t])` (eq. 5) to the input. Unlike in the paper the
-    parameter is `W_c / 4`, and the projection to the vocabulary reads `2 h~_t`.
+    parameter is `W_c / 4`, and the projection to the vocabulary reads `2 h~_t` and has a bias.
+    The decoder starts from the encoder's final states, of both directions if it has two.
     """
 
     def __init__(
@@ -160,11 +166,11 @@ class LuongDecoder(AttentionLayer):
         next_state = DecoderState(hidden, cell, input_feed, *attended.state)
         return Step(self.outputs(vector), next_state, attended.attention_weights)
 
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         if self.input_feed_gates is None and self.coverage is None:  # no step depends on attention
             hidden = run_layers(self.layers, embedded, state, self.dropout)  # [B, T, H]
-            context = self.attend_sequence(hidden, memory)  # [B, T, C]
-            return self.outputs(self.attentional_vector(context, hidden))
+            context, weights = self.attend_sequence(hidden, memory)  # [B, T, C], [B, T, S]
+            return Unrolled(self.outputs(self.attentional_vector(context, hidden)), weights)
         score = self.fused_score()
         if self.input_feed_gates is None or score is None:
             return stack_steps(self, embedded, state, memory)
@@ -173,8 +179,8 @@ class LuongDecoder(AttentionLayer):
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
         scaled_weight = HIDDEN_SCALE * self.attentional.weight
         memory_tensors = _unroll_memory(memory, state)
-        vectors = unroll_luong(gates, scaled_weight, memory_tensors, score, layers)
-        return self.outputs(vectors).transpose(0, 1)
+        vectors, weights = unroll_luong(gates, scaled_weight, memory_tensors, score, layers)
+        return Unrolled(self.outputs(vectors).transpose(0, 1), weights.transpose(0, 1))
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
         """Return `h~ = tanh(W_c [c; h])`: [..., R]."""
@@ -219,8 +225,9 @@ class PlainDecoder(nn.Module):
         next_state = DecoderState(hidden, cell, state.input_feed)
         return Step(self.outputs(hidden[:, -1]), next_state, attention_weights=None)
 
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:  # noqa: ARG002
-        return self.outputs(run_layers(self.layers, embedded, state, self.dropout))
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:  # noqa: ARG002
+        hidden = run_layers(self.layers, embedded, state, self.dropout)
+        return Unrolled(self.outputs(hidden), attention_weights=None)
 
     def outputs(self, hidden: Tensor) -> Tensor:
         """Return `2 tanh(W 4 h + b)`, with dropout in training: [..., R]."""
@@ -286,12 +293,16 @@ def _unroll_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor,
     return memory.keys.to(dtype), memory.values.to(dtype), mask
 
 
-def stack_steps(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
-    """Return outputs [B, T, R] by one `step` after the other: the definition of `forward`."""
-    outputs = []
+def stack_steps(
+    decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory
+) -> Unrolled:
+    """Run one `step` after the other: the definition of `forward`."""
+    outputs, weights = [], []
     inputs = decoder.inputs(embedded)
     for embeddings, gates in zip(inputs.embedded.unbind(1), inputs.gates.unbind(1), strict=True):
         step = decoder.step(Inputs(embeddings, gates), state, memory)
         outputs.append(step.outputs)
+        if step.attention_weights is not None:
+            weights.append(step.attention_weights)
         state = step.state
-    return torch.stack(outputs, dim=1)
+    return Unrolled(torch.stack(outputs, dim=1), torch.stack(weights, dim=1) if weights else None)

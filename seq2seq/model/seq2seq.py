@@ -2,17 +2,19 @@
 
 from torch import Tensor, nn
 
+from seq2seq.model.copying import Copying, CopyOutputs, CopyStep, first_positions
 from seq2seq.model.decoder import Decoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import Dropout
-from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
+from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 
 class Seq2Seq(nn.Module):
     """Encoder-decoder behind the calls of search and training.
 
-    Search calls `encode`, `start`, `step` and `project`. Training calls `forward`, whose outputs
-    the loss projects to the vocabulary.
+    Search calls `encode`, `start`, `step` and `project`. Training calls `unroll`, whose outputs
+    the loss projects to the vocabulary. With copying the outputs of a step are `CopyOutputs`, and
+    `project` returns the log-probabilities of the mixture.
     """
 
     def __init__(
@@ -22,6 +24,7 @@ class Seq2Seq(nn.Module):
         tgt_embedding: nn.Embedding,
         projection: nn.Linear,
         dropout: float,
+        copying: Copying | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -29,30 +32,51 @@ class Seq2Seq(nn.Module):
         self.tgt_embedding = tgt_embedding
         self.projection = projection
         self.dropout = Dropout(dropout)
+        self.copying = copying
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
         encoded: EncoderOutput = self.encoder(src, src_lengths)
-        return encoded
+        return encoded._replace(src=src)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         """Return the memory of the sentences and the state before the first target position."""
-        return self.decoder.start(encoded)
+        memory, state = self.decoder.start(encoded)
+        if self.copying is not None:
+            assert encoded.src is not None, "set by encode"
+            memory = memory._replace(src=encoded.src, first=first_positions(encoded.src))
+        return memory, state
 
-    def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step:
+    def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step | CopyStep:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
-        return self.decoder.step(self.decoder.inputs(self.embed(ids)), state, memory)
+        return self.advance(self.decoder.inputs(self.embed(ids)), state, memory)
 
-    def project(self, outputs: Tensor) -> Tensor:
-        """Return logits [..., V] for outputs [..., R]."""
+    def advance(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step | CopyStep:
+        """Advance N = B * K hypotheses, given the inputs of the step, by one target position."""
+        step = self.decoder.step(inputs, state, memory)
+        if self.copying is None:
+            return step
+        weights = step.attention_weights
+        assert weights is not None, "no copying without attention"
+        copied = self.copying(step.outputs, weights, *memory.of_hypotheses(len(weights)))
+        return CopyStep(copied, step.state, weights)
+
+    def project(self, outputs: Tensor | CopyOutputs) -> Tensor:
+        """Return logits [..., V] for outputs [..., R], or log-probabilities [N, V] if copying."""
+        if isinstance(outputs, CopyOutputs):
+            return outputs.mix(self.projection(outputs.outputs))
         logits: Tensor = self.projection(outputs)
         return logits
 
-    def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
-        """Return outputs [B, T, R] under teacher forcing: ids [B, S], lengths [B], ids [B, T]."""
+    def unroll(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Unrolled:
+        """Run all steps under teacher forcing: ids [B, S], lengths [B], ids [B, T]."""
         memory, state = self.start(self.encode(src, src_lengths))
         embedded = self.embed(tgt_in.t()).transpose(0, 1)  # time-major in memory, as unrolls read
         return self.decoder(embedded, state, memory)
+
+    def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
+        """Return the outputs [B, T, R] of `unroll`."""
+        return self.unroll(src, src_lengths, tgt_in).outputs
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return target embeddings [..., E] of ids [...], with dropout in training."""

@@ -1,4 +1,4 @@
-"""Encoder output; inputs, memory, state and result of a decoder step."""
+"""Encoder output; inputs, memory, state and result of a decoder step; result of all steps."""
 
 from typing import NamedTuple, Self
 
@@ -12,6 +12,7 @@ class EncoderOutput(NamedTuple):
     hidden: Tensor  # [B, L, H], final states: forward half, then backward half
     cell: Tensor  # [B, L, H]
     pad_mask: Tensor  # [B, S], True = padding
+    src: Tensor | None = None  # [B, S], the source ids
 
 
 class Inputs(NamedTuple):
@@ -27,10 +28,19 @@ class Memory(NamedTuple):
     keys: Tensor  # [B, S, A], scored
     values: Tensor  # [B, S, C], averaged
     pad_mask: Tensor  # [B, S], True = padding
+    src: Tensor | None = None  # [B, S], ids that may be copied; None without copying
+    first: Tensor | None = None  # [B, S], first position of the same id, as `first_positions`
 
     def select(self, sentences: Tensor) -> Self:
         """Return the rows `sentences`."""
-        return type(self)._make(_select(part, sentences) for part in self)
+        return type(self)._make(None if part is None else _select(part, sentences) for part in self)
+
+    def of_hypotheses(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return `src` and `first` for each of N = B * K hypotheses: [N, S] each."""
+        assert self.src is not None, "set where tokens are copied"
+        assert self.first is not None, "set with src"
+        size = count // len(self.src)
+        return self.src.repeat_interleave(size, 0), self.first.repeat_interleave(size, 0)
 
     def put(self, sentences: Tensor, other: Self, other_sentences: Tensor | slice) -> None:
         """Overwrite the rows `sentences` by rows of another memory."""
@@ -61,6 +71,13 @@ class Step(NamedTuple):
     outputs: Tensor  # [N, R], to be projected to the vocabulary
     state: DecoderState
     attention_weights: Tensor | None  # [N, S]
+
+
+class Unrolled(NamedTuple):
+    """Result of all target positions under teacher forcing."""
+
+    outputs: Tensor  # [B, T, R], to be projected to the vocabulary
+    attention_weights: Tensor | None  # [B, T, S]
 
 
 def _select(part: Tensor, rows: Tensor) -> Tensor:

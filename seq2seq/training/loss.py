@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import Batch
+from seq2seq.model.copying import CopyOutputs, first_positions
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.training.mixture_loss import CopyTerms, mixture_loss
 
 CHUNK = 512  # rows whose logits are in memory at a time; even
 BLOCK = 4 * CHUNK  # rows whose logit gradients are in memory at a time
@@ -20,35 +22,66 @@ CUDA_CHUNK = 8192  # maximum rows of both on CUDA, where a call costs as much as
 class Losses(NamedTuple):
     """Sums over target tokens, in nats."""
 
-    objective: Tensor  # [], minimised by training: with label smoothing and R-Drop's term
+    objective: Tensor  # [], minimised by training: with smoothing, R-Drop's and coverage terms
     nll: Tensor  # [], negative log-likelihood, without both; it has no gradient
 
 
 def batch_loss(
-    model: Seq2Seq, batch: Batch, label_smoothing: float, consistency: float = 0.0
+    model: Seq2Seq,
+    batch: Batch,
+    label_smoothing: float,
+    consistency: float = 0.0,
+    coverage: float = 0.0,
 ) -> Losses:
     """Return the summed loss of a batch's target tokens, in nats.
 
     With a weight `consistency`, each token costs the mean of its losses under the distributions p
     and q of two passes, and `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021,
-    equation 4); its negative log-likelihood is the mean over both passes.
+    equation 4); its negative log-likelihood is the mean over both passes. With a weight `coverage`
+    a token costs as much of the mean of its coverage losses.
     """
     passes = 2 if consistency else 1
     src, src_lengths, tgt_in, tgt = (
         each.repeat_interleave(passes, dim=0)
         for each in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
     )
-    outputs = model(src, src_lengths, tgt_in)  # [passes * B, T, R], passes adjacent
-    rows, columns = batch.tgt_positions // outputs.shape[1], batch.tgt_positions % outputs.shape[1]
-    first = columns * len(outputs) + rows * passes  # decoders lay out memory with time first
+    unrolled = model.unroll(src, src_lengths, tgt_in)  # [passes * B, T, *], passes adjacent
+    count, width = unrolled.outputs.shape[:2]
+    rows, columns = batch.tgt_positions // width, batch.tgt_positions % width
+    first = columns * count + rows * passes  # decoders lay out memory with time first
     tokens = (first[:, None] + torch.arange(passes, device=first.device)).flatten()
-    real = outputs.transpose(0, 1).flatten(0, 1).index_select(0, tokens)
-    loss = token_loss(real, model.projection, tgt, label_smoothing, consistency)
-    return Losses(loss.objective / passes, loss.nll / passes)
+    real: Tensor | CopyOutputs = _select(unrolled.outputs, tokens)
+    if model.copying is not None:
+        assert unrolled.attention_weights is not None, "no copying without attention"
+        weights, sentences = _select(unrolled.attention_weights, tokens), tokens % count
+        ids = (each.index_select(0, sentences) for each in (src, first_positions(src)))
+        real = model.copying(real, weights, *ids)
+    objective, nll = token_loss(real, model.projection, tgt, label_smoothing, consistency)
+    if coverage:
+        assert unrolled.attention_weights is not None, "no coverage without attention"
+        losses = coverage_losses(unrolled.attention_weights)[:, :, None]
+        objective = objective + coverage * _select(losses, tokens).sum()
+    return Losses(objective / passes, nll / passes)
+
+
+def _select(sequences: Tensor, tokens: Tensor) -> Tensor:
+    """Return the rows [M, *] of sequences [B, T, *] at positions [M], counted time first."""
+    return sequences.transpose(0, 1).flatten(0, 1).index_select(0, tokens)
+
+
+def coverage_losses(attention_weights: Tensor) -> Tensor:
+    """Return the coverage loss of each step: attention weights [B, T, S] -> [B, T].
+
+    `sum over s of min(a_ts, c_ts)` with the coverage `c_ts = sum of a_{t',s} over t' < t` (See et
+    al. 2017, eq. 12): it is large if a step attends again to what was attended before.
+    """
+    coverage = attention_weights.cumsum(dim=1)
+    before = torch.cat([torch.zeros_like(coverage[:, :1]), coverage[:, :-1]], dim=1)
+    return torch.minimum(attention_weights, before).sum(dim=2)
 
 
 def token_loss(
-    outputs: Tensor,
+    outputs: Tensor | CopyOutputs,
     projection: nn.Linear,
     tgt: Tensor,
     label_smoothing: float,
@@ -59,8 +92,13 @@ def token_loss(
     A token costs `(1 - e) * -log p(y) + e * mean over v of -log p(v)` (Szegedy et al. 2016,
     section 7). With a weight `consistency`, rows are pairs of passes of a token, and a pair costs
     `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
-    Logits [M, V] are computed in chunks, whose gradients are accumulated in the forward pass.
+    Logits [M, V] are computed in chunks, whose gradients are accumulated in the forward pass. With
+    `CopyOutputs` p is the mixture with copied tokens; see `mixture_loss`.
     """
+    gate = mass = src = None
+    if isinstance(outputs, CopyOutputs):
+        outputs, gate, mass, src = outputs
+        gate, mass = gate.to(projection.weight.dtype), mass.to(projection.weight.dtype)
     needs_grad = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
     if not torch.is_autocast_enabled(outputs.device.type):
@@ -70,6 +108,9 @@ def token_loss(
             outputs.to(dtype),
             projection.weight,
             projection.bias,
+            gate,
+            mass,
+            src,
             tgt,
             label_smoothing,
             consistency,
@@ -92,6 +133,9 @@ class _FusedLoss(torch.autograd.Function):
         outputs: Tensor,
         weight: Tensor,
         bias: Tensor,
+        gate: Tensor | None,
+        mass: Tensor | None,
+        src: Tensor | None,
         tgt: Tensor,
         label_smoothing: float,
         consistency: float,
@@ -107,26 +151,26 @@ class _FusedLoss(torch.autograd.Function):
         grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
         grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(vocabulary, 1)
         grad_bias = weight.new_full((vocabulary,), -share * len(tgt))
+        terms = None if src is None else CopyTerms(gate, mass, src)  # type: ignore[arg-type]
+        grad_terms = [] if terms is None else [torch.zeros_like(each) for each in terms[:2]]
         for start in range(0, len(padded), chunk):
             rows, end, place = slice(start, start + chunk), start + chunk, start % at_once
             real = slice(min(chunk, len(tgt) - start))
             grad_logits = probabilities[place : place + chunk]
             torch.addmm(product_bias, padded[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
-            total += _chunk_loss(
-                logits[real],
-                grad_logits[real],
-                means[rows],
-                tgt[rows],
-                label_smoothing,
-                consistency,
-            )
+            inputs = logits[real], grad_logits[real], means[rows], tgt[rows]
+            chunk_terms = None if terms is None else terms.rows(rows)
+            losses, *by_terms = _chunk_loss(*inputs, chunk_terms, label_smoothing, consistency)
+            total += losses
+            for each, grad in zip(grad_terms, by_terms, strict=True):
+                each[rows] = grad
             if needs_grad:
                 grad_outputs[rows] += (grad_logits @ product_weight)[real]
                 grad_bias += grad_logits[real].sum(0)
             if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
-        ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias)
+        ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias, *grad_terms)
         objective, nll = total[0].clone(), total[1].clone()
         ctx.mark_non_differentiable(nll)
         return objective, nll
@@ -134,8 +178,8 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale, _ = grads
-        grad_outputs, grad_weight, grad_bias = ctx.saved_tensors
-        return grad_outputs * scale, grad_weight * scale, grad_bias * scale, None, None, None, None
+        gradients = [each * scale for each in ctx.saved_tensors]
+        return (*gradients, *[None] * (10 - len(gradients)))
 
 
 def _chunk_and_block(tokens: int, on_cuda: bool, needs_grad: bool) -> tuple[int, int]:
@@ -158,17 +202,23 @@ def _chunk_loss(
     probabilities: Tensor,
     means: Tensor,
     tgt: Tensor,
+    terms: CopyTerms | None,
     smoothing: float,
     consistency: float,
-) -> Tensor:
+) -> tuple[Tensor, ...]:
     """Return summed objective and negative log-likelihood [2]: logits [M, V], their row means [M].
 
-    Turns the probabilities [M, V], in place, into the gradient of the objective with respect to the
-    logits, without the `- e / V` of smoothing.
+    With the terms of copying, return also the gradients of gate and mass. Turns the probabilities
+    [M, V], in place, into the gradient of the objective with respect to the logits, without the
+    `- e / V` of smoothing.
     """
     rows = torch.arange(len(tgt), device=tgt.device)
     logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
+    if terms is not None:
+        rest = terms, smoothing, consistency
+        mixture = mixture_loss(logits, probabilities, means, surprisal, tgt, *rest)
+        return torch.stack(mixture[:2]), *mixture[2:]
     objective = (smoothing * (logit - means) + surprisal).sum()
     if consistency:
         divergence, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
@@ -176,7 +226,7 @@ def _chunk_loss(
     probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
     if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
-    return torch.stack([objective, surprisal.sum()])
+    return (torch.stack([objective, surprisal.sum()]),)
 
 
 def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood: Tensor) -> Tensor:

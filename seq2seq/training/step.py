@@ -41,11 +41,12 @@ def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch
 
 
 def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
-    """Return the pairs `rows` on the device, with sampled segmentations if the config asks."""
+    """Return the pairs `rows` on the device, sampled and with invented names if configured."""
     config, data = session.config, session.data
-    if config.vocabulary.sampling > 0:
-        longest = config.data.max_length
-        src, tgt = sampled_pairs(data.train, rows, data.vocabularies, longest, seed)
+    if config.vocabulary.sampling > 0 or config.training.invented_names > 0:
+        sizes = config.data.max_length, seed
+        how = config.model.copy, session.inventor
+        src, tgt = sampled_pairs(data.train, rows, data.vocabularies, *sizes, *how)
     else:
         src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
     return make_batch(src, tgt).to(session.device)
@@ -139,7 +140,13 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
             with _autocast(session):  # left in between: its cached casts have no gradient
                 inputs = sample_inputs(session.inference, part, teacher_forcing)
             with _autocast(session):
-                loss = batch_loss(model, inputs, settings.label_smoothing, settings.consistency)
+                loss = batch_loss(
+                    model,
+                    inputs,
+                    settings.label_smoothing,
+                    settings.consistency,
+                    settings.coverage_loss,
+                )
             (loss.objective / divisor).backward()
             total += torch.stack(loss).detach()
     except (MemoryError, RuntimeError) as error:

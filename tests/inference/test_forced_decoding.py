@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_search import MAKERS, VOCABULARY_SIZE, random_sources
+from test_search import MAKERS, VOCABULARY_SIZE, random_sources, taught
 
 from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary import EOS_ID, Ids
@@ -32,11 +32,10 @@ def forced(model: Any, rows: Sequence[int]) -> list[list[float]]:
 
 
 @torch.no_grad()
-def taught(model: InferenceModel, source: Ids, target: Ids) -> list[float]:
+def log_probs_of(model: InferenceModel, source: Ids, target: Ids) -> list[float]:
     """The same by one pass over the whole target."""
     batch = make_batch([source], [target])
-    outputs = model.network(batch.src, batch.src_lengths, batch.tgt_in)[0]
-    log_probs = model.project(outputs).log_softmax(-1)
+    log_probs = taught(model, batch.src, batch.src_lengths, batch.tgt_in)
     return [log_probs[n, each].item() for n, each in enumerate([*target, EOS_ID])]
 
 
@@ -44,7 +43,7 @@ def test_pieces_have_the_log_probabilities_of_teacher_forcing(model: Any) -> Non
     models = model.models if isinstance(model, Ensemble) else [model]
     rows = range(0, 70, 7)
     for i, found in zip(rows, forced(model, rows), strict=True):
-        each = [taught(one, SOURCES[i], TARGETS[i]) for one in models]
+        each = [log_probs_of(one, SOURCES[i], TARGETS[i]) for one in models]
         expected = [
             math.log(sum(math.exp(value) for value in column) / len(models))
             for column in zip(*each, strict=True)
@@ -93,5 +92,5 @@ def test_a_very_long_pair_is_taken_whole() -> None:
     model: Any = MAKERS["bahdanau"]()
     source, target = ([4 + n % 9 for n in range(length)] for length in (1100, 90))
     long, short = forced_log_probs(model, [source, SOURCES[1]], [target, TARGETS[1]], CPU)
-    assert long == pytest.approx(taught(model, source, target), rel=1e-3, abs=1e-3)
+    assert long == pytest.approx(log_probs_of(model, source, target), rel=1e-3, abs=1e-3)
     assert [short] == forced(model, [1])

@@ -25,6 +25,7 @@ from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search import by_width, search
 from seq2seq.inference.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
+from seq2seq.model.copying import first_positions
 
 CPU = torch.device("cpu")
 SIZE = 7  # of the doubles' vocabulary: the special ids and three pieces
@@ -354,7 +355,8 @@ HEADED: dict[str, object] = {
 
 def ensemble() -> Ensemble:
     models = [random_model(decoder, 3 + n, end=1) for n, decoder in enumerate(DECODERS)]
-    return Ensemble([*models, random_model("luong", 6, 1, COVERED)])
+    copying = random_model("bahdanau", 7, 1, {"copy": True})
+    return Ensemble([*models, random_model("luong", 6, 1, COVERED), copying])
 
 
 MAKERS: dict[str, Callable[[], Any]] = {
@@ -363,6 +365,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "location": lambda: random_model("luong", 5, 2, {"score": "location"}),
     "bahdanau": lambda: random_model("bahdanau", 1),
     "luong": lambda: random_model("luong", 2),
+    "copying": lambda: random_model("luong", 5, 2, {"copy": True, "window": "local_p"}),
     "none": lambda: random_model("none", 3),
     "ensemble": ensemble,
 }
@@ -402,6 +405,17 @@ def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
+def taught(model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
+    """Log-probabilities [T, V] of one sentence by one pass over the whole target."""
+    network = model.network
+    outputs, weights = network.unroll(src, src_lengths, tgt_in)
+    if network.copying is None:
+        return model.project(outputs)[0].log_softmax(-1)
+    ids = src.expand(tgt_in.shape[1], -1)
+    copied = network.copying(outputs[0], weights[0], ids, first_positions(ids))
+    return model.project(copied)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "ensemble"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
@@ -412,8 +426,7 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
         for ids, score, _ in hypotheses:
             src, src_lengths = pad_sources([source])
             with torch.inference_mode():
-                outputs = model.network(src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
-                log_probs = model.project(outputs)[0].log_softmax(-1)
+                log_probs = taught(model, src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
             total = log_probs.gather(1, torch.tensor(ids)[:, None]).sum().item()
             assert score == pytest.approx(total / len(ids) ** length_penalty, rel=1e-4)
 

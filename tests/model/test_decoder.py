@@ -25,7 +25,7 @@ from model_cases import (
 )
 from torch import Tensor, nn
 
-from seq2seq.model.decoder import DecoderState, LuongDecoder, Memory, Step
+from seq2seq.model.decoder import DecoderState, EncoderOutput, LuongDecoder, Memory, Step
 
 K = 2
 Vector = list[float]
@@ -243,7 +243,7 @@ def test_plain_decoder_knows_the_final_state_alone(layers: int) -> None:
 
     def run(**changes: Tensor) -> Tensor:
         memory, state = decoder.start(encoded._replace(**changes))
-        return decoder(embedded, state, memory)
+        return decoder(embedded, state, memory).outputs
 
     expected = run()
     assert torch.equal(run(outputs=random_tensor(B, S, H, seed=20)), expected)
@@ -297,7 +297,9 @@ def test_k_hypotheses_of_a_sentence_are_k_sentences(case: Case) -> None:
     copies = torch.arange(B).repeat_interleave(K)
     memory, state = decoder.start(encoded)
     state = state.select(copies)
-    copied_memory, copied_state = decoder.start(encoded._make(part[copies] for part in encoded))
+    copied_memory, copied_state = decoder.start(
+        EncoderOutput(*(part[copies] for part in encoded[:4]))
+    )
     for embedded in inputs:
         step = one_step(decoder, embedded, state, memory)
         copied = one_step(decoder, embedded, copied_state, copied_memory)
@@ -348,7 +350,7 @@ def test_dropout_acts_in_training_alone(case: Case) -> None:
         memory, state = decoder.start(encoded)
         if stepwise:
             return one_step(decoder, embedded[:, 0], state, memory).outputs
-        return decoder(embedded, state, memory)
+        return decoder(embedded, state, memory).outputs
 
     for stepwise in (True, False):
         expected = run(0.0, training=True, seed=1, stepwise=stepwise)
@@ -364,7 +366,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest() -> None:
     torch.manual_seed(1)
     encoded, embedded = encoder_output(1), random_tensor(B, 300, E, seed=1)
     memory, state = plain.start(encoded)
-    expected, outputs = (one(embedded, state, memory) for one in (plain, dropping))
+    expected, outputs = (one(embedded, state, memory).outputs for one in (plain, dropping))
     dropped = outputs == 0
     assert dropped.double().mean().item() == pytest.approx(0.25, abs=0.02)
     close(outputs[~dropped], expected[~dropped] / 0.75)
@@ -394,4 +396,4 @@ def test_targets_have_as_many_outputs_as_positions() -> None:
     for case in CASES:
         decoder = make_decoder(case)
         memory, state = decoder.start(encoder_output(case.num_layers))
-        assert decoder(embedded_targets(), state, memory).shape == (B, T, R)
+        assert decoder(embedded_targets(), state, memory).outputs.shape == (B, T, R)

@@ -34,13 +34,13 @@ from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs, LSTMSteps
 from seq2seq.model.layers import Dropout
-from seq2seq.model.state import EncoderOutput
+from seq2seq.model.state import EncoderOutput, Unrolled
 
-Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Tensor]
+Unroll = Callable[[Decoder, Tensor, DecoderState, Memory], Unrolled]
 ONE_LAYER = [case for case in CASES if case.num_layers == 1]
 
 
-def fast(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Tensor:
+def fast(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
     return decoder(embedded, state, memory)
 
 
@@ -51,10 +51,12 @@ def values_and_gradients(
     encoded: EncoderOutput,
     autocast: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Outputs, and the gradients of a scalar in which every output counts for itself."""
+    """Outputs and attention weights, and the gradients of a scalar in which each counts."""
     with torch.autocast(embedded.device.type, dtype=torch.bfloat16, enabled=autocast):
         memory, state = decoder.start(encoded)
-        outputs = unroll(decoder, embedded, state, memory)
+        unrolled = unroll(decoder, embedded, state, memory)
+    parts = [part.flatten(1) for part in unrolled if part is not None]
+    outputs = torch.cat(parts, dim=1)
     factors = random_tensor(*outputs.shape, seed=9).detach().to(outputs)
     named = dict(decoder.named_parameters())
     named |= {"embedded": embedded, "outputs": encoded.outputs}
@@ -91,7 +93,7 @@ def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
     outputs, gradients = fast_as_stacked(decoder, embedded, encoded)
-    assert outputs.shape == (B, T, R)
+    assert outputs.shape == (B, T * R + (0 if case.kind == "plain" else T * S))
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
     assert unused == {"bahdanau": {"cell"}, "luong": set(), "plain": {"outputs"}}[case.kind]
 
@@ -136,7 +138,7 @@ def test_what_an_unroll_keeps_is_free_as_soon_as_it_is_forgotten(
     memory, state = decoder.start(encoder_output(case.num_layers))
     gc.disable()
     try:
-        outputs = decoder(embedded, state, memory)
+        outputs = decoder(embedded, state, memory).outputs
         assert [each() is None for each in kept] == [False] * case.num_layers
         loss = outputs.sum()
         del outputs
@@ -181,15 +183,15 @@ def test_one_target_position_is_one_step(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()[:, :1]
     memory, state = decoder.start(encoder_output(1))
     expected = one_step(decoder, embedded[:, 0], state, memory).outputs
-    close(decoder(embedded, state, memory), expected[:, None])
+    close(decoder(embedded, state, memory).outputs, expected[:, None])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_later_targets_change_nothing_before(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
-    expected = decoder(embedded, state, memory)
-    close(decoder(embedded[:, :2], state, memory), expected[:, :2])
+    expected = decoder(embedded, state, memory).outputs
+    close(decoder(embedded[:, :2], state, memory).outputs, expected[:, :2])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -215,20 +217,20 @@ def test_a_sentence_alone_is_the_sentence_in_a_batch(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     encoded = encoder_output(1)
     memory, state = decoder.start(encoded)
-    together = decoder(embedded, state, memory)
+    together = decoder(embedded, state, memory).outputs
     for row, length in enumerate(SRC_LENGTHS):
-        outputs, *others = (part[row : row + 1] for part in encoded)
+        outputs, *others = (part[row : row + 1] for part in encoded[:4])
         hidden, cell, pad_mask = others
         alone = EncoderOutput(outputs[:, :length], hidden, cell, pad_mask[:, :length])
         memory, state = decoder.start(alone)
-        close(decoder(embedded[row : row + 1], state, memory)[0], together[row])
+        close(decoder(embedded[row : row + 1], state, memory).outputs[0], together[row])
 
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
 def test_a_second_backward_pass_gives_the_same_gradients(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(1))
-    scalar = decoder(embedded, state, memory).square().sum()
+    scalar = decoder(embedded, state, memory).outputs.square().sum()
     leaves = [embedded, *decoder.parameters()]
     options = {"allow_unused": True, "materialize_grads": True}
     first = torch.autograd.grad(scalar, leaves, retain_graph=True, **options)
@@ -333,7 +335,7 @@ def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None
     gates = layer.gates(embedded.transpose(0, 1))
     start = (state.hidden[:, 0], state.cell[:, 0])
     inputs = LayerInputs(torch.cat(weights, dim=1), None, *start, None)
-    _, contexts = unroll_bahdanau(
+    _, contexts, _ = unroll_bahdanau(
         gates, (memory.keys, memory.values, mask), score.weights(), [inputs]
     )
     expected, (hidden, cell) = [], start

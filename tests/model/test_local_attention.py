@@ -124,4 +124,4 @@ def test_luong_attends_within_its_window_at_every_step(window: Window, feeding: 
                     expected[s] *= math.exp(-((s - p) ** 2) / (2 * (half_width / 2) ** 2))
             close(step.attention_weights[b], expected)
     memory, state = decoder.start(encoder_output(1))
-    close(decoder(embedded, state, memory), torch.stack(outputs, dim=1))
+    close(decoder(embedded, state, memory).outputs, torch.stack(outputs, dim=1))

@@ -61,16 +61,27 @@ class AttentionSteps:
         torch.softmax(scores.add_(self.mask), dim=-1, out=weights)
         return torch.bmm(weights[:, None], self.values).squeeze(1)
 
+    def returned_weights(self) -> Tensor:
+        """Return the attention weights [T, B, S] for autograd: a tensor of its own, the same data.
+
+        A node that kept an output of its own would keep itself alive.
+        """
+        return self.attention_weights.detach()
+
     def hidden(self, query: Tensor) -> Tensor:
         """Return `s(2x)` [B, S, A], where x is a projected query [B, A] plus each key."""
         return torch.add(self.keys, query[:, None], alpha=2).sigmoid_()
 
 
 class AttentionGradients:
-    """Backward pass, from the last step to the first."""
+    """Backward pass, from the last step to the first.
 
-    def __init__(self, attention: AttentionSteps) -> None:
+    Takes the gradient of the attention weights [T, B, S], if they entered the loss by themselves.
+    """
+
+    def __init__(self, attention: AttentionSteps, grad_weights: Tensor | None = None) -> None:
         self.saved, keys = attention, attention.keys
+        self.grad_weights = grad_weights
         steps, batch, _ = attention.attention_weights.shape
         self.grad_queries = torch.empty_like(attention.queries)  # projected
         self.grad_scores = torch.empty_like(attention.attention_weights)
@@ -85,6 +96,8 @@ class AttentionGradients:
         self.grad_contexts[t] = grad_context
         weights, grad_scores = self.saved.attention_weights[t], self.grad_scores[t]
         torch.bmm(self.saved.values, grad_context[:, :, None], out=grad_scores[:, :, None])
+        if self.grad_weights is not None:
+            grad_scores += self.grad_weights[t]
         grad_scores -= (grad_scores * weights).sum(1, keepdim=True)
         grad_scores *= weights
         grad_query, query_weight = self.grad_queries[t], self.saved.query_weight

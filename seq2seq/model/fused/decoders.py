@@ -30,17 +30,18 @@ def unroll_bahdanau(
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
     layers: Sequence[LayerInputs],
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Unroll `c_t = attend(s_{t-1}); s_t = LSTM(gates_t + W [c_t; s_{t-1}])`.
 
     The gates are those of the lowest layer, whose weight is W; the s that attends and is returned
-    is the top layer's. Returns the hidden states s [T, B, H] and contexts c [T, B, C] of all steps.
+    is the top layer's. Returns the hidden states s [T, B, H], contexts c [T, B, C] and attention
+    weights [T, B, S] of all steps.
     """
     with torch.autocast(gates.device.type, enabled=False):
-        hiddens, contexts = _BahdanauUnroll.apply(  # type: ignore[no-untyped-call]
+        hiddens, contexts, weights = _BahdanauUnroll.apply(  # type: ignore[no-untyped-call]
             gates, *memory, *score, *chain.from_iterable(layers)
         )
-    return hiddens, contexts
+    return hiddens, contexts, weights
 
 
 def unroll_luong(
@@ -49,17 +50,17 @@ def unroll_luong(
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
     layers: Sequence[LayerInputs],
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Unroll `h_t = LSTM(gates_t + W [h~_{t-1}; h_{t-1}]); h~_t = tanh(W_c [attend(h_t); h_t])`.
 
     The gates are those of the lowest layer, whose weight is W; the top layer's h attends. Returns
-    the attentional vectors h~ [T, B, R] of all steps.
+    the attentional vectors h~ [T, B, R] and the attention weights [T, B, S] of all steps.
     """
     with torch.autocast(gates.device.type, enabled=False):
-        vectors: Tensor = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
+        vectors, weights = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
             gates, attentional_weight, *memory, *score, *chain.from_iterable(layers)
         )
-    return vectors
+    return vectors, weights
 
 
 def _forward_passes(
@@ -72,9 +73,13 @@ def _forward_passes(
     return attention, LSTMStackSteps(len(gates), layers, gates.dtype)
 
 
+def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if gradient is None else gradient
+
+
 class _BahdanauUnroll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gates: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
         attention, stack = _forward_passes(gates, *others)
         batch, _, context_size = attention.values.shape
         contexts = attention.values.new_empty(len(gates), batch, context_size)
@@ -84,13 +89,16 @@ class _BahdanauUnroll(torch.autograd.Function):
             stack.forward(t, gates[t])
         ctx.save_for_backward(*stack.saved())
         ctx.attention = attention
-        return stack.top.hiddens, contexts
+        ctx.set_materialize_grads(False)
+        return stack.top.hiddens, contexts, attention.returned_weights()
 
     @staticmethod
     @without_autocast
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hiddens, grad_contexts = grads
-        stack, attention = LSTMStackGradients(ctx.saved_tensors), AttentionGradients(ctx.attention)
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        stack = LSTMStackGradients(ctx.saved_tensors)
+        attention = AttentionGradients(ctx.attention, grads[2])
+        grad_hiddens = _or_zeros(grads[0], stack.top.saved.cells)
+        grad_contexts = _or_zeros(grads[1], attention.grad_contexts)
         top = stack.top
         for t in reversed(range(len(grad_contexts))):
             grad_context = grad_contexts[t] + stack.backward(t, grad_hiddens[t])
@@ -102,7 +110,9 @@ class _BahdanauUnroll(torch.autograd.Function):
 
 class _LuongUnroll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, attentional_weight: Tensor, *others: Any) -> Tensor:
+    def forward(
+        ctx: Any, gates: Tensor, attentional_weight: Tensor, *others: Any
+    ) -> tuple[Tensor, Tensor]:
         attention, stack = _forward_passes(gates, *others)
         steps, (batch, _, context_size) = len(gates), attention.values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
@@ -118,15 +128,16 @@ class _LuongUnroll(torch.autograd.Function):
             input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty slice at the end
         ctx.save_for_backward(joined, attentional_weight, vectors, *stack.saved())
         ctx.attention = attention
-        return vectors
+        ctx.set_materialize_grads(False)
+        return vectors, attention.returned_weights()
 
     @staticmethod
     @without_autocast
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad_vectors,) = grads
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         joined, attentional_weight, vectors, *saved = ctx.saved_tensors
         dtype = vectors.dtype
-        stack, attention = LSTMStackGradients(saved), AttentionGradients(ctx.attention)
+        grad_vectors = _or_zeros(grads[0], vectors)
+        stack, attention = LSTMStackGradients(saved), AttentionGradients(ctx.attention, grads[1])
         context_size = joined.shape[-1] - stack.top.grad_hidden.shape[-1]
         slopes = 1 - vectors * vectors  # tanh'
         grad_sums = torch.empty_like(vectors, dtype=joined.dtype)  # gradients of W_c [c_t; h_t]

@@ -164,8 +164,8 @@ def without_autocast(backward: Backward) -> Backward:
     """Decorate a backward pass that chooses its own dtypes, even when called under autocast."""
 
     @functools.wraps(backward)
-    def wrapped(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        with torch.autocast(grads[0].device.type, enabled=False):
+    def wrapped(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        with torch.autocast(ctx.saved_tensors[0].device.type, enabled=False):
             return backward(ctx, *grads)
 
     return wrapped

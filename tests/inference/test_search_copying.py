@@ -1,0 +1,82 @@
+"""Search with copying: batch-invariant in every weight format, alone and in an ensemble."""
+
+import math
+
+import pytest
+import torch
+from test_batch_invariance import model_of
+from test_search import CPU, random_sources, same
+
+from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.search import search
+from seq2seq.inference.weights import Int8Weight, PackedWeight, int8_is_exact, prepacking_is_exact
+
+
+def copying_model(decoder: str, weight_format: str = "") -> InferenceModel:
+    model = model_of(decoder, copy=True)
+    if weight_format == "int8" and not int8_is_exact():
+        pytest.skip("this processor's int8 products overflow")
+    if weight_format == "packed" and not prepacking_is_exact():
+        pytest.skip("packed products round differently here")
+    if weight_format:
+        model.replace_weights(Int8Weight if weight_format == "int8" else PackedWeight)
+        model.precompute_input_gates()
+    return model
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
+@pytest.mark.parametrize("weight_format", ["", "packed", "int8"])
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_results_are_those_of_a_sentence_alone(
+    decoder: str, weight_format: str, beam_size: int
+) -> None:
+    model, sources = copying_model(decoder, weight_format), random_sources(90, seed=8)
+    limits, options = [20] * 90, SearchOptions(beam_size)
+    everything = search(model, sources, limits, options, CPU)
+    for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):
+        part = slice(start, start + count)
+        some = search(model, sources[part], limits[part], options, CPU)
+        for one, other in zip(some, everything[part], strict=True):
+            assert same(one, other)
+
+
+@torch.inference_mode()
+def test_an_ensemble_averages_mixtures() -> None:
+    models = [copying_model("bahdanau"), copying_model("luong"), model_of("none")]
+    ensemble = Ensemble(models)
+    src, lengths = torch.tensor([[5, 6, 7, 3], [9, 9, 3, 0]]), torch.tensor([4, 3])
+    ids = torch.tensor([2, 2])
+    memory, state = ensemble.start(ensemble.encode(src, lengths))
+    found = ensemble.project(ensemble.step(ids, state, memory).outputs)
+    probs = []
+    for model in models:
+        own_memory, own_state = model.start(model.encode(src, lengths))
+        logits = model.project(model.step(ids, own_state, own_memory).outputs)
+        probs.append(logits.log_softmax(-1).exp())
+    torch.testing.assert_close(found.exp(), torch.stack(probs).mean(0))
+
+
+def test_a_closed_gate_copies_attended_tokens_alone() -> None:
+    model = copying_model("luong")
+    with torch.no_grad():
+        model.network.copying.gate.weight.zero_()
+        model.network.copying.gate.bias.fill_(-60.0)
+    sources = random_sources(30, seed=3)
+    for (best,), source in zip(
+        search(model, sources, [9] * 30, SearchOptions(1), CPU), sources, strict=True
+    ):
+        assert {*best.ids} <= {*source, 3}
+        assert best.attention_weights is not None
+        assert math.isfinite(best.score)
+
+
+def test_int8_logits_are_not_taken_for_the_mixture() -> None:
+    plain, shortlisting = copying_model("luong"), copying_model("luong")
+    shortlisting._shortlist = lambda outputs: pytest.fail(f"asked for {outputs}")  # type: ignore[assignment]
+    sources, options = random_sources(20, seed=4), SearchOptions(1, return_scores=False)
+    found, expected = (
+        search(each, sources, [9] * 20, options, CPU) for each in (shortlisting, plain)
+    )
+    assert [each[0].ids for each in found] == [each[0].ids for each in expected]

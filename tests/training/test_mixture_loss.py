@@ -1,0 +1,141 @@
+"""Loss with copying against the mixture written out in loops, values and gradients."""
+
+import pytest
+import torch
+from model_cases import CASES, Case, R, V, close, copied_in_loops, make_copying_model, random_tensor
+from torch import Tensor, nn
+
+from seq2seq.data.batching import Batch, make_batch
+from seq2seq.model.copying import Copying, CopyOutputs, first_positions
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.training import loss as loss_module
+from seq2seq.training.loss import batch_loss, token_loss
+
+ATTENTIONAL = [case for case in CASES if case.kind != "plain"]
+SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
+CHUNK = 4
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_module, "CHUNK", CHUNK)
+    monkeypatch.setattr(loss_module, "BLOCK", 2 * CHUNK)
+
+
+def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
+    """Cross-entropy of the mixture with the smoothed target."""
+    outputs, weights = model.unroll(batch.src, batch.src_lengths, batch.tgt_in)
+    assert weights is not None
+    width = outputs.shape[1]
+    total = torch.zeros((), dtype=torch.float64)
+    for position, tgt in zip(batch.tgt_positions.tolist(), batch.tgt_out.tolist(), strict=True):
+        row, column = divmod(position, width)
+        one = slice(row, row + 1)
+        log_probs = copied_in_loops(
+            model, outputs[one, column], weights[one, column], batch.src[one]
+        )[0]
+        total = total - (1 - smoothing) * log_probs[tgt] - smoothing * log_probs.mean()
+    return total
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("case", ATTENTIONAL, ids=str)
+def test_loss_is_that_of_loops_in_value_and_gradients(case: Case, smoothing: float) -> None:
+    model, batch = make_copying_model(case), make_batch(SOURCES, TARGETS)
+    loss, nll = batch_loss(model, batch, smoothing)
+    expected = loss_in_loops(model, batch, smoothing)
+    close(loss, expected)
+    close(nll, loss_in_loops(model, batch, 0.0).detach())
+    named = dict(model.named_parameters())
+    found, wanted = (
+        torch.autograd.grad(each, list(named.values()), allow_unused=True, materialize_grads=True)
+        for each in (loss, expected)
+    )
+    for left, right in zip(found, wanted, strict=True):
+        close(left, right)
+    assert named.keys() >= {"copying.gate.weight", "copying.gate.bias"}
+
+
+@pytest.mark.parametrize("rows", [2, CHUNK, 3 * CHUNK + 2])
+def test_consistency_is_rdrops_between_mixtures(rows: int) -> None:
+    projection, layer, weights, copied = mixture(rows)
+    tgt = torch.randint(V, (rows,), generator=torch.Generator().manual_seed(3))
+    log_probs = copied.mix(projection(copied.outputs))
+    p, q = log_probs.unflatten(0, (-1, 2)).unbind(1)
+    expected = 5 / 2 * ((p.exp() - q.exp()) * (p - q)).sum()
+    expected = expected - 0.9 * log_probs.gather(1, tgt[:, None]).sum()
+    expected = expected - 0.1 * log_probs.mean(1).sum()
+    loss = token_loss(copied, projection, tgt, 0.1, 5.0).objective
+    close(loss, expected)
+    leaves = [weights, *projection.parameters(), *layer.parameters()]
+    found, wanted = (
+        torch.autograd.grad(each, leaves, retain_graph=True) for each in (loss, expected)
+    )
+    for left, right in zip(found, wanted, strict=True):
+        close(left, right)
+
+
+def mixture(rows: int) -> tuple[nn.Linear, Copying, Tensor, CopyOutputs]:
+    """Projection, gate, scores of source positions, and the outputs they give."""
+    torch.manual_seed(2)
+    projection, layer = nn.Linear(R, V).double(), Copying(R).double()
+    src = torch.randint(V, (rows, 6)).view(-1, 2, 6)[:, :1].expand(-1, 2, -1).reshape(rows, 6)
+    scores = random_tensor(rows, 6, seed=5)
+    outputs = random_tensor(rows, R, seed=6)
+    return projection, layer, scores, layer(outputs, scores.softmax(-1), src, first_positions(src))
+
+
+def test_two_passes_under_dropout_copy_from_one_source() -> None:
+    model = make_copying_model(ATTENTIONAL[0])
+    batch = make_batch(SOURCES, TARGETS)
+    for twice, once in zip(
+        batch_loss(model, batch, 0.1, 2.0), batch_loss(model, batch, 0.1), strict=True
+    ):
+        close(twice, once)  # without dropout
+
+
+def test_loss_without_gradients_is_the_same() -> None:
+    model, batch = make_copying_model(ATTENTIONAL[0]), make_batch(SOURCES, TARGETS)
+    expected = batch_loss(model, batch, 0.1).objective
+    with torch.no_grad():
+        assert torch.equal(batch_loss(model, batch, 0.1).objective, expected.detach())
+
+
+def test_no_rows_cost_nothing() -> None:
+    projection, _, _, copied = mixture(2)
+    none = CopyOutputs(*(each[:0] for each in copied))
+    loss = token_loss(none, projection, torch.zeros(0, dtype=torch.long), 0.1).objective
+    assert loss.item() == 0
+    loss.backward()
+
+
+@pytest.mark.parametrize("scale", [1000.0, 1e8])
+def test_a_diverged_model_has_a_finite_loss_and_gradient(scale: float) -> None:
+    projection, layer, scores, _ = mixture(CHUNK + 2)
+    projection, layer = projection.float(), layer.float()
+    scores = (scores.detach().float() * scale).requires_grad_()
+    outputs = (random_tensor(CHUNK + 2, R, seed=6).detach().float() * scale).requires_grad_()
+    src = torch.arange(6).expand(CHUNK + 2, -1)
+    copied = layer(outputs, scores.softmax(-1), src, first_positions(src))
+    loss = token_loss(copied, projection, torch.arange(CHUNK + 2), 0.1).objective
+    assert torch.isfinite(loss)
+    leaves = [outputs, scores, *projection.parameters(), *layer.parameters()]
+    assert all(torch.isfinite(each).all() for each in torch.autograd.grad(loss, leaves))
+
+
+def test_bf16_autocast_is_close_to_float32() -> None:
+    model = make_copying_model(Case("luong", "general", True, 1)).float()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.div_(4)
+    batch = make_batch(SOURCES, TARGETS)
+    exact = batch_loss(model, batch, 0.1).objective
+    leaves = list(model.parameters())
+    exact_gradients = torch.autograd.grad(exact, leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = batch_loss(model, batch, 0.1).objective
+    assert loss.dtype == torch.float32
+    assert 0 < abs(loss.item() / exact.item() - 1) < 0.01
+    for left, right in zip(torch.autograd.grad(loss, leaves), exact_gradients, strict=True):
+        assert left.dtype == torch.float32
+        assert (left - right).norm() <= 0.05 * right.norm() + 0.01
