@@ -36,7 +36,7 @@ help:
 	@echo "                     torch for the CPU alone: a far smaller download on Linux"
 
 demo: $(READY)
-	@$(BIN)/python scripts/demo.py
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/seq2seq demo --overwrite
 
 test: check
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
@@ -74,7 +74,7 @@ gpu: $(READY)
 	@$(BIN)/seq2seq evaluate -m runs/multi30k-cuda --lowercase --device cuda
 
 clean:
-	@rm -rf $(VENV) $(VENV)-lock build dist seq2seq.egg-info
+	@rm -rf $(VENV) $(VENV)-lock build dist seq2seq_attention.egg-info
 	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find seq2seq scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,10 +1,10 @@
 """Download a public parallel corpus into data/: `python scripts/download_data.py multi30k`.
 
-Needs `pip install 'seq2seq[download]'`. The corpora keep their own licences, printed at the end.
-Files that are already there with the right content are kept. Multi30k is a fixed release, verified
-by SHA-256. The Tatoeba pairs of manythings.org (anki-eng-*) change over time, and this script
-splits them into train, dev and test by a fixed rule of its own: compare scores only if the printed
-SHA-256 is the same.
+Needs `pip install 'seq2seq-attention[download]'`. The corpora keep their own licences,
+printed at the end. Files that are already there with the right content are kept. Multi30k is a
+fixed release, verified by SHA-256. The Tatoeba pairs of manythings.org (anki-eng-*) change over
+time, and this script splits them into train, dev and test by a fixed rule of its own: compare
+scores only if the printed SHA-256 is the same.
 """
 
 import argparse
@@ -173,7 +173,7 @@ def download(url: str) -> bytes:
     try:
         import pooch
     except ImportError:
-        raise RunError("pooch is missing. Run: pip install 'seq2seq[download]'") from None
+        raise RunError("pooch is missing. Run: pip install 'seq2seq-attention[download]'") from None
     pooch.get_logger().setLevel("WARNING")
 
     def attempt(url: str, file: str, store: object) -> None:

@@ -160,6 +160,27 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_paths.py::test_a_sound_file_that_may_not_be_read_is_not_called_damaged",
         "cli/test_paths.py::test_resume_replaces_no_file_that_may_not_be_read",
     ),
+    "lines unlike the training text are cut or noted": (
+        "data/test_source_profile.py::test_all_but_a_twentieth_of_the_lines_decide_how_many_sentences_are_usual",
+        "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_a_line",
+    ),
+    "weights are finite, and every search ends": (
+        "runs/test_finite_weights.py::test_every_reader_of_weights_refuses_them",
+        "runs/test_finite_weights.py::test_no_writer_of_weights_stores_them",
+        "inference/test_non_finite.py::test_search_ends_and_names_the_sentence",
+        "inference/test_non_finite.py::test_a_model_that_can_never_end_is_stopped_at_its_limit",
+    ),
+    "two trainings never share a folder": (
+        "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
+        "training/test_two_trainings.py::test_a_run_that_took_the_place_of_this_one_is_not_written",
+    ),
+    "lost and damaged metrics are reported": (
+        "runs/test_metrics_file.py::test_damage_anywhere_is_told_in_one_line",
+    ),
+    "an n-best list has different texts, and long lines take linear memory": (
+        "inference/test_nbest.py::test_five_are_five",
+        "inference/test_nbest.py::test_peak_memory_grows_at_most_linearly",
+    ),
     "bad data are refused first": (
         "training/test_loop.py::test_refused_data_leave_no_trace",
         "cli/test_wrong_files.py::test_every_reader_names_an_archive",

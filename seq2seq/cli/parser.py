@@ -15,6 +15,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
 
 COMMANDS = {  # each a module beside this one
+    "demo": "train, translate and evaluate on the corpora that come with the package",
     "check": "inspect the data and the training cost of a config",
     "train": "train a model from a YAML config",
     "compare": "train and score variants of a config on the same data and seeds",
@@ -111,7 +112,7 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ImportError:
             raise UserError(
-                "--print-completion needs shtab: pip install 'seq2seq[completion]'"
+                "--print-completion needs shtab: pip install 'seq2seq-attention[completion]'"
             ) from None
         (commands,) = (each.choices for each in parser._actions if each.dest == "command")
         assert isinstance(commands, dict)
@@ -126,9 +127,19 @@ class _PrintCompletion(argparse.Action):
 
 def command_modules() -> dict[str, ModuleType]:
     """Import the modules of all subcommands."""
-    from seq2seq.cli import attention, average, check, compare, evaluate, score, train, translate
+    from seq2seq.cli import (
+        attention,
+        average,
+        check,
+        compare,
+        demo,
+        evaluate,
+        score,
+        train,
+        translate,
+    )
 
-    modules = (attention, average, check, compare, evaluate, score, train, translate)
+    modules = (attention, average, check, compare, demo, evaluate, score, train, translate)
     return {module.__name__.rpartition(".")[2]: module for module in modules}
 
 

@@ -295,5 +295,5 @@ def _check_zstd(path: Path) -> None:
         _zstd_module()
     except ImportError:
         raise UserError(
-            f"{path}: .zst needs the package backports.zstd: pip install 'seq2seq[zstd]'"
+            f"{path}: .zst needs the package backports.zstd: pip install 'seq2seq-attention[zstd]'"
         ) from None

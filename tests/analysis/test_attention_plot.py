@@ -261,7 +261,7 @@ def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UserError, match="no folder"):
         check_plot_path(tmp_path / "nowhere" / "a.html")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match="pip install matplotlib"):
+    with pytest.raises(UserError, match=r"seq2seq-attention\[plot\]"):
         check_plot_path(tmp_path / "a.svg")
     check_plot_path(tmp_path / "a.html")
     assert list(tmp_path.iterdir()) == []

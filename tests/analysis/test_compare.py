@@ -299,7 +299,7 @@ def test_pictures_are_drawn_or_said_to_be_missing(
     assert compare("--seeds", "1") == 0
     out, err = capsys.readouterr()
     assert "luong" in out
-    assert "pip install matplotlib" in err.splitlines()[-1]
+    assert "pip install 'seq2seq-attention[plot]'" in err.splitlines()[-1]
     assert not list(Path("out").glob("*.png"))
 
 

@@ -226,7 +226,7 @@ def test_without_ftfy_mojibake_is_not_checked_and_a_note_says_so(
     )
     assert not note.warning
     assert "mojibake: not checked" in note.text
-    assert "pip install 'seq2seq[check]'" in note.text
+    assert "pip install 'seq2seq-attention[check]'" in note.text
     assert "\n" not in note.text
 
 

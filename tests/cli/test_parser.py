@@ -12,6 +12,7 @@ from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, Parser, command_modules
 
 ARGUMENTS = {
+    "demo": [],
     "check": ["config.yaml"],
     "train": ["config.yaml"],
     "compare": ["config.yaml"],
@@ -218,7 +219,8 @@ def test_without_shtab_one_line_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, "shtab", None)
     error = refusal(["--print-completion", "bash"], capsys)
     assert error == (
-        "seq2seq: error: --print-completion needs shtab: pip install 'seq2seq[completion]'\n"
+        "seq2seq: error: --print-completion needs shtab: "
+        "pip install 'seq2seq-attention[completion]'\n"
     )
 
 

@@ -1,7 +1,5 @@
 import re
 import string
-import subprocess
-import sys
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -12,7 +10,6 @@ from seq2seq.data.demo_corpora import unpack_demo_corpora
 from seq2seq.runtime.errors import RunError
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "unpack_demo.py"
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 SIZES = {
     "demo": {"train": 9200, "valid": 300, "test": 500},
@@ -117,11 +114,10 @@ def test_lengths_are_learned_short_and_tested_alike(
     assert len(joined) > 1000  # long test sentences join clauses as training sentences do
 
 
-def test_the_script_unpacks_them_and_says_how_many(tmp_path: Path) -> None:
-    call = [sys.executable, str(SCRIPT), "--output", str(tmp_path / "data")]
-    done = subprocess.run(call, capture_output=True, check=True, encoding="utf-8", cwd=ROOT)
-    assert f"{tmp_path / 'data' / 'demo'}: 9200 train, 300 valid, 500 test pairs" in done.stdout
-    assert len(done.stdout.splitlines()) == 3
+def test_they_are_unpacked_with_their_numbers(tmp_path: Path) -> None:
+    lines = unpack_demo_corpora(tmp_path / "data")
+    assert f"{tmp_path / 'data' / 'demo'}: 9200 train, 300 valid, 500 test pairs" in lines
+    assert len(lines) == 3
     for path in (tmp_path / "data").rglob("*.*"):
         content = path.read_bytes()
         assert b"\r" not in content

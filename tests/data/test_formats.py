@@ -264,6 +264,9 @@ def test_columns_of_parquet_are_flat_or_a_translation(tmp_path: Path) -> None:
 def test_a_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = write(tmp_path / "a.parquet", "")
-    assert refusal(path) == f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq[parquet]'"
+    assert (
+        refusal(path)
+        == f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'"
+    )
     with pytest.raises(UserError, match="Parquet needs pyarrow"), pair_writer([path]):
         pass

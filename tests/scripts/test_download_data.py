@@ -264,7 +264,7 @@ def test_without_pooch_one_line_names_the_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)  # makes its import fail
     assert main(["multi30k", "--output", str(tmp_path)]) == 1
-    assert "pip install 'seq2seq[download]'" in error_line(capsys)
+    assert "pip install 'seq2seq-attention[download]'" in error_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -32,7 +32,8 @@ def check_plot_path(path: Path) -> None:
         raise UserError(f"{path}: there is no folder {path.parent}. Create it first.")
     if suffix != ".html" and importlib.util.find_spec("matplotlib") is None:
         raise UserError(
-            f"{path}: {suffix} needs matplotlib. Run: pip install matplotlib, or write .html."
+            f"{path}: {suffix} needs matplotlib. Run: pip install 'seq2seq-attention[plot]', "
+            "or write .html."
         )
 
 

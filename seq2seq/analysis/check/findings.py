@@ -95,7 +95,7 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         if not texts:
             yield Finding(check, False, passed)
     if mojibake_test() is None:
-        text = "mojibake: not checked. Install ftfy: pip install 'seq2seq[check]'"
+        text = "mojibake: not checked. Install ftfy: pip install 'seq2seq-attention[check]'"
         yield Finding(MOJIBAKE, False, text, done=False)
     yield _too_long(splits[0], max_length)
     yield _size(splits[0])

@@ -41,7 +41,7 @@ def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
     Raises RunError if they cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        return ["note: figures need matplotlib. Run: pip install matplotlib"]
+        return ["note: figures need matplotlib. Run: pip install 'seq2seq-attention[plot]'"]
     drawn = [(result.plan.figure_path(CURVES, form), _curves(result))]
     if result.buckets:
         drawn.append((result.plan.figure_path(LENGTHS, form), _lengths(result)))

@@ -26,7 +26,7 @@ def iter_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]
         import pyarrow.parquet
     except ImportError:
         raise UserError(
-            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq[parquet]'"
+            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'"
         ) from None
     number = 0
     with ExitStack() as stack:

@@ -98,7 +98,7 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[WritePair]:
         import pyarrow.parquet
     except ImportError:
         raise UserError(
-            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq[parquet]'"
+            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'"
         ) from None
     schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
     rows: list[tuple[str, str]] = []

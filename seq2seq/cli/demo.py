@@ -1,0 +1,96 @@
+"""`seq2seq demo`: train, translate and evaluate on the corpora that come with the package."""
+
+import argparse
+import importlib.util
+import shlex
+from importlib.resources import files
+from pathlib import Path
+
+from seq2seq.runtime.console import say
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import atomic_write, write_errors
+
+CONFIG, RUN, DATA = Path("configs/demo.yaml"), Path("runs/demo"), Path("data")
+SENTENCES = (
+    "The small cat is black.",
+    "The actors are opening a window.",
+    "Our uncle bought a new house in August 1992.",
+    "She did not write my beautiful poem.",
+    "The agreement on the European Economic Area was signed in August 1992.",
+)
+_NEXT = f"""
+Done. Files:
+  {DATA}/demo, {DATA}/demo-en-mr         corpora: train, valid and test, one sentence per line
+  {CONFIG}                 the config: copy it for your own text
+  {RUN}/best.safetensors         the model, next to its log, metrics and vocabulary
+  {RUN}/test.hyp.fr              translations of the test set
+  {RUN}/attention.html           note the reordering in "European Economic Area"
+
+What to try next:
+  seq2seq translate -m {RUN} "The red car is old."
+  seq2seq train {CONFIG} model.decoder=luong run_dir=runs/demo-luong
+  Your own text: this model is tiny and trains for two minutes; the documentation says more."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Train a small English-French model in about two minutes, translate with it, score it and\n"
+        "draw its attention, printing each command. Writes configs/, data/ and runs/ here."
+    )
+    text = "override a key of the demo's config"
+    parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
+    text = "replace an earlier run of the demo"
+    parser.add_argument("--overwrite", action="store_true", help=text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
+    if RUN.exists() and not options.overwrite:
+        raise UserError(f"{RUN}: already exists; replace it with seq2seq demo --overwrite")
+    from seq2seq.data.demo_corpora import unpack_demo_corpora
+
+    say("1. Unpack the demo corpora: English with French and with Marathi")
+    for line in unpack_demo_corpora(DATA):
+        say(line)
+    _write_config()
+    say("\n2. Train")
+    if code := _call("train", str(CONFIG), *options.overrides, f"run_dir={RUN}", "--overwrite"):
+        return code
+    say("\n3. Translate a handful of sentences that are not in the training data")
+    source, translations = RUN / "handful.en", RUN / "handful.fr"
+    with write_errors(source):
+        atomic_write(source, "".join(f"{line}\n" for line in SENTENCES).encode())
+    if code := _call("translate", "-m", str(RUN), "-i", str(source), "-o", str(translations)):
+        return code
+    lines = translations.read_text(encoding="utf-8").splitlines()
+    for pair in zip(SENTENCES, lines, strict=True):
+        say("   {}\n-> {}".format(*pair))
+    say("\n4. Score the test set: 500 sentences, none of them in the training data")
+    if code := _call("evaluate", "-m", str(RUN), "-o", str(RUN / "test.hyp.fr")):
+        return code
+    say("\n5. Plot the attention weights")
+    suffixes = [".html", *([".png"] if importlib.util.find_spec("matplotlib") else [])]
+    for suffix in suffixes:
+        plot = RUN / f"attention{suffix}"
+        if code := _call("attention", "-m", str(RUN), "-i", str(source), "-o", str(plot)):
+            return code
+    say(_NEXT)
+    return 0
+
+
+def _write_config() -> None:
+    """Write the config of the demo, unless there is one."""
+    if CONFIG.exists():
+        return
+    content = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
+    with write_errors(CONFIG):
+        CONFIG.parent.mkdir(exist_ok=True)
+        atomic_write(CONFIG, content)
+
+
+def _call(*words: str) -> int:
+    """Print a command, then run it in this process; return its exit code."""
+    from seq2seq.cli.main import main
+
+    say(f"$ seq2seq {shlex.join(words)}")
+    return main(words)

@@ -1,0 +1,58 @@
+"""`seq2seq demo` in an empty folder, and again in the same one."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli.demo import SENTENCES
+from seq2seq.cli.main import main
+from seq2seq.runtime.console import printable
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ("training.max_steps=4", "decoding.beam_size=1", "decoding.max_length=9")
+
+
+def test_the_config_of_the_package_is_the_shipped_one() -> None:
+    packed = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
+    assert packed == (ROOT / "configs" / "demo.yaml").read_bytes()
+
+
+@pytest.mark.slow
+def test_it_trains_translates_and_evaluates_in_an_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    assert main(["demo", *SHORT]) == 0
+    out = capsys.readouterr().out
+    for command in ("train", "translate", "evaluate", "attention"):
+        assert f"$ seq2seq {command} " in out
+    assert "BLEU " in out
+    translations = Path("runs/demo/handful.fr").read_text(encoding="utf-8").splitlines()
+    assert len(translations) == len(SENTENCES)
+    assert all(f"-> {printable(line)}\n" in out for line in translations)
+    assert len(Path("runs/demo/test.hyp.fr").read_text("utf-8").splitlines()) == 500
+    assert Path("runs/demo/attention.html").stat().st_size > 1000
+    for line in out.split("What to try next:")[0].splitlines():
+        name = line.split()[0] if line.startswith("  ") else ""
+        assert not name.startswith(("runs/", "configs/")) or Path(name).exists()
+    weights = Path("runs/demo/best.safetensors").read_bytes()
+    assert main(["demo", *SHORT]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("runs/demo: already exists; replace it with seq2seq demo --overwrite\n")
+    assert Path("runs/demo/best.safetensors").read_bytes() == weights
+    config = Path("configs/demo.yaml")
+    config.write_text(config.read_text("utf-8").replace("seed: 1", "") + "seed: 2\n", "utf-8")
+    assert main(["demo", "--overwrite", *SHORT]) == 0
+    assert "seed: 2" in config.read_text("utf-8")
+    assert Path("runs/demo/best.safetensors").read_bytes() != weights
+
+
+def test_a_failure_ends_it_with_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "training.max_stepz=4"]) == 2
+    assert "max_stepz" in capsys.readouterr().err
+    assert not Path("runs").exists()
