@@ -54,25 +54,29 @@ def run(options: argparse.Namespace) -> int:
         say(line)
     _write_config()
     say("\n2. Train")
-    if code := _call("train", str(CONFIG), *options.overrides, f"run_dir={RUN}", "--overwrite"):
+    if code := _call(
+        options, "train", str(CONFIG), *options.overrides, f"run_dir={RUN}", "--overwrite"
+    ):
         return code
     say("\n3. Translate a handful of sentences that are not in the training data")
     source, translations = RUN / "handful.en", RUN / "handful.fr"
     with write_errors(source):
         atomic_write(source, "".join(f"{line}\n" for line in SENTENCES).encode())
-    if code := _call("translate", "-m", str(RUN), "-i", str(source), "-o", str(translations)):
+    if code := _call(
+        options, "translate", "-m", str(RUN), "-i", str(source), "-o", str(translations)
+    ):
         return code
     lines = translations.read_text(encoding="utf-8").splitlines()
     for pair in zip(SENTENCES, lines, strict=True):
         say("   {}\n-> {}".format(*pair))
     say("\n4. Score the test set: 500 sentences, none of them in the training data")
-    if code := _call("evaluate", "-m", str(RUN), "-o", str(RUN / "test.hyp.fr")):
+    if code := _call(options, "evaluate", "-m", str(RUN), "-o", str(RUN / "test.hyp.fr")):
         return code
     say("\n5. Plot the attention weights")
     suffixes = [".html", *([".png"] if importlib.util.find_spec("matplotlib") else [])]
     for suffix in suffixes:
         plot = RUN / f"attention{suffix}"
-        if code := _call("attention", "-m", str(RUN), "-i", str(source), "-o", str(plot)):
+        if code := _call(options, "attention", "-m", str(RUN), "-i", str(source), "-o", str(plot)):
             return code
     say(_NEXT)
     return 0
@@ -88,9 +92,8 @@ def _write_config() -> None:
         atomic_write(CONFIG, content)
 
 
-def _call(*words: str) -> int:
+def _call(options: argparse.Namespace, *words: str) -> int:
     """Print a command, then run it in this process; return its exit code."""
-    from seq2seq.cli.main import main
-
     say(f"$ seq2seq {shlex.join(words)}")
-    return main(words)
+    code: int = options.call(words)
+    return code

@@ -35,6 +35,7 @@ def _run(arguments: Sequence[str]) -> int:
     options = None
     try:
         options = parse(arguments)
+        options.call = main  # for commands that run others
         code: int = options.run(options)
         sys.stdout.flush()
         return code
