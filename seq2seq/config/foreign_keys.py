@@ -100,6 +100,7 @@ _KEYS = {
         tie_weights weight_tying weight_tying_type share_embeddings share_decoder_embeddings
         share_all_embeddings share_decoder_input_output_embed shared_embeddings share_embedding""",
     "training.coverage_loss": "lambda_coverage cov_loss_wt coverage_weight coverage_loss_weight",
+    "training.invented_names": "augmentation data_augmentation name_augmentation augment_names",
     "training.max_epochs": """
         epoch epochs num_epochs n_epochs nepochs max_epoch max_num_epochs num_train_epochs
         after_epochs train_epochs""",
