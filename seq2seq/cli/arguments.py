@@ -78,6 +78,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def count_or_zero(text: str) -> int:
+    """Parse an integer from 0 to MAX_COUNT."""
+    return 0 if text.isdecimal() and not int(text[:20]) else count(text)
+
+
 def folder(text: str) -> Path:
     """Parse the name of a folder to write, which has to be valid UTF-8."""
     if LONE_SURROGATE.search(text):

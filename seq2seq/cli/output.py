@@ -15,6 +15,7 @@ from types import FrameType
 from typing import IO, Any
 
 from seq2seq.cli.loading import frozen_objects
+from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import logger, printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import (
@@ -164,6 +165,7 @@ def check_output(
     *others: Path | None,
     runs: Iterable[Path | str] = (),
     streaming: bool = False,
+    compressed: bool = False,
 ) -> None:
     """Check, before any work, that `open_output` can write the path.
 
@@ -175,8 +177,8 @@ def check_output(
         return
     _check_writable(path)
     check_paths(part_of(resolve_link(path)))
-    if path.suffix == ".gz":
-        raise UserError(f"{path}: output is not compressed; omit .gz")
+    if is_compressed(path) and not compressed:
+        raise UserError(f"{path}: output is not compressed; omit {path.suffix}")
     if not is_stream(path):
         _check_replaces_nothing(path, [each for each in others if each], [*map(Path, runs)])
     if streaming and (path.is_file() or not path.exists()):

@@ -17,6 +17,7 @@ from seq2seq.runtime.files import check_paths
 COMMANDS = {  # each a module beside this one
     "demo": "train, translate and evaluate on the corpora that come with the package",
     "check": "inspect the data and the training cost of a config",
+    "split": "divide a parallel text into train, valid and test without leaks",
     "train": "train a model from a YAML config",
     "compare": "train and score variants of a config on the same data and seeds",
     "translate": "translate text, line by line",
@@ -135,11 +136,12 @@ def command_modules() -> dict[str, ModuleType]:
         demo,
         evaluate,
         score,
+        split,
         train,
         translate,
     )
 
-    modules = (attention, average, check, compare, demo, evaluate, score, train, translate)
+    modules = (attention, average, check, compare, demo, evaluate, score, split, train, translate)
     return {module.__name__.rpartition(".")[2]: module for module in modules}
 
 

@@ -1,0 +1,127 @@
+"""`seq2seq split`: divide a parallel text into train, valid and test without leaks."""
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.cli import arguments
+from seq2seq.cli.output import check_output, open_output
+from seq2seq.runtime.console import aligned_table, logger
+from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.data.splitting import Division
+
+PLACE = "{}"  # in the name of an output, the name of the part
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Divide a parallel text into train, valid and test. No source and no target occurs in two\n"
+        "parts, also if it differs in case or white space: pairs that share one stay together."
+    )
+    parser.epilog = """examples:
+  seq2seq split -i all.en all.de -o data/{}.en data/{}.de
+  seq2seq split -i all.tsv.gz -o data/{}.tsv.gz --valid 500 --test 0
+  seq2seq split -i all.csv --columns english,german -o data/{}.en.gz data/{}.de.gz"""
+    text = "two line-aligned files, or one with both sides, in the format of its ending"
+    parser.add_argument(
+        "-i", "--input", type=Path, nargs="+", required=True, metavar="FILE", help=text
+    )
+    text = "files to write, {} in a name is the part; two, or one in the format of its ending"
+    parser.add_argument("-o", "--output", nargs="+", required=True, metavar="NAME", help=text)
+    text = "columns of one input, by name or number, such as english,german or 2,1"
+    parser.add_argument("--columns", metavar="SRC,TGT", help=text)
+    for part in ("valid", "test"):
+        text = f"pairs of {part} (default: 1000)"
+        parser.add_argument(
+            f"--{part}", type=arguments.count_or_zero, default=1000, metavar="N", help=text
+        )
+    text = "seed of the choice (default: 1)"
+    parser.add_argument("--seed", type=arguments.count_or_zero, default=1, metavar="N", help=text)
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the parts and print their sizes."""
+    from seq2seq.data.corpus import iter_pairs, source_name
+    from seq2seq.data.splitting import PARTS, divide
+
+    files = _input(options)
+    sizes = {"valid": options.valid, "test": options.test}
+    parts = [part for part in PARTS if sizes.get(part, 1)]
+    outputs = {part: [Path(name.replace(PLACE, part)) for name in options.output] for part in parts}
+    _check_outputs(options, outputs)
+    name = source_name(files)
+    division = divide(iter_pairs(files), sizes, options.seed, name)
+    columns = files.columns if options.columns and not options.columns[0].isdigit() else None
+    _write(files, division, outputs, columns or ["src", "tgt"])
+    rows = [("part", "pairs", "files")]
+    for part in parts:
+        count = division.count(PARTS.index(part))
+        rows.append((part, f"{count:,}", " ".join(map(str, outputs[part]))))
+    with open_output(None) as output:
+        output.write(aligned_table(rows, "left") + "\n")
+    if blank := division.count(-1):
+        logger.info(f"note: {blank:,} pairs with a blank side are in no part")
+    return 0
+
+
+def _input(options: argparse.Namespace) -> "ParallelFiles":
+    """Return the text to divide; raise UserError for files that cannot be one."""
+    from pydantic import ValidationError
+
+    from seq2seq.config.schema import ParallelFiles
+
+    paths = options.input
+    if len(paths) > 2 or len(options.output) > 2:
+        raise UserError("split: give two files, source and target, or one with both sides")
+    for path in paths:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"{path}: is read twice; give a regular file")
+    tree = dict(zip(("src", "tgt") if len(paths) == 2 else ("file",), paths, strict=True))
+    try:
+        files = ParallelFiles.model_validate({**tree, "columns": options.columns})
+    except ValidationError as error:
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        place = "--columns" if options.columns else "-i"
+        raise UserError(f"split {place}: {reason}") from None
+    if files.file is not None and not files.is_table and files.columns is None:
+        raise UserError(f"split: {files.file} needs --columns SRC,TGT, the names of two columns")
+    return files
+
+
+def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) -> None:
+    """Raise UserError for outputs that cannot be written or would replace a file."""
+    if not all(PLACE in name for name in options.output):
+        raise UserError(f"split -o: each name needs {PLACE}, the place of train, valid and test")
+    paths = [path for part in outputs.values() for path in part]
+    if len(set(paths)) < len(paths):
+        raise UserError("split -o: the files of source and target have the same name")
+    for path in paths:
+        check_output(path, *options.input, compressed=True)
+        if path.exists() and not options.overwrite:
+            raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
+
+
+def _write(
+    files: "ParallelFiles", division: "Division", outputs: dict[str, list[Path]], columns: list[str]
+) -> None:
+    from seq2seq.data.corpus import iter_pairs, source_name
+    from seq2seq.data.formats.writing import pair_writer
+    from seq2seq.data.splitting import PARTS
+
+    with ExitStack() as stack:
+        writers = {
+            PARTS.index(part): stack.enter_context(pair_writer(paths, columns))
+            for part, paths in outputs.items()
+        }
+        written = 0
+        for part, pair in zip(division.parts.tolist(), iter_pairs(files), strict=False):
+            written += 1
+            if part in writers:
+                writers[part](*pair)
+        if written != len(division.parts):
+            raise UserError(f"{source_name(files)}: changed while being read. Try again")

@@ -1,0 +1,122 @@
+"""Divide a parallel text into train, valid and test without leaks.
+
+Pairs with the same source or the same target are connected. A connected component goes to one part
+as a whole, so that no source and no target of one part occurs in another.
+"""
+
+import hashlib
+import unicodedata
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.data.corpus import has_text
+from seq2seq.runtime.errors import UserError
+
+PARTS = ("train", "valid", "test")
+DROPPED = -1  # part of a pair with a blank side
+
+
+class Division(NamedTuple):
+    """Part of each pair, as an index of PARTS or DROPPED, and the number of components."""
+
+    parts: NDArray[np.int8]
+    components: int
+
+    def count(self, part: int) -> int:
+        """Return the number of pairs of a part."""
+        return int(np.count_nonzero(self.parts == part))
+
+
+def divide(
+    pairs: Iterable[tuple[str, str]], sizes: Mapping[str, int], seed: int, name: str
+) -> Division:
+    """Choose components at random for valid and test, of at most `sizes` pairs; train has the rest.
+
+    A pure function of the arguments. Texts that differ in case, in white space or in Unicode's
+    normal form count as the same. Pairs with a blank side are dropped. Raises UserError, naming the
+    text, if a part cannot have its pairs, or train would be empty.
+    """
+    labels = _components(pairs)
+    kept = labels[labels >= 0]
+    members = np.bincount(kept, minlength=1)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(np.flatnonzero(members))
+    part_of = np.zeros(len(members), np.int8)
+    start = 0
+    for part in PARTS[1:]:
+        chosen, start = _choose(members, order, start, sizes[part])
+        part_of[chosen] = PARTS.index(part)
+        found = int(members[chosen].sum())
+        if found < sizes[part]:
+            raise UserError(
+                f"{name}: {part} can have {found:,} of {sizes[part]:,} pairs: the {len(kept):,} "
+                f"pairs with text are too few or share sources and targets; lower --{part}"
+            )
+    if not np.any(part_of[order] == 0):
+        raise UserError(f"{name}: none of its {len(kept):,} pairs remains for train; ask for fewer")
+    return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
+
+
+def _choose(
+    members: NDArray[np.int64], order: NDArray[np.int64], start: int, size: int
+) -> tuple[list[int], int]:
+    """Return components of `size` pairs in all, in random order, and where the next part starts.
+
+    A component with more pairs than are still wanted is left to train.
+    """
+    chosen: list[int] = []
+    for place in range(start, len(order)):
+        if not size:
+            return chosen, place
+        component = int(order[place])
+        if members[component] <= size:
+            chosen.append(component)
+            size -= int(members[component])
+    return chosen, len(order)
+
+
+def _components(pairs: Iterable[tuple[str, str]]) -> NDArray[np.int64]:
+    """Return the component of each pair; -1 for one with a blank side."""
+    digests: tuple[array[int], array[int]] = (array("Q"), array("Q"))
+    usable = array("b")
+    for src, tgt in pairs:
+        usable.append(has_text(src, tgt))
+        if usable[-1]:
+            for side, text in zip(digests, (src, tgt), strict=True):
+                side.append(_digest(text))
+    labels = np.full(len(usable), -1, np.int64)
+    labels[np.array(usable, bool)] = _connected(*digests)
+    return labels
+
+
+def _connected(src: "array[int]", tgt: "array[int]") -> NDArray[np.int64]:
+    """Return the component of each pair, given the digests of its texts."""
+    src_texts, tgt_texts = (
+        np.unique(np.array(side, np.uint64), return_inverse=True)[1] for side in (src, tgt)
+    )
+    count = int(src_texts.max(initial=-1)) + 1
+    above = array("q", range(count + int(tgt_texts.max(initial=-1)) + 1))  # parents in a forest
+    for one, other in zip(src_texts, tgt_texts + count, strict=True):
+        _join(above, int(one), int(other))
+    return np.array([_root(above, int(text)) for text in src_texts], np.int64)
+
+
+def _join(above: "array[int]", one: int, other: int) -> None:
+    one, other = _root(above, one), _root(above, other)
+    above[max(one, other)] = min(one, other)
+
+
+def _root(above: "array[int]", node: int) -> int:
+    while above[node] != node:
+        above[node] = above[above[node]]  # halve the path
+        node = above[node]
+    return node
+
+
+def _digest(text: str) -> int:
+    same = " ".join(unicodedata.normalize("NFC", text).casefold().split())
+    digest = hashlib.blake2b(same.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

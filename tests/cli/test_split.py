@@ -1,0 +1,121 @@
+"""`seq2seq split`: files by pattern, in the format and compression of their endings."""
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import ParallelFiles
+from seq2seq.data.corpus import read_pairs
+
+SIZES = ["--valid", "20", "--test", "10"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    src, tgt = toy_pairs(200, seed=1)
+    src[5] = " "
+    Path("all.en").write_text("".join(f"{line}\n" for line in src), encoding="utf-8")
+    Path("all.de").write_text("".join(f"{line}\n" for line in tgt), encoding="utf-8")
+    lines = "".join(f"{n},{a},{b}\n" for n, (a, b) in enumerate(zip(src, tgt, strict=True)))
+    Path("all.csv").write_text(f"id,english,german\n{lines}", encoding="utf-8")
+    return tmp_path
+
+
+def pairs_of(**files: object) -> list[tuple[str, str]]:
+    text = read_pairs(ParallelFiles.model_validate(files))
+    return list(zip(text.src, text.tgt, strict=True))
+
+
+def test_every_pair_with_text_is_in_one_part(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["split", "-i", "all.en", "all.de", "-o", "{}.en.gz", "{}.de.bz2", *SIZES]) == 0
+    out, err = capsys.readouterr()
+    assert err == "note: 1 pairs with a blank side are in no part\n"
+    assert [line.split() for line in out.splitlines()] == [
+        ["part", "pairs", "files"],
+        ["train", "169", "train.en.gz", "train.de.bz2"],
+        ["valid", "20", "valid.en.gz", "valid.de.bz2"],
+        ["test", "10", "test.en.gz", "test.de.bz2"],
+    ]
+    assert gzip.decompress((folder / "valid.en.gz").read_bytes()).count(b"\n") == 20
+    assert bz2.decompress((folder / "valid.de.bz2").read_bytes()).count(b"\n") == 20
+    parts = [
+        pairs_of(src=f"{part}.en.gz", tgt=f"{part}.de.bz2") for part in ("train", "valid", "test")
+    ]
+    together = sorted(pair for part in parts for pair in part)
+    everything = [pair for pair in pairs_of(src="all.en", tgt="all.de") if pair[0].strip()]
+    assert together == sorted(everything)
+    for part in parts:  # in the order of the text
+        assert part == [pair for pair in everything if pair in set(part)]
+    assert not {src for src, _ in parts[0]} & {src for part in parts[1:] for src, _ in part}
+
+
+@pytest.mark.parametrize("name", ["{}.tsv", "{}.csv", "{}.jsonl.gz", "{}.tsv.xz"])
+def test_a_table_is_written_by_its_ending(folder: Path, name: str) -> None:
+    words = ["split", "-i", "all.csv", "--columns", "german,english", "-o", name, *SIZES]
+    assert main(words) == 0
+    path = folder / name.replace("{}", "test")
+    columns = None if ".tsv" in name else ["german", "english"]
+    reverse = [pair[::-1] for pair in pairs_of(src="all.en", tgt="all.de")]
+    found = pairs_of(file=path, columns=columns)
+    assert len(found) == 10
+    assert set(found) <= set(reverse)
+    if "jsonl" in name:
+        first = json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])
+        assert list(first) == ["german", "english"]
+
+
+def test_the_seed_decides_and_no_test_may_be_wanted(folder: Path) -> None:
+    base = ["split", "-i", "all.en", "all.de", "--valid", "20", "--test", "0", "-o"]
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        assert main([*base, f"{name}-{{}}.tsv", "--seed", seed]) == 0
+    valid = [(folder / f"{name}-valid.tsv").read_bytes() for name in "abc"]
+    assert valid[0] == valid[1] != valid[2]
+    assert not list(folder.glob("*-test.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-i all.en all.de -o a.en b.de", "split -o: each name needs {}, the place of train, "),
+        ("-i all.en all.de -o {} {}", "split -o: the files of source and target have the same "),
+        ("-i all.en all.de x -o {}", "split: give two files, source and target, or one with "),
+        ("-i all.en -o {}.tsv", "all.en:1: the line has no tab"),
+        ("-i all.en all.en -o {}.tsv", "split -i: src and tgt are the same file"),
+        ("-i all.csv -o {}.tsv", "split: all.csv needs --columns SRC,TGT, the names of two "),
+        ("-i all.csv --columns a -o {}.tsv", "split --columns: give two columns, source and "),
+        ("-i all.csv --columns a,b -o {}.tsv", "all.csv:1: has no column 'a'; it has: id, "),
+        ("-i all.en all.de -o {}.tsv --valid 500", "all.en and all.de: valid can have "),
+        ("-i all.en all.de -o no/{}.tsv", "no/train.tsv: there is no folder no; create it first"),
+        ("-i nowhere all.de -o {}.tsv", "nowhere: no such file"),
+        ("-i valid.en all.de -o {}.en {}.de", "valid.en: is already read or written by this "),
+    ],
+)
+def test_a_wrong_use_is_refused_and_writes_nothing(
+    folder: Path, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name for path in folder.iterdir()}
+    assert main(["split", *words.split()]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"seq2seq: error: {message}")
+    assert err.count("\n") == 1
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_existing_files_are_replaced_only_on_request(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["split", "-i", "all.en", "all.de", "-o", "{}.tsv", *SIZES]
+    (folder / "valid.tsv").write_text("mine")
+    assert main(words) == 2
+    assert "valid.tsv: exists; pass --overwrite to replace it" in capsys.readouterr().err
+    assert (folder / "valid.tsv").read_text() == "mine"
+    assert main([*words, "--overwrite"]) == 0
+    assert (folder / "valid.tsv").read_text().count("\n") == 20

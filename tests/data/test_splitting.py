@@ -1,0 +1,124 @@
+"""Division of a text: no leak, the wanted sizes, the same for the same seed."""
+
+import tracemalloc
+from collections import Counter
+
+import pytest
+from conftest import toy_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.data.splitting import DROPPED, PARTS, divide
+from seq2seq.runtime.errors import UserError
+
+Pairs = list[tuple[str, str]]
+texts = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h", " ", "A", "a ", "É", "e\u0301"])
+
+
+def form(text: str) -> str:
+    return " ".join(text.casefold().split()).replace("e\u0301", "é")
+
+
+def components(pairs: Pairs) -> list[set[int]]:
+    """Connect pairs that share a text, by repeated search."""
+    left, found = {n for n, pair in enumerate(pairs) if all(text.strip() for text in pair)}, []
+    while left:
+        group = {left.pop()}
+        while True:
+            known = [{form(pairs[n][side]) for n in group} for side in (0, 1)]
+            more = {n for n in left if any(form(pairs[n][s]) in known[s] for s in (0, 1))}
+            if not more:
+                break
+            group |= more
+            left -= more
+        found.append(group)
+    return found
+
+
+@settings(deadline=None)
+@given(
+    pairs=st.lists(st.tuples(texts, texts), max_size=14),
+    valid=st.integers(0, 3),
+    test=st.integers(0, 3),
+    seed=st.integers(0, 9),
+)
+def test_components_stay_together(pairs: Pairs, valid: int, test: int, seed: int) -> None:
+    groups = components(pairs)
+    try:
+        division = divide(pairs, {"valid": valid, "test": test}, seed, "a")
+    except UserError:
+        return  # the sizes cannot be had; other tests ask for sizes that can
+    parts = division.parts.tolist()
+    assert division.components == len(groups)
+    for group in groups:
+        assert len({parts[n] for n in group}) == 1
+    assert [parts.count(1), parts.count(2)] == [valid, test]
+    assert parts.count(0) > 0
+    assert [n for n, part in enumerate(parts) if part == DROPPED] == [
+        n for n, pair in enumerate(pairs) if not all(text.strip() for text in pair)
+    ]
+
+
+def corpus() -> Pairs:
+    """Pairs of which many share a source or a target."""
+    src, tgt = toy_pairs(900, seed=4)
+    pairs = list(zip(src, tgt, strict=True))
+    pairs += [(src[n], tgt[n + 7]) for n in range(0, 300, 3)]
+    pairs += [(f"{src[n]} more", tgt[n].upper()) for n in range(0, 300, 5)]
+    return pairs
+
+
+def test_the_parts_have_their_sizes_and_share_no_text() -> None:
+    pairs = corpus()
+    division = divide(pairs, {"valid": 120, "test": 77}, 3, "a")
+    assert [division.count(n) for n in range(3)] == [len(pairs) - 197, 120, 77]
+    for side in (0, 1):
+        known = [
+            {form(pair[side]) for pair, own in zip(pairs, division.parts, strict=True) if own == n}
+            for n in range(len(PARTS))
+        ]
+        assert sum(map(len, known)) == len(known[0] | known[1] | known[2])
+
+
+def test_the_choice_is_random_and_a_function_of_the_seed() -> None:
+    pairs, sizes = corpus(), {"valid": 100, "test": 100}
+    chosen = [divide(pairs, sizes, seed, "a").parts.tolist() for seed in (1, 1, 2)]
+    assert chosen[0] == chosen[1] != chosen[2]
+    places = Counter(n for seed in range(40) for n in parts_of(pairs, seed))
+    single = [n for n in range(310, 880) if n % 5]  # far from those that share texts
+    mean = sum(places[n] for n in single) / len(single)
+    assert 0.08 * 40 < mean < 0.14 * 40  # 100 of 1,060, somewhat more where components are small
+
+
+def parts_of(pairs: Pairs, seed: int) -> list[int]:
+    parts = divide(pairs, {"valid": 100, "test": 0}, seed, "a").parts.tolist()
+    return [n for n, part in enumerate(parts) if part == 1]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sizes", "message"),
+    [
+        ([("a", "b"), ("a", "c"), ("d", "c")], (1, 0), "a: valid can have 0 of 1 pairs: the 3"),
+        ([("a", "b"), ("c", "d")], (1, 1), "a: none of its 2 pairs remains for train"),
+        ([("a", "b"), ("c", "d")], (1, 2), "a: test can have 1 of 2 pairs"),
+        ([(" ", "b")], (0, 0), "a: none of its 0 pairs remains"),
+        ([], (0, 0), "a: none of its 0 pairs remains"),
+    ],
+)
+def test_sizes_that_cannot_be_had_are_refused(
+    pairs: Pairs, sizes: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        divide(pairs, dict(zip(PARTS[1:], sizes, strict=True)), 1, "a")
+    assert str(caught.value).startswith(message)
+
+
+def test_memory_is_that_of_numbers_not_of_texts() -> None:
+    """20,000 pairs of 2,000 letters: 80 MB of text."""
+    pairs = ((f"{n} {'a' * 2000}", f"{'b' * 2000} {n}") for n in range(20_000))
+    tracemalloc.start()
+    division = divide(pairs, {"valid": 1000, "test": 1000}, 1, "a")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert division.components == 20_000
+    assert peak < 200 * 20_000
