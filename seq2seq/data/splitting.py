@@ -1,7 +1,7 @@
 """Divide a parallel text into train, valid and test without leaks.
 
-Pairs with the same source or the same target are connected. A connected component goes to one part
-as a whole, so that no source and no target of one part occurs in another.
+Pairs with the same source or the same target are connected. A connected component stays together,
+so that no source and no target of one part occurs in another.
 """
 
 import hashlib
