@@ -78,9 +78,10 @@ _KEYS = {
         transformer_heads encoder_attention_heads decoder_attention_heads
         rnn_attention_mhdot_heads""",
     "model.num_layers": """
-        layers n_layers nlayers n_layer enc_layers dec_layers encoder_layers decoder_layers
-        depth num_encoder_layers num_decoder_layers num_hidden_layers rnn_num_layers rnn_layers
-        enc_depth dec_depth lstm_layers num_rnn_layers""",
+        layers n_layers nlayers n_layer depth num_hidden_layers rnn_num_layers rnn_layers
+        lstm_layers num_rnn_layers""",
+    "model.encoder_layers": "enc_layers num_encoder_layers enc_depth n_encoder_layers",
+    "model.decoder_layers": "dec_layers num_decoder_layers dec_depth n_decoder_layers",
     "model.bidirectional": """
         brnn bidir bi_rnn birnn encoder_type enc_type encoder_bidirectional
         bidirectional_encoder bilstm rnn_bidirectional""",

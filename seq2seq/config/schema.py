@@ -42,6 +42,7 @@ Score = Literal[
     "additive", "normed_additive", "coverage", "dot", "general", "concat", "scaled_dot", "location"
 ]
 Window = Literal["local_m", "local_p"]
+Layers = Annotated[Count, Field(le=64)]
 _ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
 _SIZED_SCORES = (*_ADDITIVE_SCORES, "concat", "scaled_dot")
 _DECIDED_BY = {"attention_size": "score", "attention_heads": "score", "window_width": "window"}
@@ -87,7 +88,9 @@ class ModelConfig(Section):
     hidden_size: Size = key(512, "size of decoder states and of encoder outputs")
     attention_size: Size | None = key(None, "additive, concat, scaled_dot; null: hidden_size // 2")
     attention_heads: Size | None = key(None, "for scaled_dot, sharing attention_size; null: one")
-    num_layers: Annotated[Count, Field(le=64)] = key(1, "LSTM layers of encoder and decoder")
+    num_layers: Layers = key(1, "LSTM layers of encoder and decoder")
+    encoder_layers: Layers | None = key(None, "LSTM layers of the encoder; null: num_layers")
+    decoder_layers: Layers | None = key(None, "LSTM layers of the decoder; null: num_layers")
     dropout: Fraction = key(0.3, "dropout probability")
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
     copy: Bool = key(  # type: ignore[assignment]

@@ -28,7 +28,7 @@ def build_model(
     encoder = Encoder(
         src_embedding,
         config.hidden_size,
-        config.num_layers,
+        config.encoder_layers or config.num_layers,
         config.bidirectional,
         config.dropout,
         config.reverse_source,
@@ -47,7 +47,8 @@ def _decoder(
     config: ModelConfig, output_size: int, direction_size: int, max_length: int
 ) -> Decoder:
     sizes = config.embedding_size, config.hidden_size
-    num_layers, dropout, feeding = config.num_layers, config.dropout, bool(config.input_feeding)
+    num_layers = config.decoder_layers or config.num_layers
+    dropout, feeding = config.dropout, bool(config.input_feeding)
     if config.decoder == "none":
         return PlainDecoder(*sizes, output_size, num_layers, dropout)
     score, window = _score(config, max_length), _window(config)

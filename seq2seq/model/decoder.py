@@ -49,7 +49,7 @@ class BahdanauDecoder(AttentionLayer):
     `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W h + b)` with h the encoder's backward
     state at the first word (final state if it is unidirectional). It differs from the paper in
     three parts. The gated hidden unit is an LSTM, whose cell starts at zero. `s_0` has a bias, and
-    in a deep decoder one W serves all layers, each of which starts from its encoder layer. The
+    in a deep decoder one W serves all layers, each of which starts from an encoder layer. The
     maxout output layer, which reads `s_{t-1}` (A.2.2), is `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`,
     which reads the new state.
     """
@@ -77,7 +77,7 @@ class BahdanauDecoder(AttentionLayer):
         )
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
-        backward = encoded.hidden[..., -self.direction_size :]  # [B, L, D]
+        backward = aligned(encoded.hidden, self.layers)[..., -self.direction_size :]  # [B, L, D]
         hidden = torch.tanh(self.initial_hidden(backward)).to(encoded.cell.dtype)  # [B, L, H]
         attention_state = self.initial_attention_state(encoded)
         cell, input_feed = torch.zeros_like(hidden), hidden[:, 0, :0]  # no input feeding: [B, 0]
@@ -147,9 +147,8 @@ class LuongDecoder(AttentionLayer):
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         input_feed = encoded.hidden.new_zeros(len(encoded.hidden), self.input_feed_size)
-        state = DecoderState(
-            encoded.hidden, encoded.cell, input_feed, *self.initial_attention_state(encoded)
-        )
+        hidden, cell = (aligned(each, self.layers) for each in (encoded.hidden, encoded.cell))
+        state = DecoderState(hidden, cell, input_feed, *self.initial_attention_state(encoded))
         return self.memory(encoded), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
@@ -214,7 +213,8 @@ class PlainDecoder(nn.Module):
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         empty = encoded.outputs[..., :0]  # [B, S, 0]
-        state = DecoderState(encoded.hidden, encoded.cell, input_feed=encoded.hidden[:, 0, :0])
+        hidden, cell = (aligned(each, self.layers) for each in (encoded.hidden, encoded.cell))
+        state = DecoderState(hidden, cell, input_feed=encoded.hidden[:, 0, :0])
         return Memory(empty, empty, encoded.pad_mask), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
@@ -236,6 +236,18 @@ class PlainDecoder(nn.Module):
 
 def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:
     return LSTMStack([embedding_size] + [hidden_size] * (num_layers - 1), hidden_size)
+
+
+def aligned(states: Tensor, layers: LSTMStack) -> Tensor:
+    """Return the encoder's final states [B, *, H] from which each decoder layer starts [B, L, H].
+
+    Layers are counted from the top: the decoder's top starts from the encoder's. Decoder layers
+    that have no counterpart start from the encoder's lowest.
+    """
+    missing = len(layers) - states.shape[1]
+    if missing <= 0:
+        return states[:, -missing:] if missing else states
+    return torch.cat([states[:, :1].expand(-1, missing, -1), states], dim=1)
 
 
 def step_layers(

@@ -19,7 +19,7 @@ from seq2seq.model.attention import (
 )
 from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.builder import build_model
-from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
+from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder, stack_steps
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import token_loss
@@ -59,6 +59,32 @@ def count(module: nn.Module) -> int:
 
 def lstm_size(input_size: int, hidden_size: int) -> int:
     return 4 * hidden_size * (input_size + hidden_size + 1)
+
+
+@pytest.mark.parametrize(("encoder_layers", "decoder_layers"), [(1, 3), (3, 1), (2, 3), (None, 2)])
+@pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
+def test_encoder_and_decoder_have_depths_of_their_own(
+    keys: dict[str, Any], encoder_layers: int | None, decoder_layers: int
+) -> None:
+    depths = {"encoder_layers": encoder_layers, "decoder_layers": decoder_layers}
+    model = make_model(**keys, num_layers=1, **depths).double()
+    assert len(model.encoder.forward_layers) == (encoder_layers or 1)
+    assert len(model.decoder.layers) == decoder_layers
+    encoded = model.encode(SRC, SRC_LENGTHS)
+    memory, state = model.start(encoded)
+    assert state.hidden.shape == (len(SRC), decoder_layers, H)
+    if keys["decoder"] != "bahdanau":
+        for own, final in ((state.hidden, encoded.hidden), (state.cell, encoded.cell)):
+            for level in range(decoder_layers):  # counted from the top
+                counterpart = max(0, (encoder_layers or 1) - decoder_layers + level)
+                assert torch.equal(own[:, level], final[:, counterpart])
+    outputs = model(SRC, SRC_LENGTHS, TGT_IN)
+    embedded = model.embed(TGT_IN)
+    stacked = stack_steps(model.decoder, embedded, state, memory).outputs
+    torch.testing.assert_close(outputs, stacked)
+    (outputs * torch.linspace(-1, 1, outputs.numel()).view_as(outputs)).sum().backward()
+    trained = [each.grad for name, each in model.named_parameters() if "projection" not in name]
+    assert sum(each is not None for each in trained) >= len(trained) - 1
 
 
 @pytest.mark.parametrize("layers", [1, 2])
