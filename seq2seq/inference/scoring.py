@@ -1,17 +1,25 @@
 """Scores of given translations by forced decoding: text in, log-probabilities out."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from seq2seq.data.batching import pad, pad_sources
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.search import by_width
-from seq2seq.inference.translator import Translator, has_no_tokens, line_list
+from seq2seq.inference.translation import AttentionMatrix, Translation
+from seq2seq.inference.translator import (
+    MAX_ATTENTION_TOKENS,
+    Translator,
+    has_no_tokens,
+    line_list,
+)
 from seq2seq.runtime.errors import UserError
 
 
@@ -79,6 +87,34 @@ def score_lines(
     return found
 
 
+def attend(
+    translator: Translator, lines: Iterable[str], translations: Iterable[str]
+) -> Iterator[Translation]:
+    """Yield the given translation of each line with the attention weights of forced decoding.
+
+    Blank lines and blank translations, and lines of more than MAX_ATTENTION_TOKENS, have no
+    weights. Raises errors as `score_lines` does.
+    """
+    lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
+    if len(lines) != len(translations):
+        raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
+    src, tgt = translator.vocabularies
+    encoded = zip(lines, translations, src.encode(lines), tgt.encode(translations), strict=True)
+    for line, translation, src_ids, tgt_ids in encoded:
+        blank = has_no_tokens(line, src_ids) or has_no_tokens(translation, tgt_ids)
+        if blank or max(len(src_ids), len(tgt_ids)) > MAX_ATTENTION_TOKENS:
+            yield Translation(translation)
+            continue
+        found = forced_decodings(translator.model, [src_ids], [tgt_ids], translator.device, True)[0]
+        scored = _scored_line(translator, src_ids, tgt_ids, found.log_probs)
+        weights = found.attention_weights
+        yield Translation(
+            *(translation, scored.score, scored.src_tokens, scored.tgt_tokens),
+            None if weights is None else AttentionMatrix([weights]),
+            log_probs=scored.log_probs,
+        )
+
+
 def _scored_line(
     translator: Translator, src_ids: Ids, tgt_ids: Ids, log_probs: list[float]
 ) -> ScoredLine:
@@ -95,15 +131,37 @@ def _scored_line(
     )
 
 
+class ForcedDecoding(NamedTuple):
+    """Log-probabilities of given target tokens, in nats, and their attention weights if wanted."""
+
+    log_probs: list[float]  # one per target token, end-of-sentence included
+    attention_weights: Tensor | None  # [T, S] on the CPU, end-of-sentence included
+
+
+_NOTHING = ForcedDecoding([], None)
+
+
 def forced_log_probs(
     model: Model, sources: Sequence[Ids], targets: Sequence[Ids], device: torch.device
 ) -> list[list[float]]:
-    """Return the log-probabilities, in nats, of each target's tokens and end-of-sentence.
+    """Return the log-probabilities, in nats, of each target's tokens and end-of-sentence."""
+    return [each.log_probs for each in forced_decodings(model, sources, targets, device)]
+
+
+def forced_decodings(
+    model: Model,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    device: torch.device,
+    return_attention: bool = False,
+) -> list[ForcedDecoding]:
+    """Decode given targets, end-of-sentence included.
 
     Decodes step by step in the tiles of `search`, so the values are batch-invariant and bitwise
-    those of greedy search. Memory grows with the longest source, not with the target.
+    those of greedy search. Without attention, memory grows with the longest source, not with the
+    target.
     """
-    found: list[list[float]] = [[] for _ in sources]
+    found = [_NOTHING for _ in sources]
     for width, rows in by_width(sources).items():
         rows = sorted(rows, key=lambda i: len(targets[i]))
         sizes = tile_sizes(model, [sources[i] for i in rows], width, 1, device)
@@ -111,25 +169,37 @@ def forced_log_probs(
             tile = rows[start : start + sizes[-1]]
             pairs: list[tuple[Ids, Ids]] = [(sources[i], targets[i]) for i in tile]
             pairs += [([], [])] * (smallest_fitting(sizes, len(tile)) - len(tile))
-            log_probs = _tile_log_probs(model, pairs, width, device)
-            for i, of_target in zip(tile, log_probs, strict=False):
+            decoded = _decode_tile(model, pairs, width, device, return_attention)
+            for i, of_target in zip(tile, decoded, strict=False):
                 found[i] = of_target
     return found
 
 
 @torch.inference_mode()
-def _tile_log_probs(
-    model: Model, pairs: Sequence[tuple[Ids, Ids]], width: int, device: torch.device
-) -> list[list[float]]:
+def _decode_tile(
+    model: Model,
+    pairs: Sequence[tuple[Ids, Ids]],
+    width: int,
+    device: torch.device,
+    return_attention: bool,
+) -> list[ForcedDecoding]:
     src, src_lengths = pad_sources([src for src, _ in pairs], width)
     memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))
     tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs]).to(device)
     tgt_out = pad([[*tgt, EOS_ID] for _, tgt in pairs]).to(device)
-    columns = []
+    columns, weights = [], []
     for ids, wanted in zip(tgt_in.unbind(1), tgt_out.unbind(1), strict=True):
         step = model.step(ids, state, memory)
         state = step.state
         log_probs = model.project(step.outputs).float().log_softmax(dim=-1)  # [N, V]
         columns.append(log_probs.gather(1, wanted[:, None]))
+        if return_attention and step.attention_weights is not None:
+            weights.append(step.attention_weights.float().cpu())
     table = torch.cat(columns, dim=1).tolist()
-    return [row[: len(tgt) + 1] for (_, tgt), row in zip(pairs, table, strict=True)]
+    attention = torch.stack(weights, dim=1) if weights else [None] * len(pairs)
+    return [
+        ForcedDecoding(
+            row[: len(tgt) + 1], None if each is None else each[: len(tgt) + 1, : len(src) + 1]
+        )
+        for (src, tgt), row, each in zip(pairs, table, attention, strict=True)
+    ]

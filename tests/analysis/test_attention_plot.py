@@ -256,8 +256,8 @@ def test_sentences_beyond_the_limit_are_noted(
 
 
 def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"\.html, \.png, \.svg or \.json"):
-        write_attention([SMALL], [SOURCE], tmp_path / "a.pdf")
+    with pytest.raises(UserError, match=r"\.html, \.png, \.svg, \.pdf, \.json or \.align"):
+        write_attention([SMALL], [SOURCE], tmp_path / "a.bmp")
     with pytest.raises(UserError, match="no folder"):
         check_plot_path(tmp_path / "nowhere" / "a.html")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

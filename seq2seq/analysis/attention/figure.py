@@ -1,4 +1,4 @@
-"""Attention maps as a PNG or SVG figure; only the drawing functions import matplotlib."""
+"""Attention maps as a PNG, SVG or PDF figure; only the drawing functions import matplotlib."""
 
 import math
 import unicodedata
@@ -37,10 +37,11 @@ def draw(maps: Sequence[AttentionMap], suffix: str) -> tuple[bytes, list[str]]:
 
     characters = _characters(maps)
     families, missing = _fonts(characters)
-    notes = _font_notes(characters, missing) if suffix == ".png" else []  # SVG: the viewer's fonts
+    notes = _font_notes(characters, missing, suffix) if suffix != ".svg" else []  # viewer's fonts
     buffer = BytesIO()
     # Keep text as text, which browsers shape and search; make element ids reproducible.
     options: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "attention"}
+    options["pdf.fonttype"] = 42  # TrueType, which journals ask for
     with matplotlib.rc_context(options), warnings.catch_warnings():
         # Matplotlib warns for each glyph; `_font_notes` summarises.
         warnings.filterwarnings("ignore", message=".* missing from|.* does not support .* natively")
@@ -53,7 +54,8 @@ def draw(maps: Sequence[AttentionMap], suffix: str) -> tuple[bytes, list[str]]:
                 )
             figure.savefig(buffer, format="png", dpi=dpi)
         else:
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
+            date = {".svg": "Date", ".pdf": "CreationDate"}[suffix]
+            figure.savefig(buffer, format=suffix[1:], metadata={date: None})
     return buffer.getvalue(), notes
 
 
@@ -212,14 +214,14 @@ def _covered_by(file: str, characters: set[str]) -> set[str]:
     return {character for character in characters if font.get_char_index(ord(character))}
 
 
-def _font_notes(characters: set[str], missing: set[str]) -> list[str]:
+def _font_notes(characters: set[str], missing: set[str], suffix: str) -> list[str]:
     import matplotlib
 
     notes = []
     if missing:
         sample = " ".join(sorted(missing)[:8]) + (" ..." if len(missing) > 8 else "")
         notes.append(
-            f"no installed font contains {sample}: the PNG shows {len(missing)} characters as "
+            f"no installed font contains {sample}: the {suffix} shows {len(missing)} characters as "
             "boxes; write .html or .svg instead"
         )
     shaped = {"Mc", "Mn", "R", "AL"}  # combining marks, right-to-left scripts

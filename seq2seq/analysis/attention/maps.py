@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from seq2seq.data.subword_sampling import SPACE
@@ -25,6 +26,37 @@ class AttentionMap(NamedTuple):
     def headings(self) -> tuple[str, str]:
         """Return the source and the translation, safe for XML and for one line."""
         return _printable(self.source), _printable(self.translation)
+
+
+def by_words(attention: AttentionMap) -> AttentionMap:
+    """Merge the tokens of each word.
+
+    The weight of a source word is the sum over its tokens, that of a target word the mean.
+    """
+    columns, rows = (word_spans(tokens) for tokens in (attention.src_tokens, attention.tgt_tokens))
+    weights = [
+        [
+            sum(sum(attention.weights[row][column] for column in span) for row in rows_of)
+            / len(rows_of)
+            for span in columns
+        ]
+        for rows_of in rows
+    ]
+    return attention._replace(
+        src_tokens=_joined(attention.src_tokens, columns),
+        tgt_tokens=_joined(attention.tgt_tokens, rows),
+        weights=weights,
+    )
+
+
+def word_spans(tokens: Sequence[str]) -> list[range]:
+    """Return the indices of each word's tokens; EOS is a word."""
+    starts = [index for index in range(len(tokens)) if starts_word(tokens, index)]
+    return [range(*span) for span in pairwise([*starts, len(tokens)])]
+
+
+def _joined(tokens: Sequence[str], spans: Sequence[range]) -> list[str]:
+    return ["".join(tokens[index] for index in span) for span in spans]
 
 
 def starts_word(tokens: Sequence[str], index: int) -> bool:

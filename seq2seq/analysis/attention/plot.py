@@ -7,16 +7,16 @@ from pathlib import Path
 
 from seq2seq.analysis.attention.figure import draw
 from seq2seq.analysis.attention.html import page
-from seq2seq.analysis.attention.maps import EOS, AttentionMap
+from seq2seq.analysis.attention.maps import EOS, AttentionMap, by_words
 from seq2seq.data.lines import is_blank
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.inference.translation import AttentionMatrix, Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import output_file, write_errors
 
-SUFFIXES = (".html", ".png", ".svg")
+SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
-MAX_PANELS = 8  # sentences in a PNG or SVG file
+MAX_PANELS = 8  # sentences in a PNG, SVG or PDF file
 MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
 
 
@@ -27,7 +27,9 @@ def check_plot_path(path: Path) -> None:
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(f"{path}: unknown suffix {suffix!r}. Use .html, .png, .svg or .json.")
+        raise UserError(
+            f"{path}: unknown suffix {suffix!r}. Use .html, .png, .svg, .pdf, .json or .align."
+        )
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}. Create it first.")
     if suffix != ".html" and importlib.util.find_spec("matplotlib") is None:
@@ -38,9 +40,11 @@ def check_plot_path(path: Path) -> None:
 
 
 def write_attention(
-    translations: Iterable[Translation], sources: Sequence[str], path: Path
+    translations: Iterable[Translation], sources: Sequence[str], path: Path, words: bool = False
 ) -> list[str]:
     """Plot the attention weights of translations into one file; return notes for the user.
+
+    With `words`, the tokens of each word are merged (see `by_words`).
 
     Translations without weights (of blank lines) are left out; a line in parts has one map per
     part. No more translations are taken than are shown. A page is written map by map, so that
@@ -53,7 +57,7 @@ def write_attention(
     check_plot_path(path)
     suffix = path.suffix.lower()
     shown = _Shown(MAX_TABLES if suffix == ".html" else MAX_PANELS)
-    maps = shown.first_of(_maps(translations, sources))
+    maps = shown.first_of(maps_of(translations, sources, words))
     first = next(maps, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
@@ -66,6 +70,14 @@ def write_attention(
             content, notes = draw([first, *maps], suffix)
             file.write(content)
     return [*shown.notes(path, sum(not is_blank(source) for source in sources)), *notes]
+
+
+def maps_of(
+    translations: Iterable[Translation], sources: Sequence[str], words: bool = False
+) -> Iterator[AttentionMap]:
+    """Yield the map of each translation with weights, or of each part of it."""
+    for each in _maps(translations, sources):
+        yield by_words(each) if words else each
 
 
 def _maps(translations: Iterable[Translation], sources: Sequence[str]) -> Iterator[AttentionMap]:

@@ -1,0 +1,241 @@
+"""Attention as word alignments and on a terminal, of given translations, lines and words."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import toy_pairs
+
+from seq2seq.analysis.attention.alignment import (
+    GoldLine,
+    align,
+    alignment_error_rate,
+    pharaoh,
+    read_gold,
+)
+from seq2seq.analysis.attention.maps import AttentionMap, by_words
+from seq2seq.analysis.attention.terminal import as_text
+from seq2seq.cli.main import main
+from seq2seq.inference.scoring import attend, forced_decodings, score_lines
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
+
+SRC = ["▁a", "▁bc", "d", "</s>"]
+TGT = ["▁x", "y", "▁z", "</s>"]
+WEIGHTS = [
+    [0.5, 0.25, 0.25, 0.0],
+    [0.1, 0.4, 0.1, 0.4],
+    [0.6, 0.2, 0.1, 0.1],
+    [0.0, 0.0, 0.0, 1.0],
+]
+MAP = AttentionMap("a bcd", "xy z", SRC, TGT, WEIGHTS)
+
+
+def test_words_have_sums_over_source_and_means_over_target_tokens() -> None:
+    merged = by_words(MAP)
+    assert merged.src_tokens == ["▁a", "▁bcd", "</s>"]
+    assert merged.tgt_tokens == ["▁xy", "▁z", "</s>"]
+    expected = torch.tensor([[0.3, 0.5, 0.2], [0.6, 0.3, 0.1], [0.0, 0.0, 1.0]])
+    torch.testing.assert_close(torch.tensor(merged.weights), expected)
+
+
+def test_each_target_word_is_aligned_with_the_source_word_of_the_highest_weight() -> None:
+    links = align(MAP)
+    assert links == {(1, 0), (0, 1)}
+    assert pharaoh(links) == "1-0 0-1"
+    assert align(AttentionMap("", "", [], [], [])) == frozenset()
+
+
+def test_the_error_rate_is_that_of_och_and_ney() -> None:
+    sure, possible = frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 1)})
+    gold = [GoldLine(sure, possible)]
+    assert alignment_error_rate([sure], gold) == 0.0
+    assert alignment_error_rate([possible], gold) == 0.0
+    assert alignment_error_rate([frozenset({(0, 0), (5, 1)})], gold) == pytest.approx(1 - 2 / 4)
+    assert alignment_error_rate([frozenset()], gold) == 1.0
+    assert alignment_error_rate([frozenset()], [GoldLine(frozenset(), frozenset())]) == 0.0
+
+
+def test_gold_has_sure_and_possible_links(tmp_path: Path) -> None:
+    path = tmp_path / "gold"
+    path.write_text("0-0 1?2 3p4\n\n12-7\n", encoding="utf-8")
+    first, blank, last = read_gold(path)
+    assert (first.sure, first.possible) == ({(0, 0)}, {(0, 0), (1, 2), (3, 4)})
+    assert (blank.sure, last.sure) == (frozenset(), {(12, 7)})
+    path.write_text("0-0\n0-0 1:2\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"gold:2: '1:2' is no link such as 0-0"):
+        read_gold(path)
+
+
+def test_a_map_on_a_terminal_has_a_row_for_each_target_token() -> None:
+    lines = as_text(MAP).splitlines()
+    assert lines[:3] == ["a bcd", "xy z", ""]
+    rows = [line for line in lines if line.endswith("\u2502")]
+    assert [row.split()[0] for row in rows] == ["x", "y", "z", "</s>"]
+    assert rows[3].endswith("\u2502      \u2588\u2588\u2502")
+    assert lines[-2].split() == ["1", "2", "3", "4"]
+    assert lines[-1] == "1 a  2 bc  3 d  4 </s>"
+
+
+def test_wide_and_combining_characters_keep_the_grid_straight() -> None:
+    table = as_text(MAP._replace(tgt_tokens=["▁日本", "▁नि", "▁e\u0301", "</s>"])).splitlines()
+    assert [row.partition("\u2502")[0] for row in table[3:7]] == [
+        *("日本 ", "  नि ", "   e\u0301 ", "</s> ")
+    ]
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    sides = [[*lines[:2], "", *lines[2:4]] for lines in toy_pairs(4, seed=5)]
+    paths = tmp_path / "in.src", tmp_path / "in.tgt"
+    for path, lines in zip(paths, sides, strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return paths
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
+def test_the_attention_of_a_found_translation_is_that_of_search(
+    tiny_runs: dict[str, Path], decoder: str
+) -> None:
+    translator = Translator.load(tiny_runs[decoder], device="cpu")
+    sources = [line for line in toy_pairs(12, seed=9)[0] if line]
+    found = translator.translate(sources, beam_size=1)
+    src, tgt = translator.vocabularies
+    known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
+    ids = [[known[token] for token in each.tgt_tokens[:-1]] for each in found]
+    cpu = torch.device("cpu")
+    forced = forced_decodings(translator.model, src.encode(sources), ids, cpu, True)
+    for one, other in zip(found, forced, strict=True):
+        assert one.attention_weights is not None
+        assert other.attention_weights is not None
+        assert other.attention_weights.tolist() == list(one.attention_weights)
+    texts = [each.text for each in found]
+    scored = score_lines(translator, sources, texts)
+    for text, given, score in zip(texts, attend(translator, sources, texts), scored, strict=True):
+        assert given.text == text
+        assert (given.score, given.log_probs) == (score.score, score.log_probs)
+        assert given.attention_weights is not None
+        assert len(given.attention_weights) == len(given.tgt_tokens)
+        for row in given.attention_weights:
+            assert len(row) == len(given.src_tokens)
+            assert sum(row) == pytest.approx(1, abs=1e-4)
+
+
+def test_blank_lines_have_no_weights(tiny_runs: dict[str, Path]) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    blank, *_ = attend(translator, ["", "ba"], ["ba", ""])
+    assert blank.attention_weights is None
+    with pytest.raises(UserError, match="1 lines have 2 translations"):
+        list(attend(translator, ["ba"], ["ba", "ba"]))
+
+
+def test_alignments_have_a_line_for_each_line(
+    tiny_runs: dict[str, Path],
+    texts: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    src, tgt = texts
+    call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(src), "-r", str(tgt)]
+    output, gold = tmp_path / "x.align", tmp_path / "gold.align"
+    assert main([*call, "-o", str(output)]) == 0
+    rows = lines_of(output)
+    assert len(rows) == 5
+    assert rows[2] == ""
+    for row, source, target in zip(rows, lines_of(src), lines_of(tgt), strict=True):
+        links = [tuple(map(int, link.split("-"))) for link in row.split()]
+        assert [word for _, word in links] == list(range(len(target.split())))
+        assert all(word < len(source.split()) for word, _ in links)
+    gold.write_bytes(output.read_bytes())
+    capsys.readouterr()
+    assert main([*call, "-o", str(output), "--gold", str(gold)]) == 0
+    assert capsys.readouterr().out == "alignment error rate: 0.0 %\n"
+    gold.write_text("9-0\n" * 5, encoding="utf-8")
+    assert main([*call, "-o", str(output), "--gold", str(gold), "--lines", "2,5"]) == 0
+    assert capsys.readouterr().out == "alignment error rate: 100.0 %\n"
+    assert lines_of(output) == [rows[1], rows[4]]
+
+
+def test_lines_are_chosen_and_each_gets_its_file(
+    tiny_runs: dict[str, Path],
+    texts: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    src, _ = texts
+    call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(src)]
+    assert main([*call, "-o", str(tmp_path / "map-{}.html"), "--lines", "5,1-3"]) == 0
+    assert sorted(path.name for path in tmp_path.glob("map-*")) == [
+        *("map-1.html", "map-2.html", "map-5.html")
+    ]
+    assert "map-3.html: not written: the line is blank" in capsys.readouterr().err
+    assert lines_of(src)[4] in (tmp_path / "map-5.html").read_text(encoding="utf-8")
+    everything, chosen = tmp_path / "all.json", tmp_path / "chosen.json"
+    assert main([*call, "-o", str(everything)]) == 0
+    assert main([*call, "-o", str(chosen), "--lines", "4,2"]) == 0
+    found = json.loads(everything.read_text(encoding="utf-8"))
+    assert json.loads(chosen.read_text(encoding="utf-8")) == [found[3], found[1]]
+
+
+def test_without_an_output_maps_go_to_stdout(
+    tiny_runs: dict[str, Path], texts: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    src, tgt = texts
+    call = ["attention", "-m", str(tiny_runs["bahdanau"]), "-i", str(src), "-r", str(tgt)]
+    assert main([*call, "--words", "--lines", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[:2] == [lines_of(src)[0], lines_of(tgt)[0]]
+    words = [line.split()[0] for line in out.splitlines() if line.endswith("\u2502")]
+    assert words == [*lines_of(tgt)[0].split(), "</s>"]
+
+
+def test_pdf_is_drawn(tiny_runs: dict[str, Path], texts: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(texts[0]), "--words"]
+    for name in ("one.pdf", "two.pdf"):
+        assert main([*call, "-o", str(tmp_path / name)]) == 0
+    content = (tmp_path / "one.pdf").read_bytes()
+    assert content.startswith(b"%PDF")
+    assert content == (tmp_path / "two.pdf").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("-r", "{tgt}", "-b", "2", "-o", "x.html"), "-b has no effect on given translations"),
+        (("--gold", "{tgt}", "-o", "x.html"), "--gold: needs -o FILE.align"),
+        (("--gold", "{tgt}", "-o", "x.align"), "is no link such as 0-0"),
+        (("-o", "{{}}/x.html"), "{} may be in the file name, once"),
+        (("-o", "{{}}.json"), "has all lines in one file; omit {}"),
+        (("-o", "x.bmp"), "Use .html, .png, .svg, .pdf, .json or .align"),
+        (("--lines", "6"), "--lines 6: "),
+        (("--lines", "0"), "must be numbers such as 1,7-9"),
+        (("--lines", "3-1"), "must be numbers such as 1,7-9"),
+        (("--lines", "1,,2"), "must be numbers such as 1,7-9"),
+        (("--lines", "1-99999999999999999999"), "must be numbers such as 1,7-9"),
+        (("-r", "{short}"), "has 5 lines but "),
+    ],
+)
+def test_what_does_not_match_is_refused(
+    tiny_runs: dict[str, Path],
+    texts: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    reason: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("ba\n", encoding="utf-8")
+    given = [each.format(tgt=texts[1], short="short") for each in options]
+    before = sorted(tmp_path.iterdir())
+    assert main(["attention", "-m", str(tiny_runs["luong"]), "-i", str(texts[0]), *given]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
