@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
@@ -35,8 +36,13 @@ class _Items(Sequence[Item]):
     def __getitem__(self, i: slice) -> list[Item]: ...
 
     def __getitem__(self, i: int | slice) -> Item | list[Item]:
-        places = range(len(self))[i]
-        return self._item(places) if isinstance(places, int) else self._several(places)
+        count = len(self)
+        if isinstance(i, slice):
+            return self._several(range(count)[i])
+        place = int(i) if i >= 0 else int(i) + count  # Python's integers are faster than numpy's
+        if not 0 <= place < count:
+            raise IndexError(i)
+        return self._item(place)
 
     def _item(self, i: int) -> Item:
         raise NotImplementedError
@@ -55,9 +61,7 @@ class PackedIds(_Items[list[int]]):
         return len(self.ends)
 
     def _item(self, i: int) -> list[int]:
-        start, end = _bounds(self.ends, i)
-        ids: list[int] = self.ids[start:end].tolist()
-        return ids
+        return _values(self.ids, *_bounds(self.ends, i))
 
 
 class PackedLines(_Items[str]):
@@ -95,15 +99,20 @@ class SelectedLines(_Items[str]):
         return len(self._rows)
 
     def _item(self, i: int) -> str:
-        return self._lines[int(self._rows[i])]
+        return self._lines[_values(self._rows, i, i + 1)[0]]
 
 
 def _bounds(ends: Array, i: int) -> tuple[int, int]:
     """Return the positions between which sequence i is."""
-    if i == 0:
-        return 0, int(ends[0])
-    start, end = ends[i - 1 : i + 1].tolist()
+    start, end = _values(ends, i - 1, i + 1) if i else (0, int(ends[0]))
     return start, end
+
+
+def _values(array: Array, start: int, stop: int) -> list[int]:
+    if isinstance(array, ArrayFile):
+        return array.values(start, stop)
+    values: list[int] = array[start:stop].tolist()
+    return values
 
 
 class Chunk(NamedTuple):

@@ -24,6 +24,7 @@ from test_cache import (
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
+from seq2seq.data import array_file
 from seq2seq.data.cache.entries import (
     FORMAT,
     MANIFEST,
@@ -598,6 +599,29 @@ def test_a_resumed_run_does_not_train_on_a_poisoned_cache(corpus: Path) -> None:
 # -------------------------------------------------------------------- files that vanish in training
 
 
+@pytest.fixture
+def read_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave small files on the disk, as large ones are."""
+    monkeypatch.setattr(array_file, "IN_MEMORY_BYTES", 0)
+
+
+@pytest.mark.usefixtures("read_on_demand")
+def test_arrays_read_on_demand_are_those_in_memory(built: Built, run: Path) -> None:
+    built.copied_to(run)
+    found = taken(built.files, run)
+    assert_alike(found, built.wanted)
+    lengths, wanted = found.pairs.src.lengths, np.asarray(built.wanted.pairs.src.lengths)
+    keys = (slice(None), slice(1, None, 3), slice(9, 2, -2), slice(5, 5), slice(-3, None))
+    for key in (*keys, np.array([7, 0, 7, -1]), wanted > 9, 4, -2):
+        assert np.array_equal(lengths[key], wanted[key]), key
+    with pytest.raises(IndexError):
+        lengths[len(wanted)]
+    assert found.pairs.src[3:9:2] == built.wanted.pairs.src[3:9:2]
+    assert found.text.src[-5:] == built.wanted.text.src[-5:]
+    assert found.text.src[40:2:-7] == built.wanted.text.src[40:2:-7]
+
+
+@pytest.mark.usefixtures("read_on_demand")
 @pytest.mark.parametrize("name", ["src.ids", "tgt.ends", "src.lengths", "rows", "text/src.text"])
 def test_reading_a_truncated_file_is_an_error_in_a_line(
     built: Built, run: Path, copied: Path, name: str
@@ -619,6 +643,7 @@ def test_reading_a_truncated_file_is_an_error_in_a_line(
     assert "\n" not in str(lost.value)
 
 
+@pytest.mark.usefixtures("read_on_demand")
 def test_deleted_files_are_read_to_the_end(built: Built, run: Path) -> None:
     built.copied_to(run)
     found = taken(built.files, run)
@@ -626,6 +651,7 @@ def test_deleted_files_are_read_to_the_end(built: Built, run: Path) -> None:
     assert_alike(found, built.wanted)
 
 
+@pytest.mark.usefixtures("read_on_demand")
 @pytest.mark.parametrize("sampling", [0, 0.3])
 def test_training_ends_in_a_line_where_its_cache_is_truncated_and_resumes(
     corpus: Path,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.cache.array_file import ArrayFile
+from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, no_usable_pair, source_name
 from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, SelectedLines
 from seq2seq.runtime.console import printable

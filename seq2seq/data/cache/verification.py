@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.cache.array_file import ArrayFile
+from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.cache.arrays import SIDES, array_of, ids_arrays, open_ids, open_text, text_arrays
 from seq2seq.data.cache.entries import Entry, Unusable
 from seq2seq.data.corpus import ParallelText

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from seq2seq.runtime.errors import RunError
 
 Number = TypeVar("Number", bound=np.generic)
+IN_MEMORY_BYTES = 1 << 20  # the time for a small read is that of the system call
 _BLOCK_BYTES = 1 << 20  # read at a time
 _seek_lock = threading.Lock()
 
@@ -24,15 +25,22 @@ _seek_lock = threading.Lock()
 class ArrayFile(Generic[Number]):
     """Array of numbers in a file; indexing reads from the file and returns a copy.
 
-    The file stays readable while this object exists, even if it is deleted or replaced. Reading
-    raises RunError if the file was truncated or cannot be read.
+    A file of at most IN_MEMORY_BYTES is read once, when it is opened. A larger one stays readable
+    while this object exists, even if it is deleted or replaced; reading raises RunError if it was
+    truncated or cannot be read.
     """
 
     def __init__(self, descriptor: int, kind: type[Number], path: Path) -> None:
         """Take over an open file, which holds complete elements of type `kind`."""
         self._descriptor, self._kind, self._path = descriptor, np.dtype(kind), path
-        self._length = os.fstat(descriptor).st_size // self._kind.itemsize
+        self._size = self._kind.itemsize
+        self._code: Any = self._kind.char  # for memoryview.cast
+        self._length = os.fstat(descriptor).st_size // self._size
         self._close = weakref.finalize(self, os.close, descriptor)
+        self._held: bytes | None = None
+        if self._length * self._size <= IN_MEMORY_BYTES:
+            self._held = self._content(0, self._length)
+            self._close()
 
     def __len__(self) -> int:
         return self._length
@@ -46,9 +54,7 @@ class ArrayFile(Generic[Number]):
     def __getitem__(self, key: int | slice | NDArray[Any]) -> Number | NDArray[Number]:
         if isinstance(key, slice):
             start, stop, step = key.indices(self._length)
-            if step == 1:
-                return self._read(start, stop)
-            return self._strided(range(start, stop, step))
+            return self._read(start, stop) if step == 1 else self._strided(range(start, stop, step))
         if isinstance(key, np.ndarray):
             rows = np.arange(self._length)[key] if key.dtype == bool else key
             return np.array([self[i] for i in rows.tolist()], self._kind)
@@ -58,7 +64,7 @@ class ArrayFile(Generic[Number]):
 
     def blocks(self) -> Iterator[NDArray[Number]]:
         """Yield all elements, in consecutive arrays of at most a mebibyte."""
-        step = _BLOCK_BYTES // self._kind.itemsize
+        step = _BLOCK_BYTES // self._size
         for start in range(0, self._length, step):
             yield self._read(start, min(start + step, self._length))
 
@@ -68,20 +74,29 @@ class ArrayFile(Generic[Number]):
             return np.empty(0, self._kind)
         if places.step < 0:
             return self._strided(places[::-1])[::-1]
-        count = max(1, _BLOCK_BYTES // (self._kind.itemsize * places.step))  # elements at a time
+        count = max(1, _BLOCK_BYTES // (self._size * places.step))  # elements at a time
         parts = (places[n : n + count] for n in range(0, len(places), count))
         return np.concatenate([self._read(part[0], part[-1] + 1)[:: part.step] for part in parts])
 
+    def values(self, start: int, stop: int) -> list[int]:
+        """Return the elements from `start` to before `stop`: as a slice, but faster for a few."""
+        values: list[int] = memoryview(self._content(start, stop)).cast(self._code).tolist()
+        return values
+
     def _read(self, start: int, stop: int) -> NDArray[Number]:
-        size = self._kind.itemsize
-        wanted = max(0, stop - start) * size
+        return np.frombuffer(self._content(start, max(start, stop)), self._kind)
+
+    def _content(self, start: int, stop: int) -> bytes:
+        if self._held is not None:
+            return self._held[start * self._size : stop * self._size]
+        wanted = (stop - start) * self._size
         try:
-            content = read_at(self._descriptor, wanted, start * size)
+            content = read_at(self._descriptor, wanted, start * self._size)
         except OSError as error:
             raise self._lost(f"can no longer be read ({error.strerror})") from None
         if len(content) != wanted:
             raise self._lost("was truncated while it was in use")
-        return np.frombuffer(content, self._kind)
+        return content
 
     def _lost(self, reason: str) -> RunError:
         return RunError(
@@ -95,7 +110,7 @@ if hasattr(os, "pread"):
     def read_at(descriptor: int, size: int, place: int) -> bytes:
         """Read `size` bytes at a place of a file, fewer at its end; raises OSError."""
         content = os.pread(descriptor, size, place)
-        if len(content) in (0, size):
+        if len(content) == size or not content:
             return content
         parts = [content]  # the system returns at most 2 GiB, and fewer after a signal
         while len(content) and (done := sum(map(len, parts))) < size:
