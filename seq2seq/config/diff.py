@@ -14,6 +14,7 @@ _FREE = (
     "decoding.",
     "training.max_minutes.",
     "training.patience.",
+    "training.min_improvement.",
     "training.keep.",
     "training.log_every.",
     "training.deterministic.",

@@ -122,10 +122,13 @@ _KEYS = {
         learning_rate_warmup learning_rate_warmup_steps warmup_epochs warmup_init_lr""",
     "training.decay": """
         scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy scheduling schedule
-        scheduler_type decay_method lr_decay lr_decay_inv_sqrt lr_decay_strategy lr_shrink
+        scheduler_type decay_method lr_decay lr_decay_inv_sqrt lr_decay_strategy
         learning_rate_decay learning_rate_decay_method learning_rate_schedule decay_steps
-        learning_rate_scheduling learning_rate_scheduler_type start_decay_steps decrease_factor
-        learning_rate_reduce_factor learning_rate_decay_steps""",
+        learning_rate_scheduling learning_rate_scheduler_type start_decay_steps
+        learning_rate_decay_steps""",
+    "training.decay_factor": """
+        lr_shrink decrease_factor learning_rate_reduce_factor lr_factor reduce_factor
+        lr_decay_factor plateau_factor""",
     "training.clip_norm": """
         clip grad_clip clip_grad clip_grad_norm clip_gradient clip_gradients clip_c max_norm
         max_grad_norm grad_norm gradient_clip gradient_clipping gradient_clip_val
@@ -154,7 +157,15 @@ _KEYS = {
         keep_checkpoint keep_checkpoints keep_last keep_last_ckpts keep_last_epochs
         keep_last_params keep_best keep_best_ckpts keep_best_checkpoints keep_interval_updates
         max_to_keep save_total_limit num_checkpoints""",
+    "training.metric": """
+        eval_metric eval_metrics early_stopping_metric metric_for_best_model
+        best_checkpoint_metric optimized_metric valid_metric valid_metrics eval_bleu
+        stop_criterion early_stopping_criteria monitor""",
+    "training.min_improvement": """
+        early_stopping_threshold min_delta early_stopping_min_delta improvement_threshold
+        early_stopping_epsilon""",
     "training.patience": """
+        learning_rate_reduce_num_not_improved
         early_stopping early_stop early_stopping_patience max_num_checkpoint_not_improved
         early_stopping_rounds stop_patience lr_patience early_stopping_steps""",
     "training.precision": """
@@ -230,10 +241,7 @@ _ADVICE = {
         loss loss_type criterion normalization loss_normalization cost_type loss_function
         sentence_avg normalize_loss""",
     "validation selects the best weights by itself; remove it": """
-        eval_metric eval_metrics early_stopping_metric metric_for_best_model
-        best_checkpoint_metric optimized_metric valid_metric valid_metrics eval_bleu
-        stop_criterion load_best_model_at_end maximize_best_checkpoint_metric
-        early_stopping_criteria""",
+        load_best_model_at_end maximize_best_checkpoint_metric greater_is_better""",
     "the vocabulary is trained from the training text; set vocabulary.type and size": """
         vocab vocabs vocab_file vocab_path src_vocab tgt_vocab source_vocab target_vocab srcdict
         tgtdict dictionary dictionaries min_freq vocab_min_freq voc_min_freq src_voc_min_freq

@@ -187,9 +187,12 @@ class TrainingConfig(Section):
     learning_rate: Positive = key(1e-3, "peak learning rate")
     weight_decay: NotNegative = key(0.0, "weight decay coefficient of the optimizer")
     warmup_steps: CountOrZero = key(0, "steps of linear warm-up of the learning rate")
-    decay: Literal["constant", "inverse_sqrt", "linear", "cosine"] = key(
-        "constant", "learning rate after warm-up; linear, cosine: to 0 at max_epochs or max_steps"
+    decay: Literal["constant", "inverse_sqrt", "linear", "cosine", "plateau"] = key(
+        "constant",
+        "learning rate after warm-up; linear, cosine: to 0 at max_epochs or max_steps, else "
+        "max_minutes; plateau: times decay_factor after patience validations",
     )
+    decay_factor: Fraction = key(0.5, "factor on the learning rate at each plateau")
     clip_norm: Positive = key(1.0, "maximum norm of the gradient")
     label_smoothing: Fraction = key(0.1, "probability mass spread over the vocabulary")
     consistency: NotNegative = key(0.0, "weight of the R-Drop loss, which doubles the cost; 0: off")
@@ -204,7 +207,15 @@ class TrainingConfig(Section):
     average: Fraction = key(0.0, "decay per step of a moving average of the weights; 0: off")
     validate_every: Count | None = key(None, "steps between validations; null: one per epoch")
     keep: CountOrZero = key(0, "checkpoints of the latest validations to keep")
-    patience: Count | None = key(None, "validations without a better BLEU until training stops")
+    metric: Literal["bleu", "chrf", "loss"] = key(
+        "bleu", "validation metric of the best weights, patience and plateau"
+    )
+    min_improvement: NotNegative = key(
+        0.0, "smallest improvement that counts for patience, in points or nats"
+    )
+    patience: Count | None = key(
+        None, "validations without improvement until training stops, or decays on a plateau"
+    )
     precision: Literal["float32", "bf16"] = key("float32", "bf16: mixed, with float32 weights")
     log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = key(
@@ -213,15 +224,20 @@ class TrainingConfig(Section):
     scheduled_sampling_steps: Count | None = key(None, "constant k of that decay, in steps")
     deterministic: Bool = key(False, "bitwise reproducible on CUDA, too, at some cost in speed")
 
-    @field_validator("max_minutes", "decay")
+    @field_validator("max_minutes")
     @classmethod
     def _check_end(cls, value: object, info: ValidationInfo) -> object:
         limits = [info.data.get(name, "invalid") for name in ("max_epochs", "max_steps")]
         if limits == [None, None] and value is None:
             raise ValueError("set at least one of max_epochs, max_steps and max_minutes")
-        if limits == [None, None] and value in ("linear", "cosine"):
-            raise ValueError(f"{value} needs max_epochs or max_steps as the end of the decay")
         return value
+
+    @field_validator("patience")
+    @classmethod
+    def _check_plateau(cls, patience: int | None, info: ValidationInfo) -> int | None:
+        if patience is None and info.data.get("decay") == "plateau":
+            raise ValueError("decay plateau needs patience, the validations without improvement")
+        return patience
 
     @field_validator("scheduled_sampling_steps")
     @classmethod

@@ -196,6 +196,12 @@ def bleu_score(
     return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
 
 
+def chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Return chrF2 against one reference per line, without an interval, for validation."""
+    check_line_counts([("hypotheses", hypotheses), ("references", references)])
+    return float(CHRF().corpus_score(hypotheses, [references]).score)
+
+
 @quiet_sacrebleu()
 def score(
     hypotheses: Sequence[str],

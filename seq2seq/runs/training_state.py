@@ -40,11 +40,14 @@ class Progress:
     epoch: int = 0
     batch: int = 0  # batches of this epoch already used
     tokens: int = 0  # target tokens seen
-    best_bleu: float = -1.0
-    best_loss: float = 0.0  # loss of the validation with the best BLEU
+    best_score: float = -1.0  # BLEU or chrF of the best validation, 0 for metric loss; -1: none yet
+    best_loss: float = 0.0
     best_step: int = 0
     validated_step: int = 0  # step of the last validation
-    validations_since_best: int = 0
+    improved_score: float = -1.0  # as `best_score`, of the last improvement that patience counts
+    improved_loss: float = 0.0
+    validations_since_improvement: int = 0
+    decays: int = 0  # of the learning rate, each on a plateau
     reported_step: int = 0  # step of the last training loss in metrics.jsonl
     skipped_in_a_row: int = 0  # at reported_step
     rate_factor: float = 1.0  # factor on the learning rate, halved by each roll back

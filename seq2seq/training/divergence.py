@@ -1,7 +1,10 @@
 """Divergence: log the batches of skipped steps; after many in a row, roll back.
 
-`step` skips a step whose loss or gradient is not finite.
+`step` skips a step whose loss or gradient is not finite. Training also rolls back from losses that
+no sound model has.
 """
+
+import math
 
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.training_state import read_state
@@ -11,6 +14,7 @@ from seq2seq.training.session import TrainingSession, restore
 
 MAX_SKIPPED = 10  # consecutive skipped steps after which the weights are no longer trusted
 MIN_RATE_FACTOR = 1 / 8
+MAX_LOSS = 100.0  # nats a token; a uniform distribution over a million tokens has 14
 _LOGGED = 3  # skipped steps whose batches are logged at a time
 
 
@@ -44,19 +48,31 @@ def _batch(session: TrainingSession, step: int) -> str:
     return f"{count} pairs, the first: {train.src_texts[batches[0][0]][:60]!r}"
 
 
-def diverged(session: TrainingSession) -> bool:
-    """Return whether too many consecutive steps were skipped for training to continue."""
-    return session.progress.skipped_in_a_row >= MAX_SKIPPED
+def divergence(session: TrainingSession, loss: float | None) -> str | None:
+    """Return the reason if too many consecutive steps were skipped, or the loss is out of range.
+
+    `loss` is the mean negative log-likelihood since the last report; None if all were skipped.
+    """
+    skipped = session.progress.skipped_in_a_row
+    if skipped >= MAX_SKIPPED:
+        return f"{skipped} consecutive steps skipped"
+    return None if loss is None else loss_fault("training", loss)
 
 
-def roll_back(session: TrainingSession, reporter: Reporter) -> None:
-    """Return to the last saved state and halve the learning rate.
+def loss_fault(name: str, loss: float) -> str | None:
+    """Return the reason if a mean negative log-likelihood is that of a diverged model."""
+    if not math.isfinite(loss):
+        return f"the {name} loss is not finite"
+    return f"the {name} loss is {loss:.3g} nats a token" if loss > MAX_LOSS else None
+
+
+def roll_back(session: TrainingSession, reporter: Reporter, found: str) -> None:
+    """Return to the last saved state and halve the learning rate, for the reason that was found.
 
     Raises RunError if rolling back did not help.
     """
     progress, folder = session.progress, session.config.run_dir
-    factor = progress.rate_factor / 2
-    found = f"step {progress.step}: {progress.skipped_in_a_row} consecutive steps skipped"
+    factor, found = progress.rate_factor / 2, f"step {progress.step}: {found}"
     if factor < MIN_RATE_FACTOR:
         raise RunError(
             f"{found}, also at {progress.rate_factor:g} of the learning rate. Lower "

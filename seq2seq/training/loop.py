@@ -16,11 +16,13 @@ from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
+from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import ValidationResult, diagnose
-from seq2seq.training.divergence import diverged, log_skipped, roll_back
-from seq2seq.training.optimizer import learning_rate, schedule_note
-from seq2seq.training.reporting import Clock, Reporter, minutes
+from seq2seq.training.divergence import divergence, log_skipped, roll_back
+from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
+from seq2seq.training.reporting import Clock, Reporter, fixed, minutes
+from seq2seq.training.selection import best_note
 from seq2seq.training.session import SessionData, TrainingSession, join_run, prepare
 from seq2seq.training.step import own_batches, train_step
 from seq2seq.training.stopping import StopSync, finished_note, stop_signals, total_steps, why_stop
@@ -127,8 +129,8 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         for note in [*notes, *warnings]:
             reporter.log(note)
         clock = Clock(session.progress.seconds)
-        if warm_start and began == 0 and session.progress.best_bleu < 0:
-            validate(session, reporter, clock)  # the initial weights may remain the best
+        if warm_start and began == 0 and session.progress.best_score < 0:
+            validate_sound(session, reporter, clock)  # the initial weights may remain the best
             save(session, reporter, clock)
         sync = StopSync(session.group, stops, lambda: clock.seconds)
         while (reason := why_stop(config.training, session.progress, sync.seconds)) is None:
@@ -138,9 +140,10 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         finished = f"Training finished: {reason}."
         reporter.log(finished if progress.step > began else finished_note(config, reason))
         if progress.validated_step < progress.step:
-            validate(session, reporter, clock)
+            validate_sound(session, reporter, clock)
         save(session, reporter, clock)
-        reporter.log(_best_note(session))
+        best = best_note(progress, config.training)
+        reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()
         overlap = partial(share_in_training, session.data)
         last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, overlap)
@@ -152,12 +155,13 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
             raise Interrupted(sync.stops[0], done=True)
 
 
-def _best_note(session: TrainingSession) -> str:
+def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
+    """Validate weights that are not trained further; raises RunError if they diverged."""
+    if (fault := validate(session, reporter, clock)) is None:
+        return
     progress, path = session.progress, session.config.run_dir / BEST
-    if progress.best_bleu < 0:
-        return f"warning: {path} was not written: no validation loss was finite"
-    best = f"Best validation BLEU {progress.best_bleu:.1f} (greedy)"
-    return f"{best} at step {progress.best_step}: {path}"
+    kept = f"; {path} has the weights of step {progress.best_step}" if path.exists() else ""
+    raise RunError(f"step {progress.step}: {fault}. Lower training.learning_rate{kept}")
 
 
 def share_in_training(data: SessionData) -> float:
@@ -181,7 +185,8 @@ def train_epoch(
     for start in range(progress.batch, len(order), settings.accumulate):
         rows = order[start : start + settings.accumulate]
         progress.step += 1
-        rate = progress.rate_factor * learning_rate(settings, progress.step, last_step)
+        end = end_of_decay(settings, progress.step, last_step, sync.seconds)
+        rate = learning_rate(settings, progress.step, end, progress.decays) * progress.rate_factor
         result = train_step(session, own_batches(session, rows), rate)
         progress.add(result.losses, result.skipped)
         tokens, limit = sync.after_step(result.tokens, result.max_micro_batch_positions)
@@ -196,12 +201,14 @@ def train_epoch(
         clock.count(tokens)
         reporter.advance()
         if progress.step % settings.log_every == 0:
-            report(session, reporter, clock, rate, last_step)
-            if diverged(session):
-                roll_back(session, reporter)
+            loss = report(session, reporter, clock, rate, last_step)
+            if (found := divergence(session, loss)) is not None:
+                roll_back(session, reporter, found)
                 return
         if validation_due(session, len(order)):
-            validate(session, reporter, clock)
+            if (fault := validate(session, reporter, clock)) is not None:
+                roll_back(session, reporter, fault)
+                return
             save(session, reporter, clock)
         if sync.stops:
             save(session, reporter, clock)
@@ -221,8 +228,11 @@ def validation_due(session: TrainingSession, batches: int) -> bool:
 
 def report(
     session: TrainingSession, reporter: Reporter, clock: Clock, rate: float, last_step: int | None
-) -> None:
-    """Report training loss, speed and skipped steps since the last report."""
+) -> float | None:
+    """Report training loss, speed and skipped steps since the last report.
+
+    Returns the loss, or None if all steps were skipped.
+    """
     progress = session.progress
     log_skipped(session, reporter)
     objective, nll, tokens = progress.losses.tolist()
@@ -230,13 +240,15 @@ def report(
     figures, shown = {}, "all steps skipped"
     if tokens:
         figures = {"train_loss": nll / tokens, "train_objective": objective / tokens}
-        shown = f"loss {nll / tokens:.2f}, objective {objective / tokens:.2f}"
+        loss, aim = (fixed(figures[key], 2) for key in ("train_loss", "train_objective"))
+        shown = f"loss {loss}, objective {aim}"
     reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
     left = _time_left(session, clock, last_step)
     text = f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
     reporter.describe(progress.step, text)
+    return figures.get("train_loss")
 
 
 def _time_left(session: TrainingSession, clock: Clock, last_step: int | None) -> str:

@@ -68,29 +68,46 @@ class Optimizer:
         return state
 
 
-def learning_rate(config: TrainingConfig, step: int, last_step: int | None) -> float:
+def learning_rate(config: TrainingConfig, step: int, end: float | None, decays: int = 0) -> float:
     """Return the learning rate of a step (from 1): linear warm-up to the peak, then decay.
 
-    With peak `p`, warm-up `W` (`warmup_steps`, or 1 for none) and last step `T`, the rate of step
-    `t <= W` is `p t / W`, so that step `W` has the peak. Later steps have
+    With peak `p`, warm-up `W` (`warmup_steps`, or 1 for none) and last step `T` (`end`), the rate
+    of step `t <= W` is `p t / W`, so that step `W` has the peak. Later steps have
 
     - constant: `p`
     - inverse_sqrt: `p sqrt(W / t)` (Vaswani et al., 2017, section 5.3)
     - linear: `p l`, where `l = (T + 1 - t) / (T + 1 - W)`: zero would follow the last step
     - cosine: `p (1 - cos(pi l)) / 2` (Loshchilov & Hutter, 2017, without restarts)
+    - plateau: `p f^n` after `n` decays by the factor `f` (`decay_factor`)
+
+    While the end is unknown (None), linear and cosine have the peak.
     """
     peak, warmup = config.learning_rate, max(config.warmup_steps, 1)
     if step < warmup:
         return peak * step / warmup
-    if config.decay == "constant":
-        return peak
+    if config.decay == "plateau":
+        return peak * float(config.decay_factor**decays)
     if config.decay == "inverse_sqrt":
         return peak * math.sqrt(warmup / step)
-    assert last_step is not None, "the config refuses such a decay without a last step"
-    left = max(0.0, (last_step + 1 - step) / max(1, last_step + 1 - warmup))
+    if config.decay == "constant" or end is None:
+        return peak
+    left = max(0.0, (end + 1 - step) / max(1, end + 1 - warmup))
     return peak * (
         left if config.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
     )
+
+
+def end_of_decay(
+    config: TrainingConfig, step: int, last_step: int | None, seconds: float
+) -> float | None:
+    """Return the step where linear and cosine decay end; None if it is unknown.
+
+    It is the last step by `max_steps` or `max_epochs`. With `max_minutes` alone it is estimated
+    from the seconds trained before `step`: at the mean speed so far.
+    """
+    if last_step is not None or config.max_minutes is None or seconds <= 0 or step <= 1:
+        return last_step
+    return max(float(step), (step - 1) * 60 * config.max_minutes / seconds)
 
 
 def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:

@@ -229,6 +229,11 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
+def fixed(value: float, digits: int) -> str:
+    """Format a loss with `digits` decimals, or with an exponent if it is very large."""
+    return f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:.3g}"
+
+
 def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
     """Return the lines of a run's metrics.jsonl or timing.jsonl, without damaged ones."""
     kept = []

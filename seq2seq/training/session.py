@@ -306,9 +306,9 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
     vocabularies = session.data.vocabularies
-    if progress.best_bleu < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
+    if progress.best_score < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
         return []
-    progress.best_bleu, progress.best_step, progress.validated_step = -1.0, 0, 0
+    progress.best_score, progress.best_step, progress.validated_step = -1.0, 0, 0
     best = config.run_dir / layout.BEST
     return [f"{best} is damaged or missing; the next validation writes it again"]
 

@@ -30,7 +30,7 @@ def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> st
         ("max_steps", progress.step, settings.max_steps),
         ("max_epochs", progress.epoch, settings.max_epochs),
         ("max_minutes", seconds / 60, settings.max_minutes),
-        ("patience", progress.validations_since_best, settings.patience),
+        ("patience", progress.validations_since_improvement, settings.patience),
     ):
         if limit is not None and done >= limit:
             return f"training.{key}={limit:.12g} reached"

@@ -1,6 +1,5 @@
 """Validation: loss, perplexity and greedy BLEU; the best weights are kept."""
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,48 +11,61 @@ from seq2seq.data.batching import EpochOrder, LengthLimit, make_batch
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import Vocabularies
-from seq2seq.evaluation.metrics import bleu_score
+from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
+from seq2seq.runs.tensor_file import non_finite
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
+from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter, minutes
+from seq2seq.training.selection import ValidationScores, decay_on_plateau, record
 from seq2seq.training.session import TrainingSession
 
 
-def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
+def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str | None:
     """Measure and report loss, perplexity and greedy BLEU, of the averaged weights if any.
 
-    Write the weights if they are the best so far (of equal BLEU those with the lower loss; never
-    with a loss that is not finite), and as a snapshot if the config keeps any.
+    Write the weights if they are the best so far, and as a snapshot if the config keeps any. If
+    loss or weights are not finite, write nothing, and return the reason.
     """
-    began, progress = time.monotonic(), session.progress
+    began, progress, settings = time.monotonic(), session.progress, session.config.training
     progress.validated_step = progress.step
     trim_memory()
     with averaged_weights(session):
-        loss = valid_loss(session)
-        bleu = valid_bleu(session)
-        best = math.isfinite(loss) and (bleu, -loss) > (progress.best_bleu, -progress.best_loss)
-        if best:
-            progress.best_bleu, progress.best_loss = bleu, loss
-            progress.best_step, progress.validations_since_best = progress.step, 0
-        else:
-            progress.validations_since_best += 1
-        session.writer.save_weights(session, bleu, best)
-    step, perplexity = progress.step, math.exp(min(loss, 700.0))
-    reporter.metrics(step, {"valid_loss": loss, "valid_perplexity": perplexity, "valid_bleu": bleu})
-    reporter.timing(step, {"validation_seconds": time.monotonic() - began})
+        scores = valid_scores(session)
+        fault = _fault(session, scores)
+        best = fault is None and record(progress, settings, scores)
+        if fault is None:
+            session.writer.save_weights(session, scores.bleu, best)
+    reporter.metrics(progress.step, scores.figures())
+    reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
     reporter.log(
-        f"step {step}, epoch {progress.epoch + 1}, {minutes(clock.seconds)}: "
-        f"validation loss {loss:.3f}, perplexity {perplexity:.2f}, "
-        f"BLEU {bleu:.1f}{' (best so far)' if best else ''}"
+        f"step {progress.step}, epoch {progress.epoch + 1}, {minutes(clock.seconds)}: "
+        f"validation {scores}{' (best so far)' if best else ''}"
     )
+    if (decayed := decay_on_plateau(progress, settings)) is not None:
+        reporter.log(decayed)
     trim_memory()
     clock.leave_out(time.monotonic() - began)
+    return fault
+
+
+def _fault(session: TrainingSession, scores: ValidationScores) -> str | None:
+    """Return the reason why the weights can never be the best, if there is one."""
+    return loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
+
+
+def valid_scores(session: TrainingSession) -> ValidationScores:
+    """Return the loss and the scores of the greedy translations, kept in the session."""
+    loss, bleu = valid_loss(session), valid_bleu(session)
+    if session.config.training.metric != "chrf":
+        return ValidationScores(loss, bleu)
+    return ValidationScores(loss, bleu, chrf_score(session.hypotheses, session.data.valid.tgt))
 
 
 def valid_loss(session: TrainingSession) -> float:

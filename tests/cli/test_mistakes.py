@@ -415,11 +415,10 @@ CONFIGS |= {
             "which has a single segmentation; got 0.1"
         ),
     ),
-    "a decay without an end": Row(
-        f"{T} training.max_steps=null training.max_minutes=1 training.decay=cosine",
+    "a plateau of no length": Row(
+        f"{T} training.decay=plateau",
         mistakes(
-            "training.decay (command line): cosine needs max_epochs or max_steps "
-            "as the end of the decay; got cosine"
+            "line 12: training: decay plateau needs patience, the validations without improvement"
         ),
     ),
     "a schedule without its pace": Row(

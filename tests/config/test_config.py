@@ -412,11 +412,19 @@ def test_training_must_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
-def test_a_decay_must_know_its_end(tmp_path: Path, decay: str) -> None:
+def test_a_decay_may_end_with_any_limit(tmp_path: Path, decay: str) -> None:
     by_time = ("training.max_epochs=null", "training.max_minutes=9", f"training.decay={decay}")
-    (line,) = mistakes(tmp_path, overrides=by_time)
-    assert f"{decay} needs max_epochs or max_steps" in line
+    assert load(tmp_path, overrides=by_time).training.decay == decay
     assert load(tmp_path, overrides=(*by_time, "training.max_steps=10")).training.decay == decay
+
+
+def test_a_plateau_needs_patience(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, overrides=("training.decay=plateau",))
+    assert "training: decay plateau needs patience" in line
+    settings = load(tmp_path, overrides=("training.decay=plateau", "training.patience=2")).training
+    assert (settings.decay_factor, settings.metric, settings.min_improvement) == (0.5, "bleu", 0)
+    for wrong in ("decay_factor=1", "decay_factor=-1", "metric=ter", "min_improvement=-1"):
+        assert mistakes(tmp_path, overrides=(f"training.{wrong}",))
 
 
 def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
@@ -654,7 +662,8 @@ def test_the_json_schema_describes_every_key(tmp_path: Path) -> None:
     keys = dict(keys_of(schema, schema["$defs"]))
     assert {"run_dir", "data.test.file", "model.score", "training.decay"} <= keys.keys()
     assert [key for key, value in keys.items() if not value.get("description")] == []
-    assert keys["training.decay"]["enum"] == ["constant", "inverse_sqrt", "linear", "cosine"]
+    decays = ["constant", "inverse_sqrt", "linear", "cosine", "plateau"]
+    assert keys["training.decay"]["enum"] == decays
     assert keys["training.decay"]["default"] == "constant"
     dumped = yaml.safe_load(dump_config(load(tmp_path)))
     for section in ("data", "vocabulary", "model", "training", "decoding"):

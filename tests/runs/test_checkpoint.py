@@ -42,9 +42,9 @@ PROGRESS = Progress(
     epoch=2,
     batch=5,
     tokens=4321,
-    best_bleu=12.345678901234567,
+    best_score=12.345678901234567,
     best_step=14,
-    validations_since_best=1,
+    validations_since_improvement=1,
     reported_step=12,
     seconds=98.7654321,
     losses=torch.tensor([1 / 3, 2 / 7, 91], dtype=torch.float64),
@@ -111,7 +111,7 @@ class State:
 
     def save_best(self, folder: Path) -> None:
         origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
-        step, bleu = PROGRESS.step, PROGRESS.best_bleu
+        step, bleu = PROGRESS.step, PROGRESS.best_score
         save_weights(folder / BEST, named_weights(self.model), LIMIT, step, bleu, origin)
 
     def load(self, folder: Path) -> TrainingState:
@@ -291,7 +291,7 @@ def test_the_files_are_plain_numbers_that_need_no_unpickling(
     header, best = plain_safetensors(run / BEST)
     counters = json.loads(header["__metadata__"]["seq2seq"])
     assert counters["limit"] == {"ratio": LIMIT.ratio, "extra": LIMIT.extra}
-    assert (counters["step"], counters["bleu"]) == (PROGRESS.step, PROGRESS.best_bleu)
+    assert (counters["step"], counters["bleu"]) == (PROGRESS.step, PROGRESS.best_score)
     assert best.keys() == named_weights(state.model).keys()
     header, last = plain_safetensors(run / LAST)
     counters = json.loads(header["__metadata__"]["seq2seq"])

@@ -1,6 +1,8 @@
 """A loss that is no number: batches named, the run gone back, words where that does not help."""
 
 import json
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.layout import LAST, LOG, METRICS
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as update
+from seq2seq.training import validation
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession
@@ -186,3 +191,69 @@ def test_before_the_first_validation_it_goes_back_to_the_beginning(
     limits = ("training.max_steps=17", "training.validate_every=50", "training.learning_rate=1e-3")
     run = train(configured(small_corpus, *limits), "cpu")
     assert "back to step 0, with 0.5 of the learning rate" in (run / LOG).read_text()
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_huge_rate_ends_in_one_line(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str], every: int
+) -> None:
+    """Its losses are finite numbers of thirty digits, or none."""
+    run = small_corpus.parent / "run"
+    settings = ("training.learning_rate=1e30", "training.max_steps=80", "training.max_epochs=null")
+    often = (f"training.validate_every={every}", "training.log_every=4", "decoding.max_length=9")
+    assert main(["train", str(small_corpus), *settings, *often, "--device=cpu"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(
+        r"seq2seq: error: step \d+: the (training|validation) loss is .*, also at 0\.125 of the "
+        r"learning rate\. Lower training\.learning_rate or training\.clip_norm",
+        error,
+    )
+    for line in (run / METRICS).read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+    assert not (run / BEST).exists()
+    assert all(weight.isfinite().all() for weight in _weights(run / LAST))
+
+
+def test_a_validation_that_is_no_number_is_never_the_best(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoiler, real = Spoiler(monkeypatch, lambda *_: False), validation.valid_loss
+
+    def spoiled(session: TrainingSession) -> float:
+        return math.nan if spoiler.step == 6 and spoiler.rate > 0.7e-3 else real(session)
+
+    monkeypatch.setattr(validation, "valid_loss", spoiled)
+    limits = ("training.max_steps=9", "training.validate_every=3", "training.learning_rate=1e-3")
+    run = train(configured(small_corpus, *limits), "cpu")
+    log = (run / LOG).read_text()
+    assert "step 6: the validation loss is not finite: back to step 3, with 0.5 of the" in log
+    lines = map(json.loads, (run / METRICS).read_text().splitlines())
+    assert [line["step"] for line in lines if "valid_loss" in line] == [3, 6, 9]
+
+
+@pytest.mark.parametrize("fault", ["loss", "weight"])
+def test_a_training_that_ends_diverged_keeps_its_best_weights(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    spoiler, real = Spoiler(monkeypatch, lambda *_: False), validation.valid_loss
+
+    def spoiled(session: TrainingSession) -> float:
+        if spoiler.step < 7:
+            return real(session)
+        if fault == "loss":
+            return 1e9
+        with torch.no_grad():
+            next(session.model.parameters()).view(-1)[0] = math.inf
+        return 0.001
+
+    monkeypatch.setattr(validation, "valid_loss", spoiled)
+    config = configured(small_corpus, "training.max_steps=7", "training.validate_every=3")
+    with pytest.raises(RunError) as error:
+        train(config, "cpu")
+    found = {"loss": "the validation loss is 1e+09 nats a token", "weight": "is not finite"}[fault]
+    (line,) = str(error.value).splitlines()
+    assert line.startswith("step 7: ")
+    assert found in line
+    kept = [3, 6]
+    assert any(line.endswith(f"{config.run_dir / BEST} has the weights of step {n}") for n in kept)
+    load_model(config.run_dir, torch.device("cpu"))

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from torch import Tensor
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
 from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
+from seq2seq.data.corpus import read_pairs
+from seq2seq.evaluation.metrics import chrf_score
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
@@ -697,6 +699,57 @@ def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) 
     assert steps_of(run) == 8
 
 
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
+    small_corpus: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, decay: str
+) -> None:
+    """Eight steps of a quarter of a minute have the rates of a training of eight steps."""
+    by_time = ("training.max_epochs=null", f"training.decay={decay}", "training.log_every=1")
+    whole = trained(small_corpus, *by_time, "training.max_minutes=2", run="whole")
+    steps = trained(small_corpus, *by_time, "training.max_steps=8", run="steps")
+    found, wanted = (
+        [line["learning_rate"] for line in lines_of(run / METRICS) if "learning_rate" in line]
+        for run in (whole, steps)
+    )
+    assert len(found) == 8
+    assert found == pytest.approx(wanted)
+
+    def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
+        if run.progress.step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return fake_time.step(run, batches, rate)
+
+    config = configured(small_corpus, *by_time, "training.max_minutes=2")
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train_step", interrupted)
+        with pytest.raises(Interrupted):
+            train(config, "cpu")
+    train(config, "cpu", resume=True)
+    assert (config.run_dir / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+
+
+def test_a_plateau_decays_the_rate_and_resumes_exactly(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "valid_bleu", lambda _: 50.0)
+    monkeypatch.setattr(validation, "valid_loss", lambda _: 1.0)
+    settings = ("training.decay=plateau", "training.patience=2", "training.decay_factor=0.2")
+    often = ("training.validate_every=1", "training.log_every=1", "training.max_epochs=50")
+    whole = trained(small_corpus, *settings, *often, run="whole")
+    rates = [line["learning_rate"] for line in lines_of(whole / METRICS) if "learning_rate" in line]
+    assert rates == pytest.approx([1e-3] * 3 + [2e-4] * 2 + [4e-5] * 2)
+    assert done(whole) == "training.patience=2 reached."
+    assert "step 3: no improvement in 2 validations; the learning rate is now 0.2 of" in log_of(
+        whole
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train_step", after_updates(4, interrupt()))
+        with pytest.raises(Interrupted):
+            trained(small_corpus, *settings, *often)
+    run = train(configured(small_corpus, *settings, *often), "cpu", resume=True)
+    assert fingerprint(run) == fingerprint(whole)
+
+
 # --------------------------------------------------------------------------------- every key counts
 
 
@@ -710,6 +763,9 @@ ALTERNATIVES = {
     "training.weight_decay": "0.1",
     "training.warmup_steps": "3",
     "training.decay": "linear",
+    "training.decay_factor": "0.1",
+    "training.metric": "chrf",
+    "training.min_improvement": "100",
     "training.clip_norm": "0.01",
     "training.label_smoothing": "0.3",
     "training.consistency": "1",
@@ -755,8 +811,12 @@ def test_every_key_has_an_effect(
     base = list(BASE)
     if key == "training.max_epochs":
         base = ["training.max_epochs=2", "training.validate_every=5"]
-    if key == "training.patience":
+    if key in ("training.patience", "training.decay_factor"):
         base.append("training.learning_rate=1e-12")
+    if key == "training.decay_factor":
+        base += ["training.decay=plateau", "training.patience=1"]
+    if key == "training.min_improvement":
+        base += ["training.metric=loss", "training.patience=1"]
     name = " ".join(base)
     if name not in base_prints:
         base_prints[name] = fingerprint(trained(small_corpus, *base, run="base"))
@@ -890,6 +950,25 @@ def test_of_equal_bleu_the_weights_of_less_loss_are_kept(
     run = trained(small_corpus, *often, "training.max_epochs=null")
     assert [line["valid_loss"] for line in validations(run)] == [3, 2, 2.5, 2]
     assert state_of(run / BEST)[0]["step"] == 2
+
+
+def test_chrf_and_loss_select_weights_too(small_corpus: Path) -> None:
+    run = trained(small_corpus, "training.metric=chrf")
+    line = validations(run)[-1]
+    config = configured(small_corpus)
+    found = Translator.load(run, device="cpu").translate(
+        read_pairs(config.data.valid).src, beam_size=1
+    )
+    best = state_of(run / LAST)[0]["progress"]
+    hypotheses = [each.text for each in found]
+    wanted = chrf_score(hypotheses, read_pairs(config.data.valid).tgt)
+    assert best["best_score"] == pytest.approx(wanted)
+    assert f"chrF {line['valid_chrf']:.1f}" in log_of(run)
+    assert f"Best validation chrF {wanted:.1f} (greedy) at step {best['best_step']}" in log_of(run)
+    other = trained(small_corpus, "training.metric=loss", run="other")
+    losses = {line["step"]: line["valid_loss"] for line in validations(other)}
+    assert state_of(other / BEST)[0]["step"] == min(losses, key=losses.__getitem__)
+    assert "valid_chrf" not in validations(other)[0]
 
 
 def test_a_run_that_ran_out_of_memory_goes_on_exactly(

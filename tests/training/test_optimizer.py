@@ -15,7 +15,13 @@ from torch import nn
 from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.model.builder import build_model
 from seq2seq.training.loss import token_loss
-from seq2seq.training.optimizer import Optimizer, learning_rate, schedule_note, update_average
+from seq2seq.training.optimizer import (
+    Optimizer,
+    end_of_decay,
+    learning_rate,
+    schedule_note,
+    update_average,
+)
 
 PEAK, WARMUP, LAST = 0.002, 7, 40
 DECAYS = ["constant", "inverse_sqrt", "linear", "cosine"]
@@ -109,6 +115,38 @@ def test_an_inverse_square_root_without_warm_up_is_warned_of(warmup: int) -> Non
         f"training.learning_rate 0.002 by step {tenth:,}; set warmup_steps to some hundreds"
     )
     assert learning_rate(config, tenth, None) == pytest.approx(PEAK / 10)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, WARMUP])
+def test_time_alone_ends_a_decay_as_its_steps_would(decay: str, warmup: int) -> None:
+    """At a constant speed the rates are those of a training by steps, but for one step."""
+    seconds = 0.3
+    config = make_config(
+        decay=decay, warmup_steps=warmup, max_steps=None, max_minutes=LAST * seconds / 60
+    )
+    for step in range(1, LAST + 1):
+        end = end_of_decay(config, step, None, seconds * (step - 1))
+        assert end is None if step == 1 else end == pytest.approx(LAST)
+        assert learning_rate(config, step, end) == pytest.approx(learning_rate(config, step, LAST))
+
+
+def test_the_end_of_a_decay_by_time_follows_the_speed() -> None:
+    config = make_config(decay="linear", max_steps=None, max_minutes=10)
+    assert end_of_decay(config, 101, None, 60.0) == 1000
+    assert end_of_decay(config, 301, None, 300.0) == 600  # it became slower
+    assert end_of_decay(config, 900, None, 601.0) == 900  # past the time
+    assert 0 < learning_rate(config, 900, 900) < PEAK / 800
+    assert end_of_decay(make_config(decay="linear", max_minutes=1), 30, LAST, 59.0) == LAST
+
+
+@pytest.mark.parametrize("warmup", [0, WARMUP])
+def test_plateaus_multiply_the_peak(warmup: int) -> None:
+    config = make_config(decay="plateau", patience=2, decay_factor=0.3, warmup_steps=warmup)
+    assert learning_rate(config, 20, None) == PEAK
+    assert learning_rate(config, 20, LAST, 2) == pytest.approx(PEAK * 0.09)
+    if warmup:
+        assert learning_rate(config, 1, LAST) == pytest.approx(PEAK / WARMUP)
 
 
 @pytest.mark.parametrize("decay", DECAYS)

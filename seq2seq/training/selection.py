@@ -1,0 +1,111 @@
+"""Selection of the best weights by a validation metric, patience, and decay on a plateau.
+
+Close to zero BLEU and chrF are noise: below a floor the validation loss decides.
+"""
+
+import math
+from typing import NamedTuple
+
+from seq2seq.config.schema import TrainingConfig
+from seq2seq.runs.training_state import Progress
+from seq2seq.training.reporting import fixed
+
+FLOORS = {"bleu": 2.0, "chrf": 20.0}  # percentage points
+MIN_DECAY = 0.01  # share of the peak below which a plateau ends training
+
+
+class ValidationScores(NamedTuple):
+    """Figures of a validation: mean negative log-likelihood of a token in nats, BLEU, and chrF.
+
+    chrF is None unless it is the metric of the config.
+    """
+
+    loss: float
+    bleu: float
+    chrf: float | None = None
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures by their names in metrics.jsonl."""
+        perplexity = math.exp(self.loss) if self.loss < 700 else math.inf
+        found = {
+            "valid_loss": self.loss,
+            "valid_perplexity": perplexity,
+            "valid_bleu": self.bleu,
+        }
+        return found if self.chrf is None else {**found, "valid_chrf": self.chrf}
+
+    def __str__(self) -> str:
+        loss, perplexity, bleu, *chrf = self.figures().values()
+        text = f"loss {fixed(loss, 3)}, perplexity {fixed(perplexity, 2)}, BLEU {bleu:.1f}"
+        return f"{text}, chrF {chrf[0]:.1f}" if chrf else text
+
+
+def record(progress: Progress, settings: TrainingConfig, scores: ValidationScores) -> bool:
+    """Record the validation of the current step, with finite scores; return whether it is the best.
+
+    The better of two validations has the higher score; below the floor, and at equal scores, the
+    lower loss. Any better one is the best, but patience counts it as an improvement only if it
+    exceeds the last improvement by `min_improvement`; below the floor any lower loss counts.
+    """
+    score, loss = _score(settings, scores), scores.loss
+    best = _rank(settings, score, loss) > _rank(settings, progress.best_score, progress.best_loss)
+    if best := best or progress.best_score < 0:
+        progress.best_score, progress.best_loss = score, loss
+        progress.best_step = progress.step
+    if _improves(progress, settings, score, loss):
+        progress.improved_score, progress.improved_loss = score, loss
+        progress.validations_since_improvement = 0
+    else:
+        progress.validations_since_improvement += 1
+    return best
+
+
+def _improves(progress: Progress, settings: TrainingConfig, score: float, loss: float) -> bool:
+    """Return whether the scores improve on those of the last improvement."""
+    before, loss_before = progress.improved_score, progress.improved_loss
+    if before < 0:  # the first validation
+        return True
+    if settings.metric == "loss":
+        return loss < loss_before and loss_before - loss >= settings.min_improvement
+    if before < FLOORS[settings.metric] and loss < loss_before:
+        return True
+    better = _rank(settings, score, loss) > _rank(settings, before, loss_before)
+    return better and score - before >= settings.min_improvement
+
+
+def _score(settings: TrainingConfig, scores: ValidationScores) -> float:
+    """Return BLEU or chrF; 0 if the loss alone is the metric."""
+    if settings.metric == "chrf":
+        assert scores.chrf is not None, "validation measures the metric of the config"
+        return scores.chrf
+    return scores.bleu if settings.metric == "bleu" else 0.0
+
+
+def _rank(settings: TrainingConfig, score: float, loss: float) -> tuple[float, float]:
+    return max(score, FLOORS.get(settings.metric, 0.0)), -loss
+
+
+def best_note(progress: Progress, settings: TrainingConfig) -> str:
+    """Describe the best validation for the log."""
+    if settings.metric == "loss":
+        return f"Best validation loss {progress.best_loss:.3f}"
+    name = {"bleu": "BLEU", "chrf": "chrF"}[settings.metric]
+    return f"Best validation {name} {progress.best_score:.1f} (greedy)"
+
+
+def decay_on_plateau(progress: Progress, settings: TrainingConfig) -> str | None:
+    """Multiply the learning rate by `decay_factor` on a plateau; return a note if it was.
+
+    A plateau is `patience` validations in a row without an improvement. Below MIN_DECAY of the peak
+    the rate is not decayed again: patience then ends training.
+    """
+    if settings.decay != "plateau" or progress.validations_since_improvement != settings.patience:
+        return None
+    if settings.decay_factor ** (progress.decays + 1) < MIN_DECAY:
+        return None
+    progress.decays += 1
+    progress.validations_since_improvement = 0
+    return (
+        f"step {progress.step}: no improvement in {settings.patience} validations; the learning "
+        f"rate is now {settings.decay_factor**progress.decays:.3g} of its peak"
+    )
