@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import Any
 
