@@ -47,7 +47,7 @@ class Progress:
     improved_score: float = -1.0  # as `best_score`, of the last improvement that patience counts
     improved_loss: float = 0.0
     validations_since_improvement: int = 0
-    decays: int = 0  # of the learning rate, each on a plateau
+    decays: int = 0  # decays of the learning rate on plateaus
     reported_step: int = 0  # step of the last training loss in metrics.jsonl
     skipped_in_a_row: int = 0  # at reported_step
     rate_factor: float = 1.0  # factor on the learning rate, halved by each roll back
