@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
             return ""
         if "--hyp" in known:
             return "; give translations as --hyp FILE and references as -r FILE"
-        if "--ref" in known:
+        if "--ref" in known and known["--ref"].required:
             return "; give the source text as -i FILE and its translations as -r FILE"
         if "--input" not in known:
             return ""
