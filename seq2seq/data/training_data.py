@@ -136,7 +136,7 @@ class _CachedTrainingData(TrainingData):
             _TEXT,
             self._key,
             build,
-            lambda entry: read_text(entry, name),
+            lambda entry: read_text(entry, files),
             digests.get(_DIGESTS[_TEXT]),
         )
         if loaded.rebuilt == STALE:

@@ -169,7 +169,7 @@ def _check_owners(folder: Path) -> None:
         if (owner := (folder / name).lstat().st_uid) not in trusted:
             raise UserError(
                 f"{folder / name}: belongs to another user (uid {owner}), who does not own the "
-                "run folder. Remove it, or set another run_dir"
+                "run folder. Remove it or take it over (chown), or set another run_dir"
             )
 
 

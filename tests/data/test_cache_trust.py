@@ -25,6 +25,7 @@ from test_cache import (
 from seq2seq.cli.main import main
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import array_file
+from seq2seq.data.cache import verification
 from seq2seq.data.cache.entries import (
     FORMAT,
     MANIFEST,
@@ -524,22 +525,52 @@ def test_no_manifest_is_a_traceback(built: Built, run: Path, copied: Path, conte
 # ------------------------------------------------------------------------ what a run has recorded
 
 
-def swap_lines(folder: Path, _: dict[str, Any]) -> None:
-    """Another text, which nothing but its digest gives away."""
+def swap_case(folder: Path, _: dict[str, Any]) -> None:
+    """A text of the same structure."""
     text = (folder / "src.text").read_bytes()
     (folder / "src.text").write_bytes(text.swapcase())
 
 
 def swap_ids(folder: Path, _: dict[str, Any]) -> None:
-    ids = np.fromfile(folder / "src.ids", np.uint16)
-    np.where(ids == ids.max(), np.sort(np.unique(ids))[-2], ids).astype(np.uint16).tofile(
-        folder / "src.ids"
-    )
+    """Other ids of the same structure: the first two tokens of each source change places."""
+    ids, ends = (np.fromfile(folder / f"src.{name}", kind) for name, kind in IDS.items())
+    starts = np.append(0, ends[:-1])[np.diff(ends, prepend=0) > 1]
+    ids[starts], ids[starts + 1] = ids[starts + 1], ids[starts]
+    ids.tofile(folder / "src.ids")
+
+
+IDS = {"ids": np.uint16, "ends": np.int64}
 
 
 @pytest.mark.parametrize(
+    ("kind", "change", "reason"),
+    [
+        ("text", swap_case, "its first lines are not those of the files"),
+        ("tokens", swap_ids, "its ids are not those of the text"),
+    ],
+)
+def test_other_content_of_the_same_structure_is_found_by_a_sample(
+    built: Built, run: Path, kind: str, change: Change, reason: str
+) -> None:
+    built.copied_to(run)
+    path = entry(run, kind)
+    reseal(path, change)
+    found = taken(built.files, run)
+    assert (found.built, found.notes) == ([kind], [f"{path}: rebuilt because {reason}"])
+    assert_alike(found, built.wanted)
+
+
+@pytest.fixture
+def unsampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for changes to other pairs than those of the sample."""
+    monkeypatch.setattr(verification, "_FIRST_PAIRS", 0)
+    monkeypatch.setattr(verification, "_SAMPLED_PAIRS", 0)
+
+
+@pytest.mark.usefixtures("unsampled")
+@pytest.mark.parametrize(
     ("kind", "change"),
-    [("text", swap_lines), ("text", facts(blank=5)), ("tokens", swap_ids)],
+    [("text", swap_case), ("text", facts(blank=5)), ("tokens", swap_ids)],
 )
 def test_an_entry_other_than_the_run_has_recorded_is_rebuilt(
     built: Built, run: Path, kind: str, change: Change
@@ -585,6 +616,7 @@ def trained(corpus: Path, run: str, steps: int, *options: str) -> int:
     return main(["train", str(corpus), *settings, *options])
 
 
+@pytest.mark.usefixtures("unsampled")
 def test_a_resumed_run_does_not_train_on_a_poisoned_cache(corpus: Path) -> None:
     assert trained(corpus, "whole", 4) == trained(corpus, "again", 2) == 0
     tokens = entry(corpus.parent / "again", "tokens")

@@ -1,28 +1,36 @@
 """Verification of the content of cache entries, which a checksum alone does not prove usable.
 
-Whoever can write an entry can also write a manifest with the right checksums. Each check reads
-everything, so that no content of an entry can make training fail later.
+Whoever can write an entry can also write a manifest with the right checksums. The structure of all
+of it is checked, so that no content can make training fail later. A sample is compared with what it
+was made from: all of it would take as long as building it.
 """
 
-from collections.abc import Iterable
+import random
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.config.schema import VocabularyConfig
+from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.cache.arrays import SIDES, array_of, ids_arrays, open_ids, open_text, text_arrays
 from seq2seq.data.cache.entries import Entry, Unusable
-from seq2seq.data.corpus import ParallelText
+from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, source_name
 from seq2seq.data.packed_sequences import PackedIds, SelectedLines
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, read_vocabularies
 
 _BLOCK_LINES = 10_000  # read at a time
+_FIRST_PAIRS, _SAMPLED_PAIRS = 1000, 200  # compared with the files, and encoded again
 _CONTINUATION = 0b10  # the first two bits of a byte within a character of UTF-8
 
 
-def read_text(entry: Entry, name: str) -> ParallelText:
-    """Open the text of an entry; raises Unusable unless every line of it can be read."""
+def read_text(entry: Entry, files: ParallelFiles) -> ParallelText:
+    """Open the text of an entry; raises Unusable unless every line of it can be read.
+
+    The first pairs must be those of the files.
+    """
     _check_names(entry, (f"{side}.{name}" for side in SIDES for name in ("text", "ends")))
     facts = entry.facts
     if set(facts) != {"pairs", "blank", "same"} or facts["same"] > facts["pairs"]:
@@ -33,13 +41,25 @@ def read_text(entry: Entry, name: str) -> ParallelText:
             raise Unusable(f"{side}.ends does not have an end for each pair")
         _check_ends(ends, len(text), f"{side}.ends", least=1)
         _check_utf8(text, ends, f"{side}.text")
-    return open_text(entry.folder, name)
+    opened = open_text(entry.folder, source_name(files))
+    with closing(_usable_pairs(files)) as pairs:
+        first = list(islice(pairs, _FIRST_PAIRS))
+    if first != list(zip(opened.src[: len(first)], opened.tgt[: len(first)], strict=True)):
+        raise Unusable("its first lines are not those of the files")
+    return opened
+
+
+def _usable_pairs(files: ParallelFiles) -> Generator[tuple[str, str]]:
+    yield from (pair for pair in iter_pairs(files) if has_text(*pair))
 
 
 def read_ids(
     entry: Entry, text: ParallelText, vocabularies: Vocabularies, max_length: int
 ) -> tuple[SelectedLines, SelectedLines, PackedIds, PackedIds]:
-    """Open the ids of an entry; raises Unusable unless they are ids of pairs of the text."""
+    """Open the ids of an entry; raises Unusable unless they are ids of pairs of the text.
+
+    Some of the pairs, drawn at random, are encoded again.
+    """
     names = (f"{side}.{name}" for side in SIDES for name in ("ids", "ends", "lengths"))
     _check_names(entry, ("rows", *names))
     rows = array_of(entry.folder, "rows", np.int64)
@@ -54,7 +74,12 @@ def read_ids(
         for block in ids.blocks():
             if not _are_tokens(block, len(vocabulary)):
                 raise Unusable(f"{side}.ids has ids that are not those of tokens")
-    return open_ids(entry.folder, text, size)
+    opened = open_ids(entry.folder, text, size)
+    sample = random.SystemRandom().sample(range(len(rows)), min(len(rows), _SAMPLED_PAIRS))
+    for vocabulary, lines, found in zip(vocabularies, opened[:2], opened[2:], strict=True):
+        if vocabulary.encode([lines[i] for i in sample]) != [found[i] for i in sample]:
+            raise Unusable("its ids are not those of the text")
+    return opened
 
 
 def read_models(entry: Entry, config: VocabularyConfig) -> Vocabularies:
