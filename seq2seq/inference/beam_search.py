@@ -20,7 +20,8 @@ class BeamSearch(ContinuousBatch):
 
     A sentence is finished at its limit, or once its pool holds K hypotheses and no partial
     hypothesis would score higher than the worst of them if it ended now, with the source fully
-    covered.
+    covered. With a length penalty `a > 0` this bound is not admissible: the log-probability `P` of
+    a hypothesis can only fall, but `P / length^a` may still rise (see docs/speed.md).
     """
 
     def allocate(self, slots: int) -> None:
