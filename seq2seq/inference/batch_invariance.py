@@ -7,6 +7,8 @@ equal results: kernels are chosen by shape alone. Then tiles shrink as sentences
 too few numbers per row are not tested, since their results may be equal by chance.
 """
 
+import os
+import threading
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
@@ -38,6 +40,18 @@ class _Tested:
 
 _tested: WeakKeyDictionary[Model, dict[tuple[object, ...], _Tested]] = WeakKeyDictionary()
 
+_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked process: the thread that held it does not exist there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_lock)
+
 
 def tile_rows(width: int, device: torch.device) -> int:
     """Return the sentences per tile for this padded length.
@@ -63,6 +77,13 @@ def tile_sizes(
     reference = tile_rows(width, device)
     if device.type != "cpu":
         return [reference]
+    with _lock:  # of several Python threads one tests, the others wait for its result
+        return _tested_sizes(model, sources, width, beam_size, reference)
+
+
+def _tested_sizes(
+    model: Model, sources: Sequence[Ids], width: int, beam_size: int, reference: int
+) -> list[int]:
     key = width, reference, beam_size, torch.get_num_threads(), torch.get_float32_matmul_precision()
     tested = _tested.setdefault(model, {}).setdefault(key, _Tested(reference, sources[0]))
     is_first, tested.sentences = not tested.sentences, tested.sentences + len(sources)

@@ -1,7 +1,7 @@
 """Best tokens of a row: top-k, argmax, and an argmax over int8 logits with an error bound."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,6 +89,10 @@ class ApproximateProjection:
         self.max_error = _max_norm(self.weight - values)
         self.bias_error = 4 * HALF_ULP * float(self.bias.abs().max())
         self.is_bounded = math.isfinite(self.max_norm + self.max_error + self.bias_error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the exact weights: the kernel belongs to this process."""
+        return ApproximateProjection, (self.weight, self.bias)
 
     def __call__(self, outputs: Tensor) -> ApproximateLogits:
         """Return approximate logits [N, V] of outputs [N, R]."""

@@ -1,11 +1,13 @@
 """Translator: the Python API from text to text, which the command line uses as well."""
 
+import dataclasses
+import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -110,6 +112,11 @@ class Translator:
         source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
         longest = config.data.max_length
         return cls(model, vocabularies, limit, config.decoding, longest, chosen, source, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return _unpickled, (type(self), str(self.device), pickle.dumps(fields))
 
     @property
     @torch.inference_mode()
@@ -337,6 +344,12 @@ class Translator:
         if is_blank(text):
             text = _one_line(" ".join(part.words) or src.decode(part.ids))
         return text
+
+
+def _unpickled(kind: type[Translator], device: str, fields: bytes) -> Translator:
+    """Set up the device as `Translator.load` does, then restore weights in the form it takes."""
+    choose_device(device)
+    return kind(**pickle.loads(fields))
 
 
 def _for_inference(

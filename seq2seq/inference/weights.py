@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -54,6 +54,14 @@ class PackedWeight(InferenceWeight):
         )
         return product
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the plain weight: the layout belongs to this process and processor."""
+        return _packed_if_exact, (self.weight.to_dense(),)
+
+
+def _packed_if_exact(weight: Tensor) -> PackedWeight | Tensor:
+    return PackedWeight(weight) if prepacking_is_exact() else weight
+
 
 def prepacking_is_exact() -> bool:
     """Check that packed products are those of plain weights: oneDNN's, in float32.
@@ -82,6 +90,15 @@ class Int8Weight(InferenceWeight):
     def __init__(self, weight: Tensor) -> None:
         integers, scale = quantize(weight)
         self.multiply = int8_multiplier(integers, scale.squeeze(1))
+
+    def __deepcopy__(self, _memo: object) -> "Int8Weight":
+        return self  # it never changes
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Translator with int8=True cannot be pickled; load it in the other process instead: "
+            "Translator.load(run, int8=True)"
+        )
 
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
         integers, scale = quantize(inputs.flatten(0, -2))

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ def choose_device(name: str) -> torch.device:
 
     On a CPU, enable oneDNN's float32 kernels (torch's "medium" precision, up to twice as fast) if a
     test product shows that they do not round to bfloat16, as they do on processors with AMX. CUDA
-    always computes in full float32, never TF32. Raises UserError if there is no such device.
+    always computes in full float32, never TF32. Processes forked from now on use one thread, since
+    OpenMP's others do not exist there. Raises UserError if there is no such device.
     """
     device = _find(name)
+    _use_one_thread_after_fork()
     if device.type == "cpu":
         _keep_memory()
         torch.set_float32_matmul_precision("medium")
@@ -43,6 +46,13 @@ def choose_device(name: str) -> torch.device:
             return device
     torch.set_float32_matmul_precision("highest")
     return device
+
+
+@cache
+def _use_one_thread_after_fork() -> None:
+    """Set one thread in forked processes, which would wait for this one's threads for ever."""
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def product_is_exact(product: Callable[[Tensor, Tensor], Tensor]) -> bool:

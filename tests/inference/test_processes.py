@@ -1,0 +1,113 @@
+"""A translator in other processes and threads: pickled, copied, forked, and used by several."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import toy_pairs
+
+from seq2seq.data.batching import pad_sources
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.translator import Translator
+from seq2seq.inference.weights import check_int8
+from seq2seq.runtime.errors import UserError
+
+LINES, OTHERS = toy_pairs(30, seed=9)
+
+
+@pytest.mark.parametrize("how", ["pickle", "deepcopy", "copy"])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None:
+    translator = Translator.load(*[tiny_run] * runs, device="cpu")
+    expected = translator.translate(LINES, 3, 3)
+    if how == "pickle":
+        other = pickle.loads(pickle.dumps(translator))
+    else:
+        other = getattr(copy, how)(translator)
+    assert other.translate(LINES, 3, 3) == expected
+    assert other.translate(LINES, 1, text_only=True)[3].text
+    other.decoding = other.decoding.model_copy(update={"max_length": 1})
+    assert translator.translate(LINES, 3, 3) == expected
+
+
+def test_a_pickle_is_read_in_a_process_of_its_own(tiny_run: Path, tmp_path: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    (tmp_path / "pickle").write_bytes(pickle.dumps(translator))
+    code = "import pickle, sys; t = pickle.load(open(sys.argv[1], 'rb'))\n"
+    code += "for each in t.translate(sys.argv[2:]): print(each.score)"
+    call = [sys.executable, "-c", code, str(tmp_path / "pickle"), *LINES]
+    found = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert found.split() == [str(each.score) for each in translator.translate(LINES)]
+
+
+def test_int8_weights_are_copied_but_not_pickled(tiny_runs: dict[str, Path]) -> None:
+    try:
+        check_int8(torch.device("cpu"))
+    except UserError as error:
+        pytest.skip(str(error))
+    translator = Translator.load(tiny_runs["luong"], device="cpu", int8=True)
+    with pytest.raises(TypeError, match=r"int8=True cannot be pickled; load it .*Translator.load"):
+        pickle.dumps(translator)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        copy.deepcopy(translator)
+    assert copy.copy(translator.model) is not None
+
+
+def test_the_calls_of_a_model_work_with_gradients_enabled(tiny_run: Path) -> None:
+    model = Translator.load(tiny_run, device="cpu").model
+    assert torch.is_grad_enabled()
+    assert isinstance(model, InferenceModel)
+    for sources in ([[5, 6, 7]], [[5] * 30] * 40):
+        memory, state = model.start(model.encode(*pad_sources(sources)))
+        step = model.step(torch.full((len(sources),), 2), state, memory)
+        logits = model.project(step.outputs)
+        assert not logits.requires_grad
+        with torch.inference_mode():
+            memory, state = model.start(model.encode(*pad_sources(sources)))
+            step = model.step(torch.full((len(sources),), 2), state, memory)
+            assert torch.equal(model.project(step.outputs), logits)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("used", [True, False])
+def test_a_forked_process_translates(tiny_runs: dict[str, Path], used: bool) -> None:
+    """With two threads, and translations before the fork or none."""
+    code = """
+import os, sys
+from seq2seq import Translator
+run, used, lines = sys.argv[1], sys.argv[2] == "True", sys.argv[3:]
+translator = Translator.load(run, device="cpu")
+expected = [each.text for each in translator.translate(lines)] if used else None
+child = os.fork()
+found = [each.text for each in translator.translate(lines)]
+other = [each.text for each in Translator.load(run, device="cpu").translate(lines)]
+if child:
+    _, status = os.waitpid(child, 0)
+    sys.exit(status or found != (expected or found))
+os._exit(found != (expected or found) or other != found)
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    call = [sys.executable, "-c", code, str(tiny_runs["bahdanau"]), str(used), *LINES * 4]
+    done = subprocess.run(
+        call, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_threads_share_a_translator(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    expected = Translator.load(tiny_run, device="cpu").translate(LINES, 3)
+    scores = score_lines(translator, LINES, OTHERS)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: translator.translate(LINES, 3), range(8)))
+        scored = list(pool.map(lambda _: score_lines(translator, LINES, OTHERS), range(4)))
+    assert found == [expected] * 8
+    assert scored == [scores] * 4
