@@ -77,7 +77,7 @@ def tile_sizes(
     reference = tile_rows(width, device)
     if device.type != "cpu":
         return [reference]
-    with _lock:  # of several Python threads one tests, the others wait for its result
+    with _lock:  # one Python thread tests, the others wait for its result
         return _tested_sizes(model, sources, width, beam_size, reference)
 
 
