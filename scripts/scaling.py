@@ -126,11 +126,11 @@ def train(
     from seq2seq.runtime.device import derive_seed
     from seq2seq.training.session import prepare
     from seq2seq.training.step import batch_of, train_step
-    from seq2seq.training.stopping import total_steps
+    from seq2seq.training.stopping import training_length
 
     settings, _ = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"))
-    total_steps(settings, run.data.train)
+    training_length(settings, run.data.train)
     pairs, budget = run.data.train, settings.training.batch_tokens
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0

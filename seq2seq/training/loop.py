@@ -21,11 +21,19 @@ from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
-from seq2seq.training.reporting import Clock, Reporter, fixed, minutes
+from seq2seq.training.reporting import Clock, Reporter, fixed
 from seq2seq.training.selection import best_note
 from seq2seq.training.session import SessionData, TrainingSession, join_run, prepare
 from seq2seq.training.step import own_batches, train_step
-from seq2seq.training.stopping import StopSync, finished_note, stop_signals, total_steps, why_stop
+from seq2seq.training.stopping import (
+    StopSync,
+    TrainingLength,
+    finished_note,
+    stop_signals,
+    training_length,
+    why_stop,
+)
+from seq2seq.training.time_left import TimeLeft, describe_time_left, estimate_time_left
 from seq2seq.training.validation import validate
 
 
@@ -117,14 +125,11 @@ def _facts(session: TrainingSession) -> list[float]:
 
 def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
-    config, last_step, began = (
-        session.config,
-        total_steps(session.config, session.data.train),
-        session.progress.step,
-    )
-    reporter = session.writer.reporter(config.run_dir, began, last_step)
+    config, began = session.config, session.progress.step
+    length = training_length(config, session.data.train)
+    reporter = session.writer.reporter(config.run_dir, began, length.last_step)
     with reporter, stop_signals() as stops:
-        unwise = None if began else schedule_note(config.training, last_step)
+        unwise = None if began else schedule_note(config.training, length.last_step)
         warnings = [f"warning: {unwise}"] if unwise else []
         for note in [*notes, *warnings]:
             reporter.log(note)
@@ -134,7 +139,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
             save(session, reporter, clock)
         sync = StopSync(session.group, stops, lambda: clock.seconds)
         while (reason := why_stop(config.training, session.progress, sync.seconds)) is None:
-            train_epoch(session, reporter, clock, last_step, sync)
+            train_epoch(session, reporter, clock, length, sync)
         log_skipped(session, reporter)
         progress = session.progress
         finished = f"Training finished: {reason}."
@@ -176,7 +181,7 @@ def train_epoch(
     session: TrainingSession,
     reporter: Reporter,
     clock: Clock,
-    last_step: int | None,
+    length: TrainingLength,
     sync: StopSync,
 ) -> None:
     """Train to the end of the current epoch, or to the step where training stops or diverges."""
@@ -185,7 +190,7 @@ def train_epoch(
     for start in range(progress.batch, len(order), settings.accumulate):
         rows = order[start : start + settings.accumulate]
         progress.step += 1
-        end = end_of_decay(settings, progress.step, last_step, sync.seconds)
+        end = end_of_decay(settings, progress.step, length.last_step, sync.seconds)
         rate = learning_rate(settings, progress.step, end, progress.decays) * progress.rate_factor
         result = train_step(session, own_batches(session, rows), rate)
         progress.add(result.losses, result.skipped)
@@ -200,8 +205,10 @@ def train_epoch(
         progress.tokens += tokens
         clock.count(tokens)
         reporter.advance()
+        if reporter.bar_is_due():
+            show(session, reporter, clock, length)
         if progress.step % settings.log_every == 0:
-            loss = report(session, reporter, clock, rate, last_step)
+            loss = report(session, reporter, clock, rate, length)
             if (found := divergence(session, loss)) is not None:
                 roll_back(session, reporter, found)
                 return
@@ -227,7 +234,7 @@ def validation_due(session: TrainingSession, batches: int) -> bool:
 
 
 def report(
-    session: TrainingSession, reporter: Reporter, clock: Clock, rate: float, last_step: int | None
+    session: TrainingSession, reporter: Reporter, clock: Clock, rate: float, length: TrainingLength
 ) -> float | None:
     """Report training loss, speed and skipped steps since the last report.
 
@@ -245,20 +252,29 @@ def report(
     reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
-    left = _time_left(session, clock, last_step)
-    text = f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
-    reporter.describe(progress.step, text)
+    left = describe_time_left(session.config.training, time_left(session, clock, length))
+    reporter.log_step(
+        progress.step, f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
+    )
     return figures.get("train_loss")
 
 
-def _time_left(session: TrainingSession, clock: Clock, last_step: int | None) -> str:
-    """Return an upper bound of the remaining time, by steps and by max_minutes."""
-    ends, step, limit = [], session.progress.step, session.config.training.max_minutes
-    if last_step is not None:
-        ends.append(clock.seconds / step * (last_step - step))
-    if limit is not None:
-        ends.append(60 * limit - clock.seconds)
-    return f", at most {minutes(max(0.0, min(ends)))} left" if ends else ""
+def show(
+    session: TrainingSession, reporter: Reporter, clock: Clock, length: TrainingLength
+) -> None:
+    """Show step, current loss, speed and remaining time on a terminal."""
+    progress, settings = session.progress, session.config.training
+    _, nll, tokens = progress.losses.tolist()  # since the last report
+    loss = f", loss {fixed(nll / tokens, 2)}" if tokens else ""
+    left = time_left(session, clock, length)
+    steps = f"step {progress.step:,}" if left is None else left.steps(progress.step)
+    text = f"{steps}, epoch {progress.epoch + 1}{loss}{describe_time_left(settings, left)}"
+    reporter.describe(text, None if left is None else left.last_step)
+
+
+def time_left(session: TrainingSession, clock: Clock, length: TrainingLength) -> TimeLeft | None:
+    """Estimate the remaining time at the current step."""
+    return estimate_time_left(session.config.training, clock, session.progress.step, length)
 
 
 def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:

@@ -48,7 +48,10 @@ class Reporter:
             dynamic_ncols=True,
             leave=False,
             disable=None,
+            miniters=1,
+            bar_format="{percentage:3.0f}%|{bar}| {desc}",
         )
+        self._shown = -math.inf  # time of the last description
         if problem:
             self.log(problem)
 
@@ -73,7 +76,7 @@ class Reporter:
         text = printable(text)  # also in train.log, which a terminal may show
         with self._drawing():
             tqdm.write(text, file=sys.stderr)
-        self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
+        self._write_log(text)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write figures that the seed determines, without those that are not finite."""
@@ -96,13 +99,22 @@ class Reporter:
         with self._writing(METRICS):
             sync(self._files[METRICS])
 
-    def describe(self, step: int, text: str) -> None:
-        """Show text behind the bar, or log it without a bar."""
+    def log_step(self, step: int, text: str) -> None:
+        """Log the figures of a step; below a bar, which shows them, in train.log only."""
         if self.bar.disable:
             self.log(f"step {step}, {text}")
         else:
-            with self._drawing():
-                self.bar.set_postfix_str(text, refresh=False)
+            self._write_log(printable(f"step {step}, {text}"))
+
+    def bar_is_due(self) -> bool:
+        """Return whether there is a bar whose text is more than a second old."""
+        return not self.bar.disable and time.monotonic() - self._shown >= 1
+
+    def describe(self, text: str, last_step: int | None) -> None:
+        """Show text behind the bar, which is full at `last_step`."""
+        self._shown, self.bar.total = time.monotonic(), last_step
+        with self._drawing():
+            self.bar.set_description_str(text)
 
     def roll_back(self, step: int) -> None:
         """Remove the metrics of later steps and move the bar back to `step`."""
@@ -129,6 +141,9 @@ class Reporter:
             if not _ends_with_line(self._folder / name):  # cut short, by a kill or a full disk
                 file.write("\n")
             return file
+
+    def _write_log(self, text: str) -> None:
+        self._write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def _write(self, name: str, line: str) -> None:
         with self._writing(name):
@@ -200,8 +215,9 @@ class Clock:
     def __init__(self, before: float) -> None:
         """Start with the seconds trained by earlier processes."""
         self._began = time.monotonic() - before
-        self._window = time.monotonic()
+        self._process_began = self._window = time.monotonic()
         self._tokens = 0
+        self.steps, self._pauses, self._paused = 0, 0, 0.0  # of this process
 
     @property
     def seconds(self) -> float:
@@ -209,12 +225,25 @@ class Clock:
         return time.monotonic() - self._began
 
     def count(self, tokens: int) -> None:
-        """Count target tokens of a step."""
+        """Count a step and its target tokens."""
         self._tokens += tokens
+        self.steps += 1
 
     def leave_out(self, seconds: float) -> None:
-        """Exclude seconds, as of a validation, from the speed."""
+        """Exclude the seconds of a validation from the speed."""
         self._window += seconds
+        self._paused += seconds
+        self._pauses += 1
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean seconds per step of this process, without validations."""
+        return (time.monotonic() - self._process_began - self._paused) / max(1, self.steps)
+
+    @property
+    def validation_seconds(self) -> float:
+        """Mean seconds per validation of this process; 0 before the first."""
+        return self._paused / max(1, self._pauses)
 
     def speed(self) -> float:
         """Return the target tokens per second since the last call."""

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NamedTuple
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
@@ -12,16 +13,21 @@ from seq2seq.runs.training_state import Progress, read_state
 from seq2seq.runtime.process_group import ProcessGroup
 
 
-def total_steps(config: Config, pairs: EncodedPairs) -> int | None:
-    """Return the last step by max_steps and max_epochs; None if time or patience end training.
+class TrainingLength(NamedTuple):
+    """Length of a training in steps; every epoch has the same number of them."""
 
-    Every epoch of the training pairs has the same number of steps.
-    """
+    last_step: int | None  # by max_steps and max_epochs; None if time or patience end training
+    steps_per_epoch: int
+
+
+def training_length(config: Config, pairs: EncodedPairs) -> TrainingLength:
+    """Return the length of a training on these pairs."""
     settings = config.training
     order = EpochOrder(pairs, settings.batch_tokens, config.seed, 0)
     per_epoch = -(-len(order) // settings.accumulate)
     ends = [settings.max_steps, settings.max_epochs and settings.max_epochs * per_epoch]
-    return min((end for end in ends if end is not None), default=None)
+    last = min((end for end in ends if end is not None), default=None)
+    return TrainingLength(last, per_epoch)
 
 
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:

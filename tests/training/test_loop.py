@@ -1199,7 +1199,7 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
         reporter.log("a line")
         reporter.metrics(3, {"train_loss": 1.0})
         reporter.timing(3, {"seconds": 1.0})
-        reporter.describe(3, "loss 1")
+        reporter.log_step(3, "loss 1")
         reporter.advance()
         reporter.sync()
         reporter.roll_back(1)

@@ -79,11 +79,16 @@ def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (reporter.bar.n, reporter.bar.total) == (7, 30)
         for _ in range(5):
             reporter.advance()
-        reporter.describe(12, "epoch 2, loss 3.10")
-        assert reporter.bar.n == 12
-        assert "epoch 2, loss 3.10" in str(reporter.bar)
-    assert "30" in terminal.getvalue()
-    assert text_of(tmp_path / LOG) == ""  # the bar is not for keeping
+        assert reporter.bar_is_due()
+        reporter.describe("step 12/24, loss 3.10", 24)
+        assert not reporter.bar_is_due()
+        assert str(reporter.bar).startswith(" 50%|")
+        assert str(reporter.bar).endswith("| step 12/24, loss 3.10")
+        reporter.log_step(12, "epoch 2, loss 3.10")
+    assert "| step 12/24, loss 3.10" in terminal.getvalue()
+    assert "epoch 2" not in terminal.getvalue()
+    assert "/s" not in terminal.getvalue()  # one estimate of time: tqdm's own is not shown
+    assert text_of(tmp_path / LOG).endswith(" step 12, epoch 2, loss 3.10\n")
 
 
 @pytest.mark.usefixtures("without_tensorboard")
@@ -92,7 +97,8 @@ def test_what_is_no_terminal_gets_lines_and_no_bar(
 ) -> None:
     with Reporter(tmp_path, step=7, last_step=30) as reporter:
         reporter.advance()
-        reporter.describe(8, "epoch 2, loss 3.10")
+        reporter.log_step(8, "epoch 2, loss 3.10")
+        assert not reporter.bar_is_due()
     assert capsys.readouterr().err == "step 8, epoch 2, loss 3.10\n"
     assert text_of(tmp_path / LOG).endswith(" step 8, epoch 2, loss 3.10\n")
 
@@ -234,7 +240,7 @@ def test_a_terminal_that_goes_does_not_end_training(
         terminal.here = False
         for step in range(1, 200):
             reporter.advance()
-            reporter.describe(step, "loss 1")
+            reporter.log_step(step, "loss 1")
             reporter.log("gone")
         reporter.roll_back(3)
     assert text_of(tmp_path / LOG).count("gone\n") == 199

@@ -12,7 +12,7 @@ from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import own_batches, train_step
-from seq2seq.training.stopping import total_steps
+from seq2seq.training.stopping import training_length
 
 WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
@@ -49,7 +49,7 @@ def forecast(session: TrainingSession) -> Forecast:
     order = EpochOrder(session.data.train, settings.batch_tokens, session.config.seed, 0)
     steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
     widest = [max(order, key=lambda rows: _width(session.data.train, rows))] * len(steps[0])
-    last = total_steps(session.config, session.data.train)
+    last = training_length(session.config, session.data.train).last_step
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds, core_share = _measure(session, steps, last)

@@ -1,0 +1,112 @@
+"""The time left in training, against trainings whose every second is known."""
+
+import time
+from typing import Any
+
+import pytest
+
+from seq2seq.config.schema import TrainingConfig
+from seq2seq.training.reporting import Clock
+from seq2seq.training.stopping import TrainingLength
+from seq2seq.training.time_left import TimeLeft, describe_time_left, estimate_time_left
+
+STEP, VALIDATION, EPOCH = 2.0, 30.0, 10  # seconds, seconds, steps
+
+
+class Training:
+    """A training by the clock: a step takes STEP seconds, a validation VALIDATION."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int = 0, **limits: Any) -> None:
+        self.now, self.step = 1000.0, step
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.settings = TrainingConfig.model_validate(limits)
+        epochs, steps = self.settings.max_epochs, self.settings.max_steps
+        last = steps if epochs is None else epochs * EPOCH
+        self.length = TrainingLength(last, EPOCH)
+        self.every = self.settings.validate_every or EPOCH
+        self.clock = Clock(step * STEP + step // self.every * VALIDATION)
+        self.validated = step // self.every * self.every
+
+    def estimate(self) -> TimeLeft | None:
+        return estimate_time_left(self.settings, self.clock, self.step, self.length)
+
+    def advance(self) -> bool:
+        """Take a step; return whether the training has ended."""
+        self.step += 1
+        self.now += STEP
+        self.clock.count(5)
+        if self.step % self.every == 0:
+            self.validate()
+        minutes = self.settings.max_minutes
+        late = minutes is not None and self.clock.seconds >= 60 * minutes
+        return self.step == self.length.last_step or late
+
+    def validate(self) -> None:
+        self.now += VALIDATION
+        self.clock.leave_out(VALIDATION)
+        self.validated = self.step
+
+    def finish(self) -> None:
+        """Train to the end, where the last step is validated."""
+        while not self.advance():
+            pass
+        if self.validated != self.step:
+            self.validate()
+
+
+@pytest.mark.parametrize("begin", [0, 30])
+@pytest.mark.parametrize("limits", [{"max_epochs": 7}, {"max_steps": 64}, {"validate_every": 9}])
+def test_by_steps_the_estimate_is_exact_once_a_validation_was_timed(
+    monkeypatch: pytest.MonkeyPatch, begin: int, limits: dict[str, int]
+) -> None:
+    training = Training(monkeypatch, begin, **{"max_steps": 65} | limits)
+    assert training.estimate() is None
+    for _ in range(15):
+        training.advance()
+    left, now = training.estimate(), training.now
+    training.finish()
+    assert left is not None
+    assert left.seconds == pytest.approx(training.now - now)
+    assert (left.last_step, left.exact) == (training.step, True)
+
+
+@pytest.mark.parametrize("steps", [None, 5000])
+def test_by_time_the_estimate_is_that_of_the_limit(
+    monkeypatch: pytest.MonkeyPatch, steps: int | None
+) -> None:
+    training = Training(monkeypatch, max_minutes=8, max_steps=steps)
+    for _ in range(25):
+        training.advance()
+    left, now = training.estimate(), training.now
+    training.finish()
+    assert left is not None
+    assert left.seconds == pytest.approx(training.now - now, abs=STEP + VALIDATION)
+    assert abs(left.last_step - training.step) <= EPOCH
+    assert not left.exact
+
+
+def test_the_limit_that_ends_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Training(monkeypatch, max_minutes=800, max_steps=40)
+    training.advance()
+    left = training.estimate()
+    assert left is not None
+    assert left.exact
+    assert left.seconds < 120
+
+
+@pytest.mark.parametrize(
+    ("patience", "seconds", "text"),
+    [
+        (None, 200.4, ", about 03:20 left"),
+        (3, 4000.0, ", at most about 1:06:40 left"),
+    ],
+)
+def test_the_log_says_what_may_end_sooner(patience: int | None, seconds: float, text: str) -> None:
+    settings = TrainingConfig(max_steps=9, patience=patience)
+    assert describe_time_left(settings, TimeLeft(seconds, 9, True)) == text
+    assert describe_time_left(settings, None) == ""
+
+
+def test_steps_are_of_a_total() -> None:
+    assert TimeLeft(1.0, 1200, True).steps(34) == "step 34/1,200"
+    assert TimeLeft(1.0, 1200, False).steps(34) == "step 34/about 1,200"
