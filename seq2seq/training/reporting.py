@@ -217,7 +217,7 @@ class Clock:
         self._began = time.monotonic() - before
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
-        self.steps, self._pauses, self._paused = 0, 0, 0.0  # of this process
+        self.steps, self._pauses, self._paused = 0, 0, 0.0  # counted by this process
 
     @property
     def seconds(self) -> float:
