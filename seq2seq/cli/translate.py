@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import (
@@ -23,12 +23,14 @@ from seq2seq.cli.input import (
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import Output, check_output, json_text, open_output
 from seq2seq.cli.progress import count_lines, progress
+from seq2seq.cli.search_options import LineConstraints, add_search_options, search_settings
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines, iter_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
+    from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
@@ -68,6 +70,7 @@ bidirectional controls are shown as \\uXXXX."""
     prefix.add_argument("--prefix", metavar="TEXT", help=text)
     text = "begin the translation of line n with line n of FILE, blank for no prefix"
     prefix.add_argument("--prefix-file", type=Path, metavar="FILE", help=text)
+    add_search_options(parser)
     text = "translate lines as they arrive, as from tail -f"
     parser.add_argument("--stream", action="store_true", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
@@ -82,14 +85,18 @@ def run(options: argparse.Namespace) -> int:
         options.output,
         options.input,
         options.prefix_file,
+        options.constraints,
+        options.glossary,
         runs=options.model,
         streaming=options.stream,
     )
     _check(options)
     prefixes = _Prefixes(options.prefix, options.prefix_file, options.stream)
+    constraints = LineConstraints(options.constraints, options.stream)
+    settings = search_settings(options)
     n_best = options.n_best or 1
     with _open(options) as (opened, numbers):
-        lines = prefixes.check(opened, _name(options))
+        lines = constraints.check(prefixes.check(opened, _name(options)), _name(options))
         translator = load_translator(
             options.model, options.device, options.int8, options.beam, n_best
         )
@@ -97,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
             translator.source = replace(translator.source, sentences=1)
         report = LineReport(_source_name(options), numbers)
         with open_output(options.output) as output:
-            _translate(options, lines, translator, prefixes, report, output)
+            requirements = _Requirements(prefixes, constraints, settings)
+            _translate(options, lines, translator, requirements, report, output)
     report.log()
     return 0
 
@@ -106,7 +114,7 @@ def _translate(
     options: argparse.Namespace,
     lines: IO[bytes] | Prompt,
     translator: "Translator",
-    prefixes: "_Prefixes",
+    requirements: "_Requirements",
     report: LineReport,
     output: Output,
 ) -> None:
@@ -118,9 +126,16 @@ def _translate(
         with progress("translated", count_lines(options.input), shown=shown) as advance:
             for number, batch in _batches(options, lines):
                 texts = report.decode(number, batch)
-                begin = prefixes.of(number, len(texts))
+                begin = requirements.prefixes.of(number, len(texts))
                 translations = translator.stream(
-                    texts, options.beam, options.n_best or 1, begin, text_only, advance
+                    texts,
+                    options.beam,
+                    options.n_best or 1,
+                    begin,
+                    text_only,
+                    advance,
+                    requirements.constraints.of(number, len(texts)),
+                    requirements.settings,
                 )
                 for index, each in enumerate(translations, start=number - 1):
                     report.note_translations(
@@ -168,7 +183,8 @@ def _open(
 
 def _is_typed(options: argparse.Namespace) -> bool:
     """Return whether a user types the lines and reads the translations."""
-    wanted = options.input is None and not (options.stream or options.prefix_file)
+    by_line = options.prefix_file or options.constraints
+    wanted = options.input is None and not (options.stream or by_line)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return wanted and terminal and not options.document and options.output is None
 
@@ -185,8 +201,10 @@ def _check(options: argparse.Namespace) -> None:
     """Raise UserError for options that do not go together."""
     if options.text and (options.input or options.stream or options.document):
         raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
-    if options.document and (options.stream or options.prefix_file):
-        raise UserError("translate: --document cannot be used with --stream or --prefix-file")
+    if options.document and (options.stream or options.prefix_file or options.constraints):
+        raise UserError(
+            "translate: --document cannot be used with --stream, --prefix-file or --constraints"
+        )
     if len(options.text) == 1 and arguments.is_file(options.text[0]):
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
@@ -290,3 +308,11 @@ class _Prefixes:
         if self._path is not None:
             return self._lines[number - 1 : number - 1 + size]
         return self._lines * size if self._text else None
+
+
+class _Requirements(NamedTuple):
+    """Requirements on translations, by line or on all."""
+
+    prefixes: _Prefixes
+    constraints: LineConstraints
+    settings: "SearchSettings"

@@ -7,6 +7,11 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.inference.beam_allocation import (
+    advancing_tokens,
+    allocate,
+    constrain_lexically,
+)
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.topk import Continuations, topk_continuations
@@ -53,9 +58,7 @@ class BeamSearch(ContinuousBatch):
         step = self.model.step(self.ids, self.state, self.memory)
         logits = self.model.project(step.outputs).float()
         log_probs = torch.log_softmax(logits, -1, out=logits)  # in place: it is large
-        candidates = topk_continuations(
-            self.constrain(log_probs), self.scores, 2 * self.options.size
-        )
+        candidates = self._candidates(log_probs)
         self.check_finite(candidates.scores[:, 0].tolist())
         lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
         norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
@@ -64,6 +67,17 @@ class BeamSearch(ContinuousBatch):
         self._pool_finished(candidates, lengths, norms)
         self._extend(candidates, log_probs, step.state, step.attention_weights)
         return self._pop_finished(norms)
+
+    def _candidates(self, log_probs: Tensor) -> Continuations:
+        """Constrain log-probabilities [N, V], in place; return the best continuations [B, 2K]."""
+        count = 2 * self.options.size
+        if not any(self.rows.lexical[slot].phrases for slot in self.rows.busy()):
+            return topk_continuations(self.constrain(log_probs), self.scores, count)
+        advancing = advancing_tokens(log_probs, self.rows)
+        constrain_lexically(self.constrain(log_probs), self.rows, advancing)
+        candidates = topk_continuations(log_probs, self.scores, count)
+        allocate(candidates, log_probs, self.scores, self.rows, advancing)
+        return candidates
 
     def _add_coverage(self, attention_weights: Tensor | None) -> None:
         """Add the attention weights [N, S] of a step to the coverage, if it is penalized."""

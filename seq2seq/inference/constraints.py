@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID, PAD_ID
+from seq2seq.inference.lexical import NO_LEXICAL, Lexical, Progress
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 
@@ -26,6 +27,8 @@ class Rows:
         self.limits = [0] * slots  # tokens at most, end-of-sentence included; 0: empty slot
         self.prefixes = [NO_PREFIX] * slots
         self.prefix_states = [[0] * beam_size for _ in range(slots)]
+        self.lexical = [NO_LEXICAL] * slots
+        self.progress: list[list[Progress]] = [[] for _ in range(slots)]  # [B][K], with phrases
         self.history: Tensor | None = None  # [N, T]
         if keep_history:
             self.history = torch.zeros(slots * beam_size, 0, dtype=torch.long, device=device)
@@ -44,12 +47,18 @@ class Rows:
         return rows.flatten()
 
     def begin(
-        self, slots: Sequence[int], limits: Sequence[int], prefixes: Sequence[Prefix]
+        self,
+        slots: Sequence[int],
+        limits: Sequence[int],
+        prefixes: Sequence[Prefix],
+        lexical: Sequence[Lexical],
     ) -> None:
         """Start sentences in slots; all rows but the first of a slot hold no hypothesis yet."""
-        for slot, limit, prefix in zip(slots, limits, prefixes, strict=True):
+        for slot, limit, prefix, phrases in zip(slots, limits, prefixes, lexical, strict=True):
             self.lengths[slot], self.limits[slot] = 0, limit
             self.prefixes[slot] = prefix
+            self.lexical[slot] = phrases
+            self.progress[slot] = [phrases.start()] * self.beam_size
             self.prefix_states[slot] = [0] + [len(prefix.states)] * (self.beam_size - 1)
         if self.history is not None:
             self.history[self.of(torch.tensor(slots, device=self.device))] = PAD_ID
@@ -67,6 +76,8 @@ class Rows:
         self.limits = [self.limits[slot] for slot in slots]
         self.prefixes = [self.prefixes[slot] for slot in slots]
         self.prefix_states = [self.prefix_states[slot] for slot in slots]
+        self.lexical = [self.lexical[slot] for slot in slots]
+        self.progress = [self.progress[slot] for slot in slots]
 
     def advance(self, tokens: list[list[int]], parents: list[list[int]]) -> None:
         """Extend each row [B][K]: hypothesis `parents` of its slot followed by `tokens`."""
@@ -77,6 +88,13 @@ class Rows:
                 states = self.prefix_states[slot]
                 self.prefix_states[slot] = [
                     prefix.after(states[parent], token)
+                    for token, parent in zip(tokens[slot], parents[slot], strict=True)
+                ]
+        for slot, lexical in enumerate(self.lexical):
+            if lexical.phrases:
+                progress = self.progress[slot]
+                self.progress[slot] = [
+                    lexical.after(progress[parent], token)
                     for token, parent in zip(tokens[slot], parents[slot], strict=True)
                 ]
         if self.history is not None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from seq2seq.data.vocabulary import BOS_ID, Ids
 from seq2seq.inference.constraints import Constraint, Rows
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.inference.lexical import Lexical
 from seq2seq.inference.prefixes import Prefix
 
 
@@ -20,6 +21,7 @@ class Sentence(NamedTuple):
     source: Ids  # without end-of-sentence
     limit: int  # tokens at most, end-of-sentence included
     prefix: Prefix
+    lexical: Lexical
 
 
 class ContinuousBatch(ABC):
@@ -78,7 +80,8 @@ class ContinuousBatch(ABC):
         src_lengths = [len(sentence.source) + 1 for sentence in sentences]
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
         limits = [sentence.limit for sentence in sentences]
-        self.rows.begin(slots, limits, [sentence.prefix for sentence in sentences])
+        prefixes = [sentence.prefix for sentence in sentences]
+        self.rows.begin(slots, limits, prefixes, [sentence.lexical for sentence in sentences])
         self.begin(slots)
         return into
 

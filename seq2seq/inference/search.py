@@ -19,6 +19,7 @@ from seq2seq.inference.constraints import search_constraints
 from seq2seq.inference.continuous_batching import Sentence
 from seq2seq.inference.greedy_search import GreedySearch
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.inference.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 WIDTH_STEP = 16  # padded source lengths are multiples of it
@@ -33,23 +34,28 @@ def search(
     device: torch.device,
     prefixes: Sequence[Prefix] | None = None,
     on_found: Callable[[int], None] | None = None,
+    lexical: Sequence[Lexical] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return at most `options.size` hypotheses for each source, best first.
 
     Sources and limits exclude end-of-sentence. No hypothesis is empty or longer than its limit,
     which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
-    occurs twice, except in a prefix. `on_found` is called with the number of each source whose
-    search has ended. Raises NonFiniteError if the log-probabilities of a sentence are not finite.
+    occurs twice, except in a prefix. Hypotheses contain the phrases of `lexical`, which raises the
+    limit if they need more room, and which only a prefix overrides. `on_found` is called with the
+    number of each source whose search has ended. Raises NonFiniteError if the log-probabilities of
+    a sentence are not finite.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
-    for width, rows in by_width(sources).items():
+    lexical = lexical or [NO_LEXICAL] * len(sources)
+    for width, rows in _queues(sources, lexical):
         sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
         sentences = []
         for i in rows:
             forced = len(prefixes[i].states)  # tokens at most
             limit = limits[i] if forced < limits[i] else limits[i] + forced
-            sentences.append(Sentence(sources[i], limit + 1, prefixes[i]))
+            limit = max(limit, forced + lexical[i].total)
+            sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i]))
         queue = _Queue(model, sentences, width, sizes, device)
         try:
             for n, hypotheses in _search_queue(queue, options):
@@ -59,6 +65,17 @@ def search(
         except NonFiniteError as error:
             raise NonFiniteError(rows[error.sentence], error.value) from None
     return found
+
+
+def _queues(sources: Sequence[Ids], lexical: Sequence[Lexical]) -> Iterator[tuple[int, list[int]]]:
+    """Yield padded lengths and the sources searched together: those with phrases separately.
+
+    They need beam search with any beam size, and the others must not depend on them.
+    """
+    for width, rows in by_width(sources).items():
+        for with_phrases in (False, True):
+            if chosen := [i for i in rows if bool(lexical[i].phrases) == with_phrases]:
+                yield width, chosen
 
 
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
@@ -79,7 +96,8 @@ def _search_queue(
     constraints = search_constraints(
         options.forbidden_ids, options.no_repeat_ngram, [each.prefix for each in sentences]
     )
-    kind = GreedySearch if options.size == 1 else BeamSearch
+    greedy = options.size == 1 and not sentences[0].lexical.phrases
+    kind = GreedySearch if greedy else BeamSearch
     batch = kind(queue.model, *queue.tile, queue.slots, options, constraints)
     entering, _ = queue.take(tile_size)  # the first tile is already in the slots
     batch.enter(range(len(entering)), [sentences[n] for n in entering])

@@ -28,9 +28,11 @@ from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker
 from seq2seq.inference.nbest import Candidate, NBestEntry, fill, merged
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.search import search
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import AttentionMatrix, Translation, join_parts, split_line
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model, read_source_profile
@@ -44,6 +46,7 @@ _LONG = "longer than data.max_length; translated in parts"
 _LEFT_OUT = "text without spaces that exceeds the length limit; only its start was translated"
 MAX_ATTENTION_TOKENS = 2000  # attention weights of longer lines, quadratic in length, are dropped
 MAX_SQUARED_LENGTHS = 10_000_000  # searched at once, to bound the memory of attention weights
+_BLANK_CONSTRAINED = "blank lines stay blank, without their constraints"
 _LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
@@ -53,6 +56,7 @@ class _Part(NamedTuple):
     ids: Ids
     words: list[str]  # the words of a word vocabulary, else empty
     prefix: Prefix  # NO_PREFIX for all but a line's first part
+    lexical: Lexical  # phrases that its translation must contain
     return_attention: bool  # False for very long lines
 
 
@@ -62,6 +66,8 @@ class _Line(NamedTuple):
     parts: list[_Part]
     left_out: bool
     notes: list[str]
+    texts: list[str]  # one per part
+    phrases: Sequence[str]  # that the translation must contain
 
 
 @dataclass(eq=False)
@@ -148,9 +154,22 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
+        constraints: Iterable[Sequence[str]] | None = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
     ) -> list[Translation]:
         """Translate lines, in order; see `stream`, which yields them one by one."""
-        return list(self.stream(lines, beam_size, n_best, prefixes, text_only, on_translated))
+        return list(
+            self.stream(
+                lines,
+                beam_size,
+                n_best,
+                prefixes,
+                text_only,
+                on_translated,
+                constraints,
+                settings,
+            )
+        )
 
     @in_callers_terms
     def stream(
@@ -161,6 +180,8 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
+        constraints: Iterable[Sequence[str]] | None = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
     ) -> Iterator[Translation]:
         """Translate lines; yield the translations in order, so that few are held in memory.
 
@@ -181,6 +202,10 @@ class Translator:
         of up to 8 times the size is searched for those that are missing. Only if even that finds
         fewer, or the line is blank, the last one is repeated.
 
+        With constraints, for each line the phrases that its translation must contain ([] for none),
+        and with the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
+        2018). A phrase that is given twice occurs twice.
+
         `on_translated` is called with numbers of lines as they are translated, in any order.
 
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
@@ -189,9 +214,13 @@ class Translator:
         """
         lines, size = line_list(lines, "lines"), self.beam_size(beam_size, n_best)
         line_prefixes = self._prefixes(lines, prefixes)
+        phrases = _phrases(lines, constraints)
+        encoded = self.vocabularies.src.encode(lines)
         split = [
-            self._split(*each, return_attention=not text_only)
-            for each in zip(lines, self.vocabularies.src.encode(lines), line_prefixes, strict=True)
+            self._require(number, self._split(*each, return_attention=not text_only), settings)
+            for number, each in enumerate(
+                zip(lines, encoded, line_prefixes, phrases, strict=True), start=1
+            )
         ]
         options = self._options(size, text_only)
         parts = [part for line in split for part in line.parts]
@@ -204,6 +233,24 @@ class Translator:
             )
             for line in split
         )
+
+    def _require(self, number: int, line: "_Line", settings: SearchSettings) -> "_Line":
+        """Add to the parts of line `number` the phrases that their translations must contain."""
+        if not line.phrases and settings.glossary is None:
+            return line
+        parts: list[_Part] = []
+        for part, text in zip(line.parts, line.texts, strict=True):
+            phrases = list(line.phrases) if not parts else []
+            if settings.glossary is not None:
+                phrases += settings.glossary.targets(text)
+            lexical = self._lexical_maker.lexical(phrases, f"constraints of line {number}")
+            parts.append(part._replace(lexical=lexical))
+        notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
+        return line._replace(parts=parts, notes=notes)
+
+    @cached_property
+    def _lexical_maker(self) -> LexicalMaker:
+        return LexicalMaker(self.vocabularies.tgt)
 
     def _prefixes(self, lines: Sequence[str], prefixes: Iterable[str] | None) -> list[Prefix]:
         """Return the prefix of each line; equal texts are converted once."""
@@ -281,8 +328,11 @@ class Translator:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         limits = [self.decoding.max_length or self.limit(len(part.ids)) for part in parts]
         ids, prefixes = [part.ids for part in parts], [part.prefix for part in parts]
+        lexical = [part.lexical for part in parts]
         try:
-            return search(self.model, ids, limits, options, self.device, prefixes, on_found)
+            return search(
+                self.model, ids, limits, options, self.device, prefixes, on_found, lexical
+            )
         except NonFiniteError as error:
             text = self.vocabularies.src.decode(ids[error.sentence])
             raise RunError(
@@ -290,14 +340,21 @@ class Translator:
                 f"{error.value}, not a finite number, for the text {text[:60]!r}; use another model"
             ) from None
 
-    def _split(self, line: str, ids: Ids, prefix: Prefix, return_attention: bool) -> _Line:
+    def _split(
+        self,
+        line: str,
+        ids: Ids,
+        prefix: Prefix,
+        phrases: Sequence[str],
+        return_attention: bool,
+    ) -> _Line:
         """Split a line with more sentences than is usual, or with too many tokens."""
         src = self.vocabularies.src
         if has_no_tokens(line, ids):
-            return _Line([], False, [])
+            return _Line([], False, [], [], phrases)
         texts, encoded, left_out = [line], [ids], False
         notes = self.source.notes(line)
-        if not prefix.states and len(texts := self.source.parts(line)) > 1:
+        if not (prefix.states or phrases) and len(texts := self.source.parts(line)) > 1:
             encoded = src.encode(texts)
             notes.append(_SENTENCES)
         if any(len(each) > self.max_length for each in encoded):
@@ -308,8 +365,11 @@ class Translator:
         words = [[] if src.has_byte_fallback else words_of(text) for text in texts]
         return_attention = return_attention and sum(map(len, encoded)) <= MAX_ATTENTION_TOKENS
         prefixes = [prefix, *[NO_PREFIX] * (len(texts) - 1)]
-        parts = zip(encoded, words, prefixes, strict=True)
-        return _Line([_Part(*part, return_attention) for part in parts], left_out, notes)
+        parts = [
+            _Part(*each, NO_LEXICAL, return_attention)
+            for each in zip(encoded, words, prefixes, strict=True)
+        ]
+        return _Line(parts, left_out, notes, texts, phrases)
 
     def _candidates(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
         return [Candidate(self._text(part, each), each) for each in hypotheses]
@@ -366,6 +426,24 @@ def _for_inference(
             inference.replace_weights(weights.PackedWeight)
     inference.precompute_input_gates()
     return inference
+
+
+def _phrases(
+    lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
+) -> list[Sequence[str]]:
+    """Return the phrases of each line; raises UserError for another number of lines."""
+    if constraints is None:
+        return [()] * len(lines)
+    phrases = [
+        argument_types.text_list(each, f"constraints[{number}]", "phrases, [] for none")
+        for number, each in enumerate(constraints)
+    ]
+    if len(phrases) != len(lines):
+        raise UserError(
+            f"{len(phrases)} constraints for {len(lines)} lines; give one list per line, [] for "
+            "none"
+        )
+    return [[each for each in texts if not is_blank(each)] for texts in phrases]
 
 
 def _counted(

@@ -1,0 +1,68 @@
+"""Search options of `seq2seq translate`: phrases per line, and the settings of all lines."""
+
+import argparse
+import io
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from seq2seq.cli.input import Prompt
+from seq2seq.data.line_counts import in_step
+from seq2seq.data.lines import bounded_lines, iter_lines
+from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.settings import SearchSettings
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("search")
+    text = (
+        "the translation of line n contains the phrases of line n of FILE, separated by tabs; "
+        "blank for none"
+    )
+    group.add_argument("--constraints", type=Path, metavar="FILE", help=text)
+    text = (
+        "TSV of source and target phrases: where a line has the source phrase, its translation "
+        "contains the target phrase"
+    )
+    group.add_argument("--glossary", type=Path, metavar="FILE", help=text)
+
+
+def search_settings(options: argparse.Namespace) -> "SearchSettings":
+    """Return the settings that the options make; raises UserError."""
+    from seq2seq.inference.glossary import Glossary
+    from seq2seq.inference.settings import SearchSettings
+
+    return SearchSettings(options.glossary and Glossary.read(options.glossary))
+
+
+class LineConstraints:
+    """Phrases that the translation of each line must contain, from a file or none."""
+
+    def __init__(self, path: Path | None, streaming: bool) -> None:
+        """Take a file with the phrases of a line on each line; raises UserError."""
+        self._path = path
+        self._phrases: list[list[str]] = []
+        if path is not None and streaming:
+            raise UserError(
+                "--constraints cannot be used with --stream (the number of input lines is "
+                "unknown); use --glossary"
+            )
+
+    def check(self, lines: IO[bytes] | Prompt, name: str) -> IO[bytes] | Prompt:
+        """Read phrases and lines in step; raises UserError for different numbers of lines.
+
+        Returns the lines, ready to be read from the start.
+        """
+        if self._path is None or isinstance(lines, Prompt):
+            return lines
+        rule = "line n must have the constraints of input line n, blank for none"
+        texts = (line.encode() for line in iter_lines(self._path))
+        named = [(str(self._path), texts), (name, bounded_lines(lines, name))]
+        pairs = list(in_step(named, rule))
+        self._phrases = [phrases.decode().split("\t") for phrases, _ in pairs]
+        return io.BytesIO(b"".join(line for _, line in pairs))
+
+    def of(self, number: int, size: int) -> list[list[str]] | None:
+        """Return the phrases of `size` lines from line `number` on, or None if there are none."""
+        return None if self._path is None else self._phrases[number - 1 : number - 1 + size]

@@ -1,0 +1,330 @@
+"""Lexical constraints against brute force on a tiny vocabulary, their automaton, and text."""
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import toy_pairs
+from test_constraints import forced
+from test_search import (
+    CPU,
+    MAKERS,
+    MAY_FOLLOW,
+    SOURCES,
+    Oracle,
+    all_hypotheses,
+    ask,
+    check_ranking,
+    random_sources,
+)
+
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker, lexical_of
+from seq2seq.inference.search import search
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
+
+LINES, _ = toy_pairs(24, seed=8)
+
+
+def phrases_of(*phrases: Ids, letters: bool = False, continuing: Sequence[int] = ()) -> Lexical:
+    return lexical_of([(phrase, letters) for phrase in phrases], frozenset(continuing))
+
+
+def occurrences(ids: Ids, phrase: Ids) -> int:
+    """The number of occurrences that do not overlap, from left to right."""
+    count = place = 0
+    while place + len(phrase) <= len(ids):
+        if ids[place : place + len(phrase)] == phrase:
+            count, place = count + 1, place + len(phrase)
+        else:
+            place += 1
+    return count
+
+
+def fulfils(ids: Ids, phrases: Sequence[Ids]) -> bool:
+    return all(occurrences(ids, phrase) >= list(phrases).count(phrase) for phrase in phrases)
+
+
+@pytest.mark.parametrize(
+    "phrases",
+    [
+        [[4]],
+        [[4, 5]],
+        [[4, 4]],
+        [[4, 4, 5]],
+        [[4, 5], [5, 6]],
+        [[5], [5]],
+        [[4, 5], [4, 5]],
+        [[6, 5, 6], [4]],
+        [[UNK_ID]],
+    ],
+)
+def test_the_automaton_counts_occurrences(phrases: list[Ids]) -> None:
+    lexical = phrases_of(*phrases)
+    for length in range(6):
+        for ids in itertools.product(MAY_FOLLOW, repeat=length):
+            progress = lexical.start()
+            for token in ids:
+                before = progress
+                progress = lexical.after(progress, token)
+                if lexical.met(progress) > lexical.met(before):
+                    assert token in lexical.advancing(before)
+            assert (lexical.met(progress) == lexical.total) == fulfils([*ids], phrases)
+            assert any(progress.missing) != fulfils([*ids], phrases)
+    assert lexical.total == sum(map(len, phrases))
+
+
+@pytest.mark.parametrize(
+    "phrases", [[[4]], [[4, 5]], [[4, 4]], [[6], [5]], [[5], [5]], [[6, 5, 6]], [[UNK_ID, 4]]]
+)
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_a_beam_as_wide_as_the_space_finds_all_that_fulfil_them(
+    phrases: list[Ids], length_penalty: float
+) -> None:
+    model: Any = Oracle(3)
+    possible = [ids for ids in all_hypotheses(3) if fulfils(ids, phrases)]
+    options = SearchOptions(1500, length_penalty)
+    lexical = [phrases_of(*phrases)] * len(SOURCES)
+    found = search(model, SOURCES, [3] * 5, options, CPU, lexical=lexical)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        check_ranking(model, source, hypotheses, possible, length_penalty, 0.0)
+
+
+def test_a_word_that_completes_a_phrase_does_not_continue() -> None:
+    """Token 6 continues words, so it may not follow the phrase 4 5."""
+    model: Any = Oracle(3)
+    possible = [
+        ids
+        for ids in all_hypotheses(4)
+        if fulfils(ids, [[4, 5]]) and fulfils_bounds(ids, [4, 5], 6)
+    ]
+    lexical = [phrases_of([4, 5], letters=True, continuing=[6])] * len(SOURCES)
+    found = search(model, SOURCES, [4] * 5, SearchOptions(1500), CPU, lexical=lexical)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        check_ranking(model, source, hypotheses, possible, 1.0, 0.0)
+
+
+def fulfils_bounds(ids: Ids, phrase: Ids, continuing: int) -> bool:
+    size = len(phrase)
+    return all(
+        ids[place + size] != continuing
+        for place in range(len(ids) - size)
+        if ids[place : place + size] == phrase
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 12])
+def test_any_beam_meets_any_phrases(size: int) -> None:
+    """Also where the phrases leave no room for anything else, or more than the limit."""
+    generator = random.Random(size)
+    for maker in ("luong", "none"):
+        model = MAKERS[maker]()
+        sources = random_sources(40, seed=3)
+        wanted = [
+            [
+                [generator.randrange(4, 43) for _ in range(generator.randint(1, 4))]
+                for _ in range(n % 4)
+            ]
+            for n in range(40)
+        ]
+        limits = [1 + n % 9 for n in range(40)]
+        lexical = [phrases_of(*phrases) if phrases else NO_LEXICAL for phrases in wanted]
+        options = SearchOptions(size, no_repeat_ngram=1, forbidden_ids=(0, 2, 5, 6, 7))
+        found = search(model, sources, limits, options, CPU, lexical=lexical)
+        plain = search(model, sources, limits, options, CPU)
+        for phrases, limit, hypotheses, free in zip(wanted, limits, found, plain, strict=True):
+            assert hypotheses
+            for each in hypotheses:
+                assert fulfils(each.ids, phrases)
+                room = sum(map(len, phrases))
+                assert each.ids[-1] == EOS_ID
+                assert 1 < len(each.ids) <= max(limit, room) + 1
+            if not phrases:
+                assert [each[:2] for each in hypotheses] == [each[:2] for each in free]
+
+
+def test_scores_and_attention_are_those_of_the_hypothesis() -> None:
+    model: Any = Oracle(5)
+    lexical = [phrases_of([6, 4], [5])] * 5
+    found = search(model, SOURCES, [8] * 5, SearchOptions(4, 0.7), CPU, lexical=lexical)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        for each in hypotheses:
+            answer = ask(model, source, each.ids)
+            assert each.score == pytest.approx(answer.log_prob / len(each.ids) ** 0.7, rel=1e-4)
+            assert each.attention_weights is not None
+            assert answer.attention_weights is not None
+            assert each.attention_weights.shape == answer.attention_weights.shape
+
+
+def test_a_prefix_comes_first() -> None:
+    model: Any = Oracle(2)
+    lexical = [phrases_of([6, 4], [5])] * 5
+    prefixes = [forced([4, 4, 6])] * 5
+    found = search(model, SOURCES, [2] * 5, SearchOptions(3), CPU, prefixes, lexical=lexical)
+    for hypotheses in found:
+        for each in hypotheses:
+            assert each.ids[:3] == [4, 4, 6]
+            assert fulfils(each.ids, [[6, 4], [5]])
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("batch", [1, 7, 64])
+def test_constrained_search_is_batch_invariant(size: int, batch: int) -> None:
+    model = MAKERS["bahdanau"]()
+    sources = random_sources(70, seed=5)
+    lexical = [phrases_of([4 + n % 30, 5 + n % 7], [9]) if n % 3 else NO_LEXICAL for n in range(70)]
+    order = list(range(70))
+    options = SearchOptions(size)
+    together = search(model, sources, [12] * 70, options, CPU, lexical=lexical)
+    random.Random(batch).shuffle(order)
+    for start in range(0, 70, batch):
+        rows = order[start : start + batch]
+        found = search(
+            model,
+            [sources[i] for i in rows],
+            [12] * len(rows),
+            options,
+            CPU,
+            lexical=[lexical[i] for i in rows],
+        )
+        for i, hypotheses in zip(rows, found, strict=True):
+            expected = [each._replace(attention_weights=None) for each in together[i]]
+            assert [each._replace(attention_weights=None) for each in hypotheses] == expected
+
+
+# -------------------------------------------------------------------------------------------- text
+
+
+def words_in(text: str, phrase: str) -> int:
+    return f" {text.rstrip('.!')} ".count(f" {phrase} ")
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_translations_contain_the_phrases_as_words(tiny_run: Path, beam_size: int) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    constraints = [["mo ka"] if n % 2 else [] for n in range(len(LINES))]
+    found = translator.translate(LINES, beam_size, constraints=constraints)
+    plain = translator.translate(LINES, beam_size)
+    for phrases, each, free in zip(constraints, found, plain, strict=True):
+        if phrases:
+            (position,) = [i for i in range(len(each.text)) if each.text[i:].startswith("mo ka")][
+                :1
+            ]
+            after = each.text[position + 5 : position + 6]
+            assert not after.isalnum()
+            assert position == 0 or each.text[position - 1] == " "
+        else:
+            assert each == free
+
+
+def test_long_lines_and_n_best_lists_have_them_too(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    line = " ".join(LINES[:9])
+    (found,) = translator.translate([line], 4, 3, constraints=[["mo ka"]])
+    assert found.parts > 1
+    assert all("mo ka" in each.text for each in found.nbest)
+    blank, _ = translator.translate(["", "ba"], constraints=[["mo"], []])
+    assert blank.text == ""
+    assert "blank lines stay blank, without their constraints" in blank.notes
+
+
+def test_a_glossary_applies_where_the_source_has_the_phrase(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    first = LINES[0].split()[0]
+    settings = SearchSettings(glossary=Glossary([(first, "zuzu"), ("never seen", "kaka")]))
+    for line, each in zip(LINES, translator.translate(LINES, settings=settings), strict=True):
+        count = line.rstrip(".").split().count(first)
+        assert each.text.count("zuzu") >= count
+    assert translator.translate(LINES[1:2], settings=settings)[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a small dog and a dog.", ["Hündchen", "Hund"]),
+        ("dogs, Dog, dog-like", ["Hund"]),
+        ("small  dog", ["Hündchen"]),
+        ("a dog dog", ["Hund", "Hund"]),
+        ("", []),
+        ("a $x$ y", ["Preis"]),
+        ("我有狗。", ["Hund"]),
+    ],
+)
+def test_a_glossary_finds_words(text: str, expected: list[str]) -> None:
+    glossary = Glossary(
+        [("dog", "Hund"), ("small dog", "Hündchen"), ("$x$", "Preis"), ("狗", "Hund")]
+    )
+    assert glossary.targets(text) == expected
+    assert Glossary([]).targets(text) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("dog\tHund\nno tab\n", "terms.tsv:2: must be a source phrase, a tab and a target phrase"),
+        ("dog\t \n", "terms.tsv:1: must be a source phrase"),
+        ("\ndog\tHund\n\ndog\tKatze\n", "terms.tsv:4: 'dog' has two translations, 'Hund' and"),
+    ],
+)
+def test_a_malformed_glossary_is_refused(
+    tiny_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+    message: str,
+) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text(content, encoding="utf-8")
+    assert main(["translate", "-m", str(tiny_run), "--glossary", str(path), "ba"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_the_command_takes_constraints_and_a_glossary(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, phrases, terms = tmp_path / "text", tmp_path / "phrases", tmp_path / "terms"
+    text.write_text("ba do\n\nke\n", encoding="utf-8")
+    phrases.write_text("mo\tka zu\nmo\n\n", encoding="utf-8")
+    terms.write_text("ke\tlili\n", encoding="utf-8")
+    call = ["translate", "-m", str(tiny_run), "-i", str(text), "--device", "cpu", "--json"]
+    options = ["--constraints", str(phrases), "--glossary", str(terms)]
+    assert main([*call, *options]) == 0
+    out, err = capsys.readouterr()
+    found = [json.loads(line)["text"] for line in out.splitlines()]
+    assert "mo" in found[0]
+    assert "ka zu" in found[0]
+    assert found[1] == ""
+    assert "lili" in found[2]
+    assert "blank lines stay blank, without their constraints: 1 line (2)" in err
+    phrases.write_text("mo\n", encoding="utf-8")
+    assert main([*call, *options]) == 2
+    assert "line n must have the constraints of input line n" in capsys.readouterr().err
+    assert main([*call[:3], "--stream", *options]) == 2
+    assert "--constraints cannot be used with --stream" in capsys.readouterr().err
+
+
+def test_wrong_constraints_are_refused(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    with pytest.raises(UserError, match=r"1 constraints for 2 lines"):
+        translator.translate(["ba", "do"], constraints=[["mo"]])
+    with pytest.raises(TypeError, match=r"constraints\[1\]: must be a list of str"):
+        translator.translate(["ba", "do"], constraints=[[], "mo"])
+    with pytest.raises(UserError, match=r"constraints of line 1: the phrases have [\d,]+ tokens"):
+        translator.translate(["ba"], constraints=[["mo ka zu"] * 200])
+
+
+def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabularies) -> None:
+    maker = LexicalMaker(tiny_vocabularies.tgt)
+    (phrase,) = maker.lexical(["  mo   ka "], "here").phrases
+    assert "".join(tiny_vocabularies.tgt.tokens(phrase)) == "▁mo▁ka"
+    assert maker.lexical(["", " "], "here") == NO_LEXICAL
