@@ -13,11 +13,11 @@ from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference.constraints import Rows
-from seq2seq.inference.lexical import Lexical, Progress
+from seq2seq.inference.lexical import Lexical, PhraseProgress
 from seq2seq.inference.topk import Continuations
 
 
-class Candidate(NamedTuple):
+class Continuation(NamedTuple):
     """Continuation of a hypothesis by a token."""
 
     score: float  # log-probability of the extended hypothesis, nats
@@ -93,24 +93,24 @@ def allocate(
     totals = (
         scores.view(-1)[advancing.rows] + log_probs[advancing.rows, advancing.tokens]
     ).tolist()
-    advancing_of: dict[int, list[Candidate]] = {}
+    advancing_of: dict[int, list[Continuation]] = {}
     pairs = zip(advancing.rows.tolist(), advancing.tokens.tolist(), totals, strict=True)
     for row, token, total in pairs:
-        advancing_of.setdefault(row // size, []).append(Candidate(total, row % size, token))
+        advancing_of.setdefault(row // size, []).append(Continuation(total, row % size, token))
     for slot, lexical, progress in _constrained(rows):
         own = slice(slot * size, (slot + 1) * size)
         best, tokens = log_probs[own].max(dim=1)
         of_each = zip((scores[slot] + best).tolist(), range(size), tokens.tolist(), strict=True)
         of_all = zip(*(part[slot].tolist() for part in candidates), strict=True)
-        found = {Candidate(*each) for each in (*of_each, *of_all)}
+        found = {Continuation(*each) for each in (*of_each, *of_all)}
         found |= set(advancing_of.get(slot, ()))
         chosen = _divide(_unique(found), lexical, progress, size)
-        chosen += [Candidate(-torch.inf, 0, 0)] * (candidates.scores.shape[1] - len(chosen))
+        chosen += [Continuation(-torch.inf, 0, 0)] * (candidates.scores.shape[1] - len(chosen))
         for part, values in zip(candidates, zip(*chosen, strict=True), strict=True):
             part[slot] = torch.tensor(values, dtype=part.dtype, device=part.device)
 
 
-def _constrained(rows: Rows) -> list[tuple[int, Lexical, list[Progress]]]:
+def _constrained(rows: Rows) -> list[tuple[int, Lexical, list[PhraseProgress]]]:
     """Return the busy slots with phrases, and the progress of their hypotheses."""
     return [
         (slot, rows.lexical[slot], rows.progress[slot])
@@ -119,7 +119,7 @@ def _constrained(rows: Rows) -> list[tuple[int, Lexical, list[Progress]]]:
     ]
 
 
-def _unique(candidates: set[Candidate]) -> list[Candidate]:
+def _unique(candidates: set[Continuation]) -> list[Continuation]:
     """Return the possible candidates, one per parent and token, best first."""
     best = {
         (each.parent, each.token): each for each in sorted(candidates) if each.score > -torch.inf
@@ -128,16 +128,19 @@ def _unique(candidates: set[Candidate]) -> list[Candidate]:
 
 
 def _divide(
-    candidates: Sequence[Candidate], lexical: Lexical, progress: Sequence[Progress], size: int
-) -> list[Candidate]:
+    candidates: Sequence[Continuation],
+    lexical: Lexical,
+    progress: Sequence[PhraseProgress],
+    size: int,
+) -> list[Continuation]:
     """Return the candidates that end, and at most `size` others, divided among banks.
 
     A candidate ends if it is among the `size` best that meet all tokens. Shares that a bank does
     not use go to the banks that have met most.
     """
     total = lexical.total
-    banks: list[list[Candidate]] = [[] for _ in range(total + 1)]
-    complete: list[Candidate] = []
+    banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
+    complete: list[Continuation] = []
     for each in candidates:
         if each.token == EOS_ID:
             complete.append(each)

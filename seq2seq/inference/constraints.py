@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID, PAD_ID
-from seq2seq.inference.lexical import NO_LEXICAL, Lexical, Progress
+from seq2seq.inference.lexical import NO_LEXICAL, Lexical, PhraseProgress
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
 
@@ -28,7 +28,9 @@ class Rows:
         self.prefixes = [NO_PREFIX] * slots
         self.prefix_states = [[0] * beam_size for _ in range(slots)]
         self.lexical = [NO_LEXICAL] * slots
-        self.progress: list[list[Progress]] = [[] for _ in range(slots)]  # [B][K], with phrases
+        self.progress: list[list[PhraseProgress]] = [
+            [] for _ in range(slots)
+        ]  # [B][K], with phrases
         self.history: Tensor | None = None  # [N, T]
         if keep_history:
             self.history = torch.zeros(slots * beam_size, 0, dtype=torch.long, device=device)

@@ -16,7 +16,7 @@ _ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 
 
-class Progress(NamedTuple):
+class PhraseProgress(NamedTuple):
     """Occurrences of the phrases in a hypothesis so far."""
 
     missing: tuple[int, ...]  # occurrences that each phrase still needs
@@ -42,11 +42,11 @@ class Lexical(NamedTuple):
         """Return the number of tokens to be met."""
         return sum(n * len(phrase) for n, phrase in zip(self.counts, self.phrases, strict=True))
 
-    def start(self) -> Progress:
+    def start(self) -> PhraseProgress:
         """Return the progress of the empty hypothesis."""
-        return Progress(self.counts, (0,) * len(self.phrases))
+        return PhraseProgress(self.counts, (0,) * len(self.phrases))
 
-    def after(self, progress: Progress, token: int) -> Progress:
+    def after(self, progress: PhraseProgress, token: int) -> PhraseProgress:
         """Return the progress after one more token."""
         missing, matched = list(progress.missing), list(progress.matched)
         closed = False
@@ -59,9 +59,9 @@ class Lexical(NamedTuple):
                 matched[i] = 0
                 missing[i] = max(0, missing[i] - 1)
                 closed = closed or self.ends_in_letter[i]
-        return Progress(tuple(missing), tuple(matched), closed)
+        return PhraseProgress(tuple(missing), tuple(matched), closed)
 
-    def met(self, progress: Progress) -> int:
+    def met(self, progress: PhraseProgress) -> int:
         """Return the number of tokens that are met."""
         done, longest = self.total, 0
         for phrase, missing, matched in zip(
@@ -71,7 +71,7 @@ class Lexical(NamedTuple):
             longest = max(longest, matched if missing else 0)
         return done + longest
 
-    def advancing(self, progress: Progress) -> list[int]:
+    def advancing(self, progress: PhraseProgress) -> list[int]:
         """Return the tokens that start or continue a phrase that is missing, in ascending order."""
         return sorted(
             {
