@@ -199,7 +199,7 @@ def _files_to_write(
     student: Student, lists: Sequence[Teachers], corpus: ParallelText
 ) -> tuple[Path, Path]:
     """Return the student's training files; raise UserError if they contain another text."""
-    files, key = student.config.data.train, f"{student.path}: data.train"
+    (files, *others), key = student.config.data.train, f"{student.path}: data.train"
     copies = 1 + len(_translations(lists))
     names = [teachers.plan.folder.name for teachers in lists]
     if len(set(names)) < len(names):
@@ -207,7 +207,7 @@ def _files_to_write(
             f"folder: two lists of teachers have a folder of the same name ({', '.join(names)}). "
             "Rename one."
         )
-    if files.src is None or files.tgt is None:
+    if files.src is None or files.tgt is None or others:
         raise UserError(f"{key}: must name two files to write, src and tgt")
     for file, side in ((files.src, corpus.src), (files.tgt, corpus.tgt)):
         if file.suffix == ".gz":

@@ -114,7 +114,7 @@ def _pairs(report: "Report") -> str:
         ("correlation of lengths", *(_ratio(each.length_correlation) for each in statistics)),
         *(
             row
-            for other in ("train", "valid")
+            for other in dict.fromkeys(each.other for each in report.comparisons)
             for row in _shared(splits, other, report.comparisons)
         ),
     ]

@@ -1,22 +1,29 @@
 """The `data` section of a config: languages, and the files of the three splits."""
 
+import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BeforeValidator,
     Field,
+    PlainSerializer,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Section, key
+from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Positive, Section, key
 from seq2seq.runtime.file_types import table_format
 
 
 def _split_columns(value: object) -> object:
     return [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+
+
+_TAG = re.compile(r"<[!-;=?-~]+>")
+_SPECIAL = re.compile(r"<(pad|unk|s|/s|0x[0-9A-Fa-f]{2})>")  # tokens of every vocabulary
+Files = TypeVar("Files", bound="ParallelFiles | None")
 
 
 class ParallelFiles(Section):
@@ -30,6 +37,10 @@ class ParallelFiles(Section):
     columns: Annotated[list[NonEmptyStr] | None, BeforeValidator(_split_columns)] = key(
         None,
         "two columns of file, by name or number; null: [1, 2], or the language codes",
+    )
+
+    tag: NonEmptyStr | None = key(
+        None, "token put before each source line, such as <bt> for back-translations"
     )
 
     @model_validator(mode="before")
@@ -68,6 +79,13 @@ class ParallelFiles(Section):
             raise ValueError(f"{info.data['file']} has names, not numbers, of columns")
         return columns
 
+    @field_validator("tag")
+    @classmethod
+    def _check_tag(cls, tag: str | None) -> str | None:
+        if tag is not None and (not _TAG.fullmatch(tag) or _SPECIAL.fullmatch(tag)):
+            raise ValueError("must be a name in angle brackets, such as <bt>, but no special token")
+        return tag
+
     @property
     def paths(self) -> dict[str, Path]:
         """Return the paths that are set, by key."""
@@ -87,21 +105,53 @@ class ParallelFiles(Section):
         return self.file is not None and table_format(self.file) == "tsv"
 
 
+class Corpus(ParallelFiles):
+    """Parallel text to train on, one of several perhaps."""
+
+    weight: Positive = key(
+        1.0, "pairs per epoch: all of the corpus of the largest weight, of others in proportion"
+    )
+
+
+def _as_corpora(value: object) -> object:
+    """Read a single corpus as a list of one."""
+    if isinstance(value, ParallelFiles) and not isinstance(value, Corpus):
+        return [Corpus.model_validate(value.model_dump())]
+    if isinstance(value, list | tuple):
+        if not value:
+            raise ValueError("give a corpus, or a list of them")
+        return list(value)
+    return [value]
+
+
+def _dump_corpora(corpora: tuple[Corpus, ...]) -> object:
+    """Write a list of one as a single corpus."""
+    trees = [corpus.model_dump() for corpus in corpora]
+    return trees[0] if len(trees) == 1 else trees
+
+
 class DataConfig(Section):
     """Languages and files of the training, validation and test text."""
 
     src_lang: NonEmptyStr = Field(description="code of the source language, such as en")
     tgt_lang: NonEmptyStr = Field(description="code of the target language, such as de")
-    train: ParallelFiles = Field(description="training text")
+    train: Annotated[
+        tuple[Corpus, ...], BeforeValidator(_as_corpora), PlainSerializer(_dump_corpora)
+    ] = Field(description="training text: one corpus, or a list of them")
     valid: ParallelFiles = Field(description="validation text, which selects the best weights")
     test: ParallelFiles | None = key(None, "test text, for the final score only")
     max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
 
-    @field_validator("train", "valid", "test")
+    @field_validator("train")
     @classmethod
-    def _name_columns(
-        cls, files: ParallelFiles | None, info: ValidationInfo
-    ) -> ParallelFiles | None:
+    def _name_columns_of_all(
+        cls, corpora: tuple[Corpus, ...], info: ValidationInfo
+    ) -> tuple[Corpus, ...]:
+        return tuple(cls._name_columns(corpus, info) for corpus in corpora)
+
+    @field_validator("valid", "test")
+    @classmethod
+    def _name_columns(cls, files: Files, info: ValidationInfo) -> Files:
         """Take the language codes as names of columns where none are given."""
         languages = [info.data.get("src_lang"), info.data.get("tgt_lang")]
         if files is None or files.file is None or files.columns is not None:
@@ -115,7 +165,13 @@ class DataConfig(Section):
         """Return the translation direction, such as "en to de"."""
         return f"{self.src_lang} to {self.tgt_lang}"
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Return the tags of all texts."""
+        splits = (*self.train, self.valid, self.test)
+        return tuple(dict.fromkeys(each.tag for each in splits if each and each.tag))
+
     def paths(self) -> list[Path]:
         """Return the paths of all text files."""
-        splits = (self.train, self.valid, self.test)
+        splits = (*self.train, self.valid, self.test)
         return [path for each in splits if each is not None for path in each.paths.values()]

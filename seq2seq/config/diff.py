@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from pydantic import BaseModel
+
 from seq2seq.config.document import Tree
 from seq2seq.config.errors import show
 from seq2seq.config.schema import Config
@@ -52,17 +54,20 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     ]
 
 
-def _defaults() -> Iterator[tuple[str, object]]:
-    for name, info in Config.model_fields.items():
+def _defaults(schema: type[BaseModel] = Config, above: str = "") -> Iterator[tuple[str, object]]:
+    for name, info in schema.model_fields.items():
         if (section := section_class(info.annotation)) is not None:
-            for key, field in section.model_fields.items():
-                if not field.is_required():
-                    yield f"{name}.{key}", field.get_default()
+            yield from _defaults(section, f"{above}{name}.")
+        elif not info.is_required():
+            yield f"{above}{name}", info.get_default()
 
 
 def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _leaves(value, (*above, key))
+        elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
+            entries = {str(number): each for number, each in enumerate(value, start=1)}
+            yield from _leaves(entries, (*above, key))
         else:
             yield (*above, key), value

@@ -107,8 +107,13 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
         return None if node.style is None and node.value in _NULLS else str(node.value)
-    # Lists hold single values; the schema refuses any other entry.
-    return [each.value if isinstance(each, yaml.ScalarNode) else [] for each in node.value]
+    return [_read_entry(each, (*path, str(n)), document) for n, each in enumerate(node.value, 1)]
+
+
+def _read_entry(node: yaml.Node, path: KeyPath, document: Document) -> object:
+    """Convert an entry of a list, whose number from 1 ends its path."""
+    document.lines[path] = node.start_mark.line + 1
+    return _read_value(node, path, document)
 
 
 def apply_override(tree: Tree, override: str) -> KeyPath:
@@ -122,6 +127,9 @@ def apply_override(tree: Tree, override: str) -> KeyPath:
         if section.get(key) is None:
             section[key] = {}
         below = section[key]
+        if isinstance(below, list):
+            name = ".".join(path[:depth])
+            raise ValueError(f"{name} is a list of {len(below)}; change its entries in the file")
         if not isinstance(below, dict):
             raise ValueError(f"{'.'.join(path[:depth])} is a single value and has no keys")
         section = below

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ def describe_all(
     As many as a message shows have a hint to the key that is meant: searching for it takes time.
     """
     errors = error.errors(include_url=False)
-    errors.sort(key=lambda each: lines.get(tuple(map(str, each["loc"])), 0))
+    errors.sort(key=lambda each: lines.get(_path_of(each["loc"], lines), 0))
     return [
         _describe(details, schema, lines, overridden, with_hint=index < MAX_SHOWN)
         for index, details in enumerate(errors)
@@ -80,7 +80,7 @@ def _describe(
     with_hint: bool,
 ) -> ConfigIssue:
     """Convert a validation error of pydantic to an issue at the place where the value was set."""
-    path: KeyPath = tuple(str(key) for key in details["loc"])
+    path = _path_of(details["loc"], lines)
     kind, value = details["type"], details["input"]
     limits: dict[str, Any] = {name: _plain(limit) for name, limit in details.get("ctx", {}).items()}
     across_keys = kind == "value_error" and isinstance(value, dict)
@@ -89,7 +89,8 @@ def _describe(
         for override in overridden
     )
     if kind == "extra_forbidden":
-        reason = describe_unknown(path, value, schema, with_hint)
+        named = tuple(key for key in path if not key.isdigit())  # without places in lists
+        reason = describe_unknown(named, value, schema, with_hint)
     else:
         reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)
         if kind == "value_error" and value is None:
@@ -102,6 +103,20 @@ def _describe(
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
     place = shorten(".".join(path)) + (" (command line)" if typed else "")
     return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed)
+
+
+def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> KeyPath:
+    """Return the path of a key, with places in lists from 1 on.
+
+    A single value that the schema reads as a list of one has no place.
+    """
+    path: KeyPath = ()
+    for each in location:
+        if isinstance(each, str):
+            path = (*path, each)
+        elif (entry := (*path, str(each + 1))) in lines:
+            path = entry
+    return path
 
 
 def _plain(limit: object) -> object:

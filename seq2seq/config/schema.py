@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.document import Tree, apply_override, read_document
@@ -91,7 +92,6 @@ class ModelConfig(Section):
     num_layers: Layers = key(1, "LSTM layers of encoder and decoder")
     encoder_layers: Layers | None = key(None, "LSTM layers of the encoder; null: num_layers")
     decoder_layers: Layers | None = key(None, "LSTM layers of the decoder; null: num_layers")
-    residual: Bool = key(False, "add the input of each LSTM layer but the lowest to its output")
     dropout: Fraction = key(0.3, "dropout probability")
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
     copy: Bool = key(  # type: ignore[assignment]

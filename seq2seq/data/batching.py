@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.packed_sequences import PackedIds, encode_chunk
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
@@ -51,6 +52,7 @@ class EncodedPairs(NamedTuple):
     src: PackedIds
     tgt: PackedIds
     too_long: int  # pairs dropped
+    shares: tuple[Share, ...] = ()  # corpora, if an epoch does not use all pairs
 
     def __len__(self) -> int:
         return len(self.src)
@@ -61,11 +63,17 @@ def encode_pairs(
     tgt_texts: Sequence[str],
     vocabularies: Vocabularies,
     max_length: int | None,
+    sizes: Sequence[int] = (),
+    weights: Sequence[float] = (),
 ) -> EncodedPairs:
-    """Encode the pairs, dropping those with more than `max_length` tokens on either side."""
+    """Encode the pairs, dropping those with more than `max_length` tokens on either side.
+
+    Several corpora one after another have `sizes` pairs and are sampled by `weights`.
+    """
     pairs, rows, src, tgt = encode_chunk(src_texts, tgt_texts, vocabularies, max_length)
     src_kept, tgt_kept = ([side[i] for i in rows.tolist()] for side in (src_texts, tgt_texts))
-    return EncodedPairs(src_kept, tgt_kept, src, tgt, pairs - len(rows))
+    parts = shares(ends_of(rows, sizes), weights) if len(sizes) > 1 else ()
+    return EncodedPairs(src_kept, tgt_kept, src, tgt, pairs - len(rows), parts)
 
 
 def sampled_pairs(
@@ -147,7 +155,8 @@ class EpochOrder(Sequence[Rows]):
     pair that exceeds the budget forms a batch of its own.
 
     Memory does not grow with the corpus: it is divided into interleaved blocks of at most
-    BLOCK_PAIRS, of which one is shuffled at a time. All epochs have the same number of batches.
+    BLOCK_PAIRS, of which one is shuffled at a time. All epochs have the same number of batches,
+    unless corpora are sampled by weight.
     """
 
     def __init__(
@@ -186,7 +195,8 @@ class EpochOrder(Sequence[Rows]):
         rows = np.arange(len(keys)) if epoch is None else generator.permutation(len(keys))
         rows = rows[np.argsort(keys[rows], kind="stable")]
         bounds = self._bounds(keys[rows])
-        rows = block + rows * self._blocks
+        used = self._used(block)
+        rows = block + (rows if used is None else used[rows]) * self._blocks
         batches = [rows[start:end] for start, end in pairwise(bounds)]
         if epoch is not None:
             batches = [batches[i] for i in generator.permutation(len(batches))]
@@ -200,9 +210,18 @@ class EpochOrder(Sequence[Rows]):
         """
         sides = self._pairs.src, self._pairs.tgt
         src, tgt = (side.lengths[block :: self._blocks].astype(np.int64) + 1 for side in sides)
+        if (used := self._used(block)) is not None:
+            src, tgt = src[used], tgt[used]
         steps = _round_up(tgt, TGT_STEP) // TGT_STEP
         keys: Rows = (steps << 32) + _alternating(src, steps)
         return keys
+
+    def _used(self, block: int) -> Rows | None:
+        """Return the positions in a block of the pairs that this epoch uses; None for all."""
+        if self._epoch is None or not self._pairs.shares:
+            return None
+        rows = np.arange(block, len(self._pairs), self._blocks)
+        return np.flatnonzero(used_in_epoch(rows, self._pairs.shares, self._seed, self._epoch))
 
     def _bounds(self, keys: Rows) -> list[int]:
         """Return the first positions of the batches of sorted pairs, and the end of the last."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from seq2seq.data.formats.json_lines import iter_json_lines
 from seq2seq.data.formats.parquet import iter_parquet
@@ -14,7 +14,9 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import table_format
 
 if TYPE_CHECKING:
-    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.config.corpora import Corpus, ParallelFiles
+
+Texts: TypeAlias = "ParallelFiles | tuple[Corpus, ...]"
 
 MIN_DISTINCT_WORDS = 20  # per side, to recognise its language
 MAX_SAMPLED_LINES = 50_000  # per side of the training text, to collect its words
@@ -32,21 +34,32 @@ class ParallelText:
         return len(self.src)
 
 
-def read_pairs(files: "ParallelFiles") -> ParallelText:
-    """Return all pairs that `iter_pairs` yields."""
+def read_pairs(files: Texts) -> ParallelText:
+    """Return all pairs that `iter_pairs` yields, of all corpora of a list."""
     src, tgt = [], []
-    for src_line, tgt_line in iter_pairs(files):
-        src.append(src_line)
-        tgt.append(tgt_line)
+    for corpus in as_list(files):
+        for src_line, tgt_line in iter_pairs(corpus):
+            src.append(src_line)
+            tgt.append(tgt_line)
     return ParallelText(src, tgt, source_name(files))
 
 
 def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     """Yield the source and target lines of a parallel text, blank lines included.
 
+    Source lines that are not blank begin with the tag of the text, if it has one.
+
     Raises UserError as the reader of the format does: `aligned_lines`, `iter_tsv`, `iter_csv`,
     `iter_json_lines` or `iter_parquet`.
     """
+    pairs = _iter_untagged(files)
+    if files.tag is None:
+        return pairs
+    start = f"{files.tag} "
+    return ((src if is_blank(src) else start + src, tgt) for src, tgt in pairs)
+
+
+def _iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     if files.file is None:
         assert files.src is not None, "give src and tgt, or file"
         assert files.tgt is not None, "give src and tgt, or file"
@@ -60,14 +73,37 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     return read(files.file, files.columns)
 
 
-def paths_of(files: "ParallelFiles") -> dict[str, Path]:
-    """Return the paths that are set, by config key."""
-    return files.paths
+def as_list(files: Texts) -> "Sequence[ParallelFiles]":
+    """Return the corpora of a text, which may be a single one."""
+    return files if isinstance(files, tuple) else (files,)
 
 
-def source_name(files: "ParallelFiles") -> str:
+def joined(texts: Sequence[ParallelText]) -> ParallelText:
+    """Return texts one after another as one."""
+    if len(texts) == 1:
+        return texts[0]
+    pairs = [(text.src, text.tgt) for text in texts]
+    name = f"{len(texts)} corpora ({'; '.join(text.source_name for text in texts)})"
+    src, tgt = ([line for side in sides for line in side] for sides in zip(*pairs, strict=True))
+    return ParallelText(src, tgt, name)
+
+
+def paths_of(files: Texts) -> dict[str, Path]:
+    """Return the paths that are set, by config key; in a list, after the number of the corpus."""
+    corpora = as_list(files)
+    if len(corpora) == 1:
+        return corpora[0].paths
+    return {
+        f"{number}.{key}": path
+        for number, corpus in enumerate(corpora, start=1)
+        for key, path in corpus.paths.items()
+    }
+
+
+def source_name(files: Texts) -> str:
     """Return the paths of a parallel text as messages name it."""
-    return " and ".join(map(str, paths_of(files).values()))
+    names = [" and ".join(map(str, corpus.paths.values())) for corpus in as_list(files)]
+    return names[0] if len(names) == 1 else f"{len(names)} corpora ({'; '.join(names)})"
 
 
 def usable(text: ParallelText) -> tuple[ParallelText, int]:

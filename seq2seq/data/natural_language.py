@@ -44,6 +44,12 @@ def not_language(lines: Sequence[str]) -> Unnatural | None:
     return _labels(rows) or _boilerplate(rows)
 
 
+def sampled(text: ParallelText, start: int, end: int, name: str) -> ParallelText:
+    """Return evenly spaced lines of part of a text, as many as are examined."""
+    rows = range(start, end, max(1, -(-(end - start) // SAMPLE)))
+    return ParallelText([text.src[i] for i in rows], [text.tgt[i] for i in rows], name)
+
+
 def note_not_language(text: ParallelText, files: ParallelFiles) -> str | None:
     """Return a note for the log if a side of a text is not natural language."""
     sides = {"source": text.src, "target": text.tgt}

@@ -93,13 +93,13 @@ class SelectedLines(_Items[str]):
     """Lines at the given rows of others."""
 
     def __init__(self, lines: Sequence[str], rows: Array) -> None:
-        self._lines, self._rows = lines, rows
+        self._lines, self.rows = lines, rows
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def _item(self, i: int) -> str:
-        return self._lines[_values(self._rows, i, i + 1)[0]]
+        return self._lines[_values(self.rows, i, i + 1)[0]]
 
 
 def _bounds(ends: Array, i: int) -> tuple[int, int]:

@@ -108,6 +108,8 @@ class SubwordSampler:
         return candidates.draw(number)
 
     def _candidates(self, word: str) -> Candidates:
+        if word[0] == "<" and word[-1] == ">" and SPACE + word in self._scores:  # a tag
+            return pack_candidates([[self._scores[SPACE + word][1]]], [1.0])
         if not self._bpe:
             return self._n_best(word)
         ids = _bpe_dropout(word, self._scores, self._amount, self._processor)

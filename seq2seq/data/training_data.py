@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,25 +25,31 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.arrays import copy_text, write_ids
+from seq2seq.data.cache.arrays import copy_text, pairs_of_corpus, write_ids
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
 from seq2seq.data.cache.verification import read_ids, read_models, read_text
 from seq2seq.data.cache.workers import encode_cached, train_cached
 from seq2seq.data.corpus import (
     ParallelText,
+    Texts,
+    as_list,
     count_same,
+    joined,
     paths_of,
     read_pairs,
     source_name,
     usable,
 )
+from seq2seq.data.corpus_sampling import Share, ends_of, shares
 from seq2seq.data.lines import checksum_of_file
+from seq2seq.data.natural_language import sampled
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.folders import PrivateFolder, is_foreign
 
 FOLDER = ".token-cache"
 T = TypeVar("T")
+_NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
 
@@ -51,26 +57,46 @@ _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's rec
 class TrainingData:
     """Usable pairs of a training text, held in memory."""
 
-    def __init__(self, text: ParallelText, blank: int, same: int, checksum: str) -> None:
+    def __init__(
+        self,
+        files: Texts,
+        text: ParallelText,
+        sizes: Sequence[int],
+        blank: int,
+        same: int,
+        checksum: str,
+    ) -> None:
         self.text = text
+        self._names = [source_name(corpus) for corpus in as_list(files)]
+        self._sizes = sizes  # pairs of each corpus, one after another in the text
+        self._weights = [getattr(corpus, "weight", 1.0) for corpus in as_list(files)]
+        self.tags = tuple(dict.fromkeys(each.tag for each in as_list(files) if each.tag))
         self.blank = blank  # pairs dropped for a blank side
         self.same = same  # pairs with identical sides
         self.checksum = checksum
         self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
-        self.notes: list[str] = []  # for the log
+        self.notes = _corpus_notes(as_list(files), sizes, self._weights)  # for the log
+
+    def samples(self) -> Iterator[ParallelText]:
+        """Yield some pairs of each corpus."""
+        end = 0
+        for name, size in zip(self._names, self._sizes, strict=True):
+            start, end = end, end + size
+            yield sampled(self.text, start, end, name)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
         """Train vocabularies on the text; raises UserError as `train_vocabularies` does."""
-        return train_vocabularies(config, self.text.src, self.text.tgt)
+        return train_vocabularies(config, self.text.src, self.text.tgt, self.tags)
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
         """Return the token ids of the pairs, as `encode_pairs` does."""
-        return encode_pairs(self.text.src, self.text.tgt, vocabularies, max_length)
+        sides = self.text.src, self.text.tgt
+        return encode_pairs(*sides, vocabularies, max_length, self._sizes, self._weights)
 
 
 @contextmanager
 def training_data(
-    files: ParallelFiles, run_dir: Path, digests: Mapping[str, str] | None = None
+    files: Texts, run_dir: Path, digests: Mapping[str, str] | None = None
 ) -> Iterator[TrainingData]:
     """Read the training text of a run, using the cache.
 
@@ -81,8 +107,10 @@ def training_data(
     """
     paths = paths_of(files).values()
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        text, blank = usable(read_pairs(files))
-        yield TrainingData(text, blank, count_same(text), checksum_of_text(text))
+        texts, blanks = zip(*(usable(read_pairs(each)) for each in as_list(files)), strict=True)
+        text, sizes = joined(texts), [len(each) for each in texts]
+        counts = sum(blanks), count_same(text)
+        yield TrainingData(files, text, sizes, *counts, checksum_of_text(text))
         return
     with closing(EntryCache(cache_of(run_dir), _folder_name(files))) as cache:
         try:
@@ -119,12 +147,14 @@ def checksum_of_text(text: ParallelText) -> str:
 class _CachedTrainingData(TrainingData):
     """Usable pairs of a training text, read from the cache."""
 
-    def __init__(self, files: ParallelFiles, cache: EntryCache, digests: Mapping[str, str]) -> None:
+    def __init__(self, files: Texts, cache: EntryCache, digests: Mapping[str, str]) -> None:
         """Copy the text into the cache, unless it is there."""
         checksums = _checksums(files)
         self._cache, self._recorded = cache, digests
         self._key: dict[str, Any] = {"files": checksums, "byteorder": sys.byteorder}
-        name = source_name(files)
+        name, corpora = source_name(files), as_list(files)
+        if reading := _reading(files):
+            self._key |= reading
 
         def build(folder: PrivateFolder) -> Facts:
             facts = copy_text(files, folder)
@@ -143,7 +173,11 @@ class _CachedTrainingData(TrainingData):
             cache.remove(f"{_VOCABULARY}-")
             cache.remove(f"{_TOKENS}-")
         self._folder, facts = loaded.entry.folder, loaded.entry.facts
-        super().__init__(loaded.content, facts["blank"], facts["same"], _hash(checksums))
+        text, sizes = loaded.content, [facts["pairs"]]
+        if len(corpora) > 1:
+            sizes = [facts[pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
+        counts = facts["blank"], facts["same"]
+        super().__init__(files, text, sizes, *counts, _hash([checksums, self._key.get("reading")]))
         if not cache.private:
             self.notes.append(
                 f"note: {cache.folder.path}: the file system keeps permissions of other users, who "
@@ -157,9 +191,11 @@ class _CachedTrainingData(TrainingData):
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
         def build(folder: PrivateFolder) -> Facts:
-            train_cached(self._folder, self.text, config, folder)
+            train_cached(self._folder, self.text, config, folder, self.tags)
             return {}
 
+        if self.tags:
+            settings["tags"] = list(self.tags)
         return self._load(
             _VOCABULARY, {"config": settings}, build, lambda entry: read_models(entry, config)
         )
@@ -179,7 +215,11 @@ class _CachedTrainingData(TrainingData):
             build,
             lambda entry: read_ids(entry, self.text, vocabularies, max_length),
         )
-        return EncodedPairs(*opened, len(self.text) - len(opened[0]))
+        kept, too_long = opened[0], len(self.text) - len(opened[0])
+        parts: tuple[Share, ...] = ()
+        if len(self._sizes) > 1:
+            parts = shares(ends_of(kept.rows, self._sizes), self._weights)
+        return EncodedPairs(*opened, too_long, parts)
 
     def _load(
         self,
@@ -212,16 +252,39 @@ class _CachedTrainingData(TrainingData):
                 )
 
 
-def _checksums(files: ParallelFiles) -> dict[str, str]:
+def _checksums(files: Texts) -> dict[str, str]:
     return {key: checksum_of_file(path) for key, path in paths_of(files).items()}
 
 
-def _folder_name(files: ParallelFiles) -> str:
+def _reading(files: Texts) -> dict[str, Any]:
+    """Return the settings of each corpus, besides its files, that determine the text."""
+    settings = [[corpus.columns, corpus.tag] for corpus in as_list(files)]
+    return {"reading": settings} if any(map(any, settings)) else {}
+
+
+def _corpus_notes(
+    corpora: Sequence[ParallelFiles], sizes: Sequence[int], weights: Sequence[float]
+) -> list[str]:
+    """Describe each of several corpora, and a tag."""
+    notes = []
+    for number, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
+        name = f"training corpus {number}" if len(corpora) > 1 else "training text"
+        tag = f", tag {corpus.tag}" if corpus.tag else ""
+        fraction = weight / max(weights)
+        used = "all" if fraction == 1 else f"about {fraction * size:,.0f}"
+        share = f", {used} in each epoch (weight {weight:g})" if len(set(weights)) > 1 else ""
+        if len(corpora) > 1 or tag:
+            notes.append(f"{name}, {source_name(corpus)}: {size:,} pairs{share}{tag}")
+    return notes
+
+
+def _folder_name(files: Texts) -> str:
     """Return a recognisable folder name that is unique to these files."""
     paths = paths_of(files)
-    unique = _hash({key: str(path.absolute()) for key, path in paths.items()})
-    names = "-".join(re.sub(r"[^\w.]+", "_", path.name)[:40] for path in paths.values())
-    return f"{names}-{unique}"
+    unique = _hash({key: str(path.absolute()) for key, path in paths.items()} | _reading(files))
+    shown = list(paths.values())[:_NAMED_FILES]
+    names = [re.sub(r"[^\w.]+", "_", path.name)[:40] for path in shown]
+    return f"{'-'.join(names)}-{unique}"
 
 
 def _hash(value: object) -> str:

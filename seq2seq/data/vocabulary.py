@@ -127,11 +127,12 @@ class Vocabularies(NamedTuple):
 
 
 def train_vocabularies(
-    config: "VocabularyConfig", src: Sequence[str], tgt: Sequence[str]
+    config: "VocabularyConfig", src: Sequence[str], tgt: Sequence[str], tags: Sequence[str] = ()
 ) -> Vocabularies:
     """Train the vocabularies of both sides on at most MAX_TRAINING_PAIRS evenly spaced pairs.
 
-    Raises UserError if the text does not allow a vocabulary of the configured size.
+    Tags of the source are single tokens, which no segmentation splits. Raises UserError if the text
+    does not allow a vocabulary of the configured size.
     """
     step = -(-len(src) // MAX_TRAINING_PAIRS)
     if step > 1:
@@ -140,7 +141,7 @@ def train_vocabularies(
     trained, errors = [], {}
     for side, texts in sides.items():
         try:
-            trained.append(_train(config, texts))
+            trained.append(_train(config, texts, () if side == "the target" else tags))
         except RuntimeError as error:
             errors[side] = str(error)
     if errors:
@@ -230,7 +231,20 @@ def _checksum(model: bytes) -> str:
     return hashlib.sha256(model).hexdigest()
 
 
-def _train(config: "VocabularyConfig", texts: Iterable[str]) -> Vocabulary:
+def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:
+    """Raise UserError for a tag that is not one token of the source vocabulary."""
+    for tag in tags:
+        (ids,) = vocabularies.src.encode([tag])
+        if vocabularies.src.tokens(ids) != [SPACE + tag]:
+            raise UserError(
+                f"data: the tag {tag} is not one token of the vocabulary. Train a vocabulary on "
+                "text with this tag, without --init-from, or omit the tag"
+            )
+
+
+def _train(
+    config: "VocabularyConfig", texts: Iterable[str], tags: Sequence[str] = ()
+) -> Vocabulary:
     """Train a vocabulary. Raises RuntimeError, from SentencePiece, if its size does not fit."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -248,6 +262,7 @@ def _train(config: "VocabularyConfig", texts: Iterable[str]) -> Vocabulary:
         unk_id=UNK_ID,
         bos_id=BOS_ID,
         eos_id=EOS_ID,
+        user_defined_symbols=[SPACE + tag for tag in tags],
         minloglevel=2,
     )
     return Vocabulary(written.getvalue(), config.sampling)

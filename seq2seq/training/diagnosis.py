@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from seq2seq.config.schema import Config
-from seq2seq.data.corpus import has_text
+from seq2seq.data.corpus import as_list, has_text
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary import UNKNOWN
 from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
@@ -233,8 +233,10 @@ def _regularise(config: Config) -> str:
 
 def _target(config: Config, split: str) -> str:
     """Return the key of the file that holds the target side of a split."""
-    files = getattr(config.data, split)
-    return f"data.{split}.{'file' if files.file else 'tgt'}"
+    corpora = as_list(getattr(config.data, split))
+    if len(corpora) > 1:
+        return f"data.{split}"
+    return f"data.{split}.{'file' if corpora[0].file else 'tgt'}"
 
 
 def _series(metrics: Metrics, key: str) -> list[float]:

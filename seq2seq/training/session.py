@@ -16,7 +16,7 @@ from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.training_data import checksum_of_text, training_data
-from seq2seq.data.vocabulary import Vocabularies
+from seq2seq.data.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
@@ -171,6 +171,7 @@ def prepare(
             vocabularies = start.vocabularies
         else:
             vocabularies = source.vocabularies(config.vocabulary)
+        check_tags(vocabularies, config.data.tags)
         pairs = source.pairs(vocabularies, config.data.max_length)
         checksums |= source.digests
         limit, weights = state and state.limit, start and start.weights
@@ -196,7 +197,7 @@ def prepare(
     suspicious = (
         same_sides(train, source.same),
         same_sides(filled),
-        note_not_language(train, config.data.train),
+        *map(note_not_language, source.samples(), config.data.train),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
         segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
     )
@@ -214,7 +215,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
         raise UserError(
             f"run_dir: {config.run_dir} is not visible to all ranks. Use a shared file system"
         )
-    for files in (config.data.train, config.data.valid):
+    for files in (*config.data.train, config.data.valid):
         for path in files.paths.values():
             if not path.is_file():
                 raise UserError(f"{path}: every process reads this file; give a regular file")

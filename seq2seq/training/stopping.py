@@ -14,20 +14,30 @@ from seq2seq.runtime.process_group import ProcessGroup
 
 
 class TrainingLength(NamedTuple):
-    """Length of a training in steps; every epoch has the same number of them."""
+    """Length of a training in steps."""
 
     last_step: int | None  # by max_steps and max_epochs; None if time or patience end training
     steps_per_epoch: int
 
 
 def training_length(config: Config, pairs: EncodedPairs) -> TrainingLength:
-    """Return the length of a training on these pairs."""
+    """Return the length of a training on these pairs.
+
+    If corpora are sampled by weight, the steps of its epochs differ: they are added up, and those
+    of the first are returned.
+    """
     settings = config.training
-    order = EpochOrder(pairs, settings.batch_tokens, config.seed, 0)
-    per_epoch = -(-len(order) // settings.accumulate)
-    ends = [settings.max_steps, settings.max_epochs and settings.max_epochs * per_epoch]
+
+    def steps(epoch: int) -> int:
+        order = EpochOrder(pairs, settings.batch_tokens, config.seed, epoch)
+        return -(-len(order) // settings.accumulate)
+
+    first, epochs = steps(0), settings.max_epochs
+    ends = [settings.max_steps]
+    if epochs is not None:
+        ends.append(sum(map(steps, range(epochs))) if pairs.shares else epochs * first)
     last = min((end for end in ends if end is not None), default=None)
-    return TrainingLength(last, per_epoch)
+    return TrainingLength(last, first)
 
 
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:

@@ -14,6 +14,7 @@ from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.schema import (
     Config,
     ConfigError,
+    Corpus,
     DataConfig,
     DecodingConfig,
     ModelConfig,
@@ -73,7 +74,7 @@ def without_path(path: Path, line: str) -> str:
 
 def test_a_minimal_file_gets_every_default(tmp_path: Path) -> None:
     config = load(tmp_path)
-    assert config.data.train == ParallelFiles(src=Path("train.en"), tgt=Path("train.de"))
+    assert config.data.train == (Corpus(src=Path("train.en"), tgt=Path("train.de")),)
     assert config.data.test is None
     assert (config.vocabulary, config.model) == (VocabularyConfig(), ModelConfig())
     assert (config.training, config.decoding) == (TrainingConfig(max_epochs=3), DecodingConfig())
@@ -619,7 +620,7 @@ def test_columns_have_the_names_of_the_languages_where_columns_have_names(
         tmp_path,
         overrides=(*unset, *(f"data.{x}.file={files}" for x in ("train", "valid", "test"))),
     ).data
-    for split in (data.train, data.valid, data.test):
+    for split in (*data.train, data.valid, data.test):
         assert split is not None
         assert split.columns == columns
 
@@ -730,3 +731,77 @@ def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
     assert changed_since(recorded, config) == []
     del recorded["training.average"]
     assert changed_since(recorded, config) == ["training.average: 0.0 -> 0.9"]
+
+
+# ----------------------------------------------------------------------------- training corpora
+
+CORPORA = """\
+name: tiny
+run_dir: runs/tiny
+data:
+  src_lang: en
+  tgt_lang: de
+  train:
+    - {src: a.en, tgt: a.de}
+    - file: b.csv.gz
+      weight: 0.5
+      tag: <bt>
+  valid: {file: valid.tsv}
+training: {max_epochs: 3}
+"""
+
+
+def test_a_list_of_corpora_is_read_and_dumped(tmp_path: Path) -> None:
+    config, notes = load_config(write(tmp_path, CORPORA))
+    first, second = config.data.train
+    assert (first.src, first.weight, first.tag) == (Path("a.en"), 1.0, None)
+    assert (second.file, second.weight, second.tag) == (Path("b.csv.gz"), 0.5, "<bt>")
+    assert second.columns == ["en", "de"]
+    assert config.data.tags == ("<bt>",)
+    assert config.data.paths() == [Path(x) for x in ("a.en", "a.de", "b.csv.gz", "valid.tsv")]
+    assert load_config(write(tmp_path, dump_config(config))) == (config, notes)
+
+
+def test_a_list_of_one_corpus_is_a_corpus(tmp_path: Path) -> None:
+    listed = MINIMAL.replace("{src: train.en, tgt: train.de}", "[{src: train.en, tgt: train.de}]")
+    assert load_config(write(tmp_path, listed)) == (load(tmp_path), [])
+    assert changed_keys(load_config(write(tmp_path, listed))[0], load(tmp_path)) == []
+
+
+def test_mistakes_in_a_list_are_named_by_line_and_place(tmp_path: Path) -> None:
+    text = CORPORA.replace("weight: 0.5", "weigth: 2").replace("<bt>", "bt")
+    text = text.replace("tgt: a.de", "tsv: a.tsv, weight: 0")
+    path = write(tmp_path, text)
+    assert [without_path(path, line) for line in refusal(path, ("data.train.src=x",))] == [
+        "line 7: data.train.1.weight: must be greater than 0; got 0",
+        "line 9: data.train.2.weigth: unknown key; did you mean 'weight'?",
+        "line 10: data.train.2.tag: must be a name in angle brackets, such as <bt>, but no special "
+        "token; got bt",
+        "data.train.src=x (command line): data.train is a list of 2; change its entries in the "
+        "file",
+        "data.train.1.file: set either src and tgt, or file alone (null unsets a key); got a.tsv",
+    ]
+    empty = write(tmp_path, MINIMAL.replace("{src: train.en, tgt: train.de}", "[]"))
+    assert without_path(empty, refusal(empty)[0]) == (
+        "line 6: data.train: give a corpus, or a list of them; got a list"
+    )
+    weighted = write(tmp_path, MINIMAL.replace("valid.tsv}", "valid.tsv, weight: 2}"))
+    assert "data.valid.weight: unknown key" in refusal(weighted)[0]
+
+
+@pytest.mark.parametrize("tag", ["bt", "<b t>", "<>", "<a><b>", "<s>", "</s>", "<unk>", "<0xFF>"])
+def test_a_tag_that_is_no_single_token_is_refused(tmp_path: Path, tag: str) -> None:
+    with pytest.raises(ConfigError, match=r"data\.valid\.tag.* must be a name in angle brackets"):
+        load(tmp_path, overrides=(f"data.valid.tag={tag}",))
+    assert load(tmp_path, overrides=("data.valid.tag=<2de>",)).data.valid.tag == "<2de>"
+
+
+def test_weight_and_tag_of_a_corpus_must_be_kept_on_resume(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, CORPORA))[0]
+    other = CORPORA.replace("weight: 0.5", "weight: 0.25").replace("<bt>", "<new>")
+    changed = changed_keys(config, load_config(write(tmp_path, other))[0])
+    assert changed == ["data.train.2.tag: <bt> -> <new>", "data.train.2.weight: 0.5 -> 0.25"]
+    recorded = recorded_keys(load(tmp_path))
+    for key in ("weight", "tag", "columns"):  # unknown to the version that recorded
+        del recorded[f"data.train.{key}"]
+    assert changed_since(recorded, load(tmp_path)) == []

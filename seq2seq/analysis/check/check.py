@@ -17,6 +17,7 @@ from seq2seq.analysis.check.cleaning import (
     Cleaning,
     check_folder_to_write,
     reasons_to_drop,
+    together,
     write_cleaned,
 )
 from seq2seq.analysis.check.columns import column_findings
@@ -39,12 +40,13 @@ from seq2seq.analysis.check.split_order import SplitOrder, order_findings, split
 from seq2seq.analysis.check.text_form import form_findings
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import ParallelText, usable
-from seq2seq.data.vocabulary import Vocabularies, train_vocabularies
+from seq2seq.data.corpus import ParallelText, check_direction, joined, read_pairs, usable
+from seq2seq.data.vocabulary import Vocabularies, check_tags, train_vocabularies
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
-from seq2seq.training.session import new_session, read_texts
+from seq2seq.runtime.files import write_errors
+from seq2seq.training.session import new_session
 
 Bar: TypeAlias = "tqdm[NoReturn]"
 
@@ -102,20 +104,22 @@ def _examine(
 ) -> Report:
     _show(bar, "reading the text")
     start = None if init_from is None else read_warm_start(init_from, config)
-    texts = read_texts(config.data)
-    train, _ = usable(texts.train)
-    usable(texts.valid)  # raises if no pair has text
+    named = _read(config.data)
+    corpora = [usable(text)[0] for name, text in named.items() if is_train(name)]
+    train, sizes = joined(corpora), [len(corpus) for corpus in corpora]
+    usable(named["valid"])  # raises if no pair has text
     _show(bar, "training the vocabulary")
     vocabularies = (
         start.vocabularies
         if start is not None
-        else train_vocabularies(config.vocabulary, train.src, train.tgt)
+        else train_vocabularies(config.vocabulary, train.src, train.tgt, config.data.tags)
     )
+    check_tags(vocabularies, config.data.tags)
     _show(bar, "encoding the text")
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length)
-    weights = start and start.weights
-    session = new_session(config, device, vocabularies, pairs, texts.valid, weights=weights)
-    named = {name: text for name, text in texts._asdict().items() if text is not None}
+    weights = [corpus.weight for corpus in config.data.train]
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length, sizes, weights)
+    initial = start and start.weights
+    session = new_session(config, device, vocabularies, pairs, named["valid"], weights=initial)
     _show(bar, "counting lines and characters")
     splits = _splits(config.data, named, vocabularies)
     _show(bar, "measuring the alignment")
@@ -137,6 +141,29 @@ def _examine(
     return Report(config, list(splits.values()), comparisons, cost, findings, alignments, cleaning)
 
 
+def _read(data: DataConfig) -> dict[str, ParallelText]:
+    """Read every text by the name of its split; raise UserError as `read_texts` does."""
+    named = {name: read_pairs(files) for name, files in files_by_name(data).items()}
+    train = joined([text for name, text in named.items() if is_train(name)])
+    for name, text in named.items():
+        if not is_train(name):
+            check_direction(train, text)
+    return named
+
+
+def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
+    """Return the files of each split; several training corpora are "train 1", "train 2", ..."""
+    corpora = enumerate(data.train, start=1)
+    train = {f"train {n}" if len(data.train) > 1 else "train": corpus for n, corpus in corpora}
+    test = {} if data.test is None else {"test": data.test}
+    return {**train, "valid": data.valid, **test}
+
+
+def is_train(name: str) -> bool:
+    """Return whether this is the name of a training text."""
+    return name.startswith("train")
+
+
 def _show(bar: Bar, stage: str) -> None:
     """Name the current stage on a terminal."""
     bar.set_description_str(f"check: {stage}")
@@ -148,7 +175,7 @@ def _splits(
     return {
         name: Split(
             name,
-            *_files(getattr(data, name)),
+            *_sides(files_by_name(data)[name]),
             text_statistics(text, vocabularies, data.max_length),
         )
         for name, text in named.items()
@@ -161,7 +188,7 @@ def _alignments(named: dict[str, ParallelText]) -> dict[str, Alignment]:
     evidence: Evidence | None = None
     for name, text in named.items():
         found[name], own = measure_alignment(text, evidence)
-        evidence = own if name == "train" else evidence
+        evidence = evidence or own  # the first training text's
     return found
 
 
@@ -174,8 +201,9 @@ def _compare(named: dict[str, ParallelText]) -> list[SplitComparison]:
             resemblance(named[name], named[other]),
             split_order(named[name], named[other]),
         )
-        for name, other in (("valid", "train"), ("test", "train"), ("test", "valid"))
-        if name in named
+        for name in ("valid", "test")
+        for other in named
+        if name in named and (is_train(other) or (name, other) == ("test", "valid"))
     ]
 
 
@@ -186,17 +214,28 @@ def _clean(
     alignments: dict[str, Alignment],
     folder: Path,
 ) -> Cleaning:
-    train = named["train"]
-    held_out = [
-        line
-        for name, text in named.items()
-        if name != "train"
-        for line in overlap(train, text).pairs
-    ]
-    drop = reasons_to_drop(
-        train, splits["train"].statistics, alignments["train"], held_out, data.max_length
+    corpora = {}
+    for name in filter(is_train, named):
+        train = named[name]
+        held_out = [
+            line
+            for other, text in named.items()
+            if not is_train(other)
+            for line in overlap(train, text).pairs
+        ]
+        corpora[name] = reasons_to_drop(
+            train, splits[name].statistics, alignments[name], held_out, data.max_length
+        )
+    if len(corpora) == 1:
+        return write_cleaned(folder, data.train[0], len(named["train"]), corpora["train"])
+    with write_errors(folder):
+        folder.mkdir(exist_ok=True)
+    return together(
+        [
+            write_cleaned(folder / str(number), files, len(named[name]), corpora[name])
+            for number, (name, files) in enumerate(zip(corpora, data.train, strict=True), start=1)
+        ]
     )
-    return write_cleaned(folder, data.train, len(train), drop)
 
 
 def _form_findings(
@@ -205,8 +244,8 @@ def _form_findings(
     languages = (data.src_lang, data.tgt_lang)
     found: list[Finding] = []
     for name, text in named.items():
-        split, files = splits[name], getattr(data, name)
-        if files.is_table and files.columns is None:
+        split, files = splits[name], files_by_name(data)[name]
+        if files.file is not None and files.is_table and files.columns is None:
             found += column_findings(name, files.file)
         for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
             found += form_findings(file, lines, languages, files.is_table)
@@ -221,7 +260,7 @@ def _comparison_findings(
 ) -> Iterator[Finding]:
     for each in comparisons:
         yield from overlap_findings(splits[each.split], splits[each.other], each.shared)
-        if each.other == "train":
+        if is_train(each.other):
             yield from language_findings(splits[each.split], each.alike)
             yield from order_findings(each.split, each.other, each.order)
 
@@ -236,7 +275,7 @@ def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
         yield Finding("run_dir", True, f"{text}set another run_dir.")
 
 
-def _files(files: ParallelFiles) -> tuple[str, str]:
+def _sides(files: ParallelFiles) -> tuple[str, str]:
     if files.file is not None:
         src, tgt = files.columns or ("1", "2")
         return f"{files.file}, column {src}", f"{files.file}, column {tgt}"

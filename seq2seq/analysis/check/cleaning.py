@@ -1,7 +1,8 @@
 """Cleaned copy of the training text: some pairs are dropped, the others copied unchanged."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from seq2seq.analysis.check.alignment import Alignment
 from seq2seq.analysis.check.data_statistics import MOJIBAKE, TextStatistics
@@ -11,6 +12,9 @@ from seq2seq.data.formats.writing import new_file, pair_writer
 from seq2seq.data.lines import iter_raw_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import write_errors
+
+if TYPE_CHECKING:
+    from seq2seq.data.corpus import Texts
 
 DROPPED = "dropped.tsv"  # number and reason of each dropped line
 MIN_COPIED_WORDS = 3  # shorter identical pairs may be names or numbers
@@ -24,7 +28,17 @@ class Cleaning(NamedTuple):
     dropped: dict[str, int]  # pairs by reason; a pair counts for its first reason only
 
 
-def check_folder_to_write(folder: Path, files: ParallelFiles) -> None:
+def together(parts: Sequence[Cleaning]) -> Cleaning:
+    """Add up the cleaned copies of several corpora."""
+    dropped: dict[str, int] = {}
+    for part in parts:
+        for reason, count in part.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    files = [file for part in parts for file in part.files]
+    return Cleaning(files, sum(part.kept for part in parts), dropped)
+
+
+def check_folder_to_write(folder: Path, files: "Texts") -> None:
     """Raise UserError if a cleaned text cannot be written: nothing is ever overwritten."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UserError(f"{folder}: exists and is not a folder; choose another name")
@@ -118,7 +132,8 @@ def _rewrite(files: ParallelFiles, path: Path, drop: dict[int, str]) -> int:
     number = 0
     columns = files.columns if files.has_header else None
     with pair_writer([path], columns or ("src", "tgt")) as write:
-        for number, pair in enumerate(iter_pairs(files), start=1):
+        untagged = files.model_copy(update={"tag": None})
+        for number, pair in enumerate(iter_pairs(untagged), start=1):
             if number not in drop:
                 write(*pair)
     return number

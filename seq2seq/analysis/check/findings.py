@@ -97,8 +97,9 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
     if mojibake_test() is None:
         text = "mojibake: not checked. Install ftfy: pip install 'seq2seq-attention[check]'"
         yield Finding(MOJIBAKE, False, text, done=False)
-    yield _too_long(splits[0], max_length)
-    yield _size(splits[0])
+    train = [split for split in splits if split.name.startswith("train")]
+    yield from (_too_long(split, max_length) for split in train)
+    yield _size(train)
 
 
 def overlap_findings(split: Split, other: Split, found: Overlap) -> Iterator[Finding]:
@@ -231,19 +232,20 @@ def _too_long(train: Split, max_length: int) -> Finding:
     limit = f"more than {max_length} tokens on a side (data.max_length)"
     if share <= MANY_TOO_LONG:
         skipped = f" and will be skipped ({list_lines(lines)})" * bool(lines)
-        return Finding("too long", False, f"train: {_pairs(lines)} with {limit}{skipped}")
+        return Finding("too long", False, f"{train.name}: {_pairs(lines)} with {limit}{skipped}")
     return Finding(
         "too long",
         True,
-        f"train: {_pairs(lines)} ({_percent(share)}) with {limit} will be skipped "
+        f"{train.name}: {_pairs(lines)} ({_percent(share)}) with {limit} will be skipped "
         f"({list_lines(lines)}). Raise data.max_length, raise vocabulary.size (fewer, longer "
         "tokens), or split these lines at sentence ends.",
     )
 
 
-def _size(train: Split) -> Finding:
-    found = train.statistics
-    usable = found.lines - len({*found.blank, *found.too_long})
+def _size(train: Sequence[Split]) -> Finding:
+    usable = 0
+    for found in (split.statistics for split in train):
+        usable += found.lines - len({*found.blank, *found.too_long})
     few = usable < FEW_PAIRS
     remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
     return Finding("size", few, f"train: {usable:,} usable pairs{remedy}")

@@ -13,9 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.array_file import ArrayFile
-from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, no_usable_pair, source_name
+from seq2seq.data.corpus import (
+    ParallelText,
+    Texts,
+    as_list,
+    has_text,
+    iter_pairs,
+    no_usable_pair,
+    source_name,
+)
 from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, SelectedLines
 from seq2seq.runtime.console import printable
 from seq2seq.runtime.folders import PrivateFolder
@@ -26,29 +33,44 @@ Number = TypeVar("Number", bound=np.generic)
 _BLOCK_PAIRS = 10_000  # written at a time
 
 
-def copy_text(files: ParallelFiles, folder: PrivateFolder) -> Counts:
+def copy_text(files: Texts, folder: PrivateFolder) -> Counts:
     """Copy the pairs with text on both sides; return the counts of pairs by kind.
 
-    Raises UserError as `iter_pairs` does, and if no pair has text on both sides.
+    Of several corpora, those of each are counted, too. Raises UserError as `iter_pairs` does, and
+    if no pair of a corpus has text on both sides.
     """
     facts = {"pairs": 0, "blank": 0, "same": 0}
-    name, pairs = source_name(files), iter_pairs(files)
+    corpora = as_list(files)
     with (
         _Writer(folder, "src.text", "src.ends") as src_writer,
         _Writer(folder, "tgt.text", "tgt.ends") as tgt_writer,
-        tqdm(desc=printable(f"reading {name}"), unit=" pairs", leave=False, disable=None) as bar,
+        tqdm(
+            desc=printable(f"reading {source_name(files)}"),
+            unit=" pairs",
+            leave=False,
+            disable=None,
+        ) as bar,
     ):
-        while block := list(islice(pairs, _BLOCK_PAIRS)):
-            kept = [pair for pair in block if has_text(*pair)]
-            facts["pairs"] += len(kept)
-            facts["blank"] += len(block) - len(kept)
-            facts["same"] += sum(src == tgt for src, tgt in kept)
-            src_writer.write(*_joined([src for src, _ in kept]))
-            tgt_writer.write(*_joined([tgt for _, tgt in kept]))
-            bar.update(len(block))
-    if not facts["pairs"]:
-        raise no_usable_pair(name, facts["blank"])
+        for number, corpus in enumerate(corpora, start=1):
+            before, pairs = dict(facts), iter_pairs(corpus)
+            while block := list(islice(pairs, _BLOCK_PAIRS)):
+                kept = [pair for pair in block if has_text(*pair)]
+                facts["pairs"] += len(kept)
+                facts["blank"] += len(block) - len(kept)
+                facts["same"] += sum(src == tgt for src, tgt in kept)
+                src_writer.write(*_joined([src for src, _ in kept]))
+                tgt_writer.write(*_joined([tgt for _, tgt in kept]))
+                bar.update(len(block))
+            if facts["pairs"] == before["pairs"]:
+                raise no_usable_pair(source_name(corpus), facts["blank"] - before["blank"])
+            if len(corpora) > 1:
+                facts[pairs_of_corpus(number)] = facts["pairs"] - before["pairs"]
     return facts
+
+
+def pairs_of_corpus(number: int) -> str:
+    """Return the name of the count of pairs of one of several corpora, from 1."""
+    return f"pairs.{number}"
 
 
 def open_text(folder: PrivateFolder, name: str) -> ParallelText:

@@ -13,11 +13,19 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.config.schema import ParallelFiles, VocabularyConfig
+from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.array_file import ArrayFile
-from seq2seq.data.cache.arrays import SIDES, array_of, ids_arrays, open_ids, open_text, text_arrays
+from seq2seq.data.cache.arrays import (
+    SIDES,
+    array_of,
+    ids_arrays,
+    open_ids,
+    open_text,
+    pairs_of_corpus,
+    text_arrays,
+)
 from seq2seq.data.cache.entries import Entry, Unusable
-from seq2seq.data.corpus import ParallelText, has_text, iter_pairs, source_name
+from seq2seq.data.corpus import ParallelText, Texts, as_list, has_text, iter_pairs, source_name
 from seq2seq.data.packed_sequences import PackedIds, SelectedLines
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, read_vocabularies
 
@@ -26,14 +34,18 @@ _FIRST_PAIRS, _SAMPLED_PAIRS = 1000, 200  # compared with the files, and encoded
 _CONTINUATION = 0b10  # the first two bits of a byte within a character of UTF-8
 
 
-def read_text(entry: Entry, files: ParallelFiles) -> ParallelText:
+def read_text(entry: Entry, files: Texts) -> ParallelText:
     """Open the text of an entry; raises Unusable unless every line of it can be read.
 
-    The first pairs must be those of the files.
+    The first pairs must be those of the files. Of several corpora, the pairs of each are counted.
     """
     _check_names(entry, (f"{side}.{name}" for side in SIDES for name in ("text", "ends")))
     facts = entry.facts
-    if set(facts) != {"pairs", "blank", "same"} or facts["same"] > facts["pairs"]:
+    corpora = as_list(files)
+    each = [pairs_of_corpus(n) for n in range(1, len(corpora) + 1)] if len(corpora) > 1 else []
+    if set(facts) != {"pairs", "blank", "same", *each} or facts["same"] > facts["pairs"]:
+        raise Unusable("its counts are inconsistent")
+    if each and sum(facts[name] for name in each) != facts["pairs"]:
         raise Unusable("its counts are inconsistent")
     for side in SIDES:
         text, ends = text_arrays(entry.folder, side)
@@ -49,8 +61,9 @@ def read_text(entry: Entry, files: ParallelFiles) -> ParallelText:
     return opened
 
 
-def _usable_pairs(files: ParallelFiles) -> Generator[tuple[str, str]]:
-    yield from (pair for pair in iter_pairs(files) if has_text(*pair))
+def _usable_pairs(files: Texts) -> Generator[tuple[str, str]]:
+    for corpus in as_list(files):
+        yield from (pair for pair in iter_pairs(corpus) if has_text(*pair))
 
 
 def read_ids(

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -54,7 +54,11 @@ class Work(NamedTuple):
 
 
 def train_cached(
-    folder: PrivateFolder, text: ParallelText, config: VocabularyConfig, models: PrivateFolder
+    folder: PrivateFolder,
+    text: ParallelText,
+    config: VocabularyConfig,
+    models: PrivateFolder,
+    tags: Sequence[str] = (),
 ) -> None:
     """Train vocabularies on the text cached in `folder`, and write them in `models`.
 
@@ -62,10 +66,10 @@ def train_cached(
     Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
     """
     if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
-        write_vocabularies(train_vocabularies(config, text.src, text.tgt), models)
+        write_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), models)
         return
     with _worker_pool(1) as pool:
-        _submit(pool, _train, folder.address, config, models.address).result()
+        _submit(pool, _train, folder.address, config, models.address, tags).result()
 
 
 def encode_cached(
@@ -175,9 +179,9 @@ def _start_worker(lifeline: Connection) -> None:
 # Results are files: a kill could cut short a result sent through a pipe, and block its reader.
 
 
-def _train(folder: Address, config: VocabularyConfig, models: Address) -> None:
+def _train(folder: Address, config: VocabularyConfig, models: Address, tags: Sequence[str]) -> None:
     text = open_text(PrivateFolder.reopen(folder), str(folder.path))
-    vocabularies = train_vocabularies(config, text.src, text.tgt)
+    vocabularies = train_vocabularies(config, text.src, text.tgt, tags)
     write_vocabularies(vocabularies, PrivateFolder.reopen(models))
 
 

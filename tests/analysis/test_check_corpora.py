@@ -1,0 +1,54 @@
+"""`check` of several training corpora: each is reported, and cleaned, under its own lines."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.cli.main import main
+
+
+@pytest.fixture
+def config(small_corpus: Path) -> Path:
+    """A config with two training corpora; the second, a CSV file, has a damaged pair."""
+    folder = small_corpus.parent
+    src, tgt = toy_pairs(80, seed=5)
+    src[7] = tgt[7] = "a line that is the same on both sides"
+    rows = [f'{n},"{a}","{b}"' for n, (a, b) in enumerate(zip(src, tgt, strict=True))]
+    (folder / "more.csv").write_text("\n".join(["id,from,to", *rows]) + "\n", encoding="utf-8")
+    text = small_corpus.read_text(encoding="utf-8")
+    old = f"  train: {{src: {folder}/train.src, tgt: {folder}/train.tgt}}\n"
+    assert old in text
+    new = (
+        f"  train:\n    - {old.partition('train: ')[2]}"
+        f"    - {{file: {folder}/more.csv, columns: [from, to], weight: 0.5, tag: <x>}}\n"
+    )
+    small_corpus.write_text(text.replace(old, new), encoding="utf-8")
+    return small_corpus
+
+
+def test_each_corpus_is_reported_with_its_own_lines(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, clean = tmp_path / "report.json", tmp_path / "clean"
+    words = ["check", str(config), "--json", str(report), "--write", str(clean), "--device", "cpu"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    header = next(line for line in out.splitlines() if line.startswith("pairs"))
+    assert header.split() == ["pairs", "train", "1", "train", "2", "valid", "test"]
+    assert "source also in train 1" in out
+    assert "source also in train 2" in out
+    found = json.loads(report.read_text())
+    assert list(found["texts"]) == ["train 1", "train 2", "valid", "test"]
+    assert found["texts"]["train 2"]["src_file"] == f"{config.parent}/more.csv, column from"
+    assert found["texts"]["train 1"]["statistics"]["lines"] == 120
+    assert found["texts"]["train 2"]["statistics"]["lines"] == 80
+    dropped = (clean / "2" / "dropped.tsv").read_text().splitlines()
+    kept = (clean / "2" / "more.csv").read_text().splitlines()
+    assert kept[0] == "from,to"
+    assert len(kept) - 1 + len(dropped) == 80
+    assert (clean / "1" / "train.src").read_text().count("\n") + len(
+        (clean / "1" / "dropped.tsv").read_text().splitlines()
+    ) == 120
+    assert not any(line.startswith("<x>") for line in kept)
