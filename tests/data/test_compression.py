@@ -209,7 +209,7 @@ def test_the_commands_for_a_file_print_and_pack_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ bombs
 
 PEAK = """
-import resource, sys
+import sys
 from pathlib import Path
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
@@ -222,7 +222,8 @@ for read in (lambda: read_aligned(paths), lambda: read_pairs(files)):
         read()
     except UserError as error:
         print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+status = Path("/proc/self/status").read_text()  # a child's ru_maxrss begins with its parent's
+print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
 """
 MIB = 1 << 20
 
@@ -238,12 +239,12 @@ def bomb(path: Path, block: bytes, mebibytes: int) -> Path:
 BOMBS = {
     "zeros": (bytes(MIB), "contains a NUL character"),
     "a line": (b"a " * (MIB // 2), "the line is longer than 16 MiB"),
-    "blank lines": (b"\n" * MIB, "more than 1000401 lines"),
-    "lines": (b"ab cd ef\n" * (MIB // 9), "more than 1000401 lines"),
+    "blank lines": (b"\n" * MIB, "has more than 10004"),
+    "lines": (b"ab cd ef\n" * (MIB // 9), "has more than 10004"),
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in KiB on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: str) -> None:
@@ -263,11 +264,11 @@ def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: s
         *messages, peak = done.stdout.splitlines()
         assert len(messages) == 2
         for message in messages:
-            assert what.replace("401", "40") in message
+            assert what in message
         assert int(peak) < 180, messages
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in KiB on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_an_xz_file_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bomb.xz"
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}]
