@@ -41,7 +41,12 @@ class Vocabulary:
         self.model = model
         self.sampling = sampling
         self._processor = sentencepiece.SentencePieceProcessor()
-        self._processor.LoadFromSerializedProto(model)
+        try:
+            self._processor.LoadFromSerializedProto(model)
+            tokens = self._processor.id_to_piece(list(range(len(self))))
+        except ValueError:  # in a token, or in the error that SentencePiece reports
+            raise RuntimeError("it contains text that is not UTF-8") from None
+        self._tokens: list[str] = tokens
         byte = self._processor.piece_to_id("<0x00>")
         # Unseen characters become bytes; in a vocabulary of words, unseen words are unknown.
         self.has_byte_fallback = bool(self._processor.is_byte(byte))
@@ -49,10 +54,6 @@ class Vocabulary:
     @cached_property
     def _sampler(self) -> SubwordSampler:
         return SubwordSampler(self._processor, self.sampling)
-
-    @cached_property
-    def _tokens(self) -> list[str]:
-        return [self._processor.id_to_piece(i) for i in range(len(self))]
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import write_small_corpus
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_cache import (
     LONGEST,
     VOCABULARY,
@@ -520,6 +522,50 @@ def test_no_manifest_is_a_traceback(built: Built, run: Path, copied: Path, conte
     assert found.built == ["text"]
     reason = f"{MANIFEST} is damaged or not a manifest"
     assert found.notes == [f"{copied / 'text'}: rebuilt because {reason}"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda each: (
+        st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=4), each, max_size=3)
+    ),
+    max_leaves=4,
+)
+places = st.sampled_from(["format", "key", "facts", "files", "facts/pairs", "files/src.ends"])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_resealed_entry_is_a_traceback(
+    built: Built, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Random values in the manifest and random bytes in the files, all with right checksums."""
+    run = tmp_path_factory.mktemp("fuzz") / "runs" / "run"
+    built.copied_to(run)
+    path = entry(run, data.draw(st.sampled_from(["text", "vocabulary", "tokens"])))
+
+    def change(folder: Path, manifest: dict[str, Any]) -> None:
+        if data.draw(st.booleans()):
+            section, _, key = data.draw(places).partition("/")
+            target = manifest[section] if key else manifest
+            target[key or section] = data.draw(json_values)
+            return
+        names = sorted(each.name for each in folder.iterdir() if each.name != MANIFEST)
+        file = folder / data.draw(st.sampled_from(names))
+        content = bytearray(file.read_bytes())
+        start = data.draw(st.integers(0, len(content)))
+        new = data.draw(st.binary(max_size=9))
+        content[start : start + data.draw(st.sampled_from([0, len(new), 1 << 20]))] = new
+        file.write_bytes(content)
+
+    reseal(path, change)
+    found = taken(built.files, run)
+    assert bool(found.notes) == bool(found.built)
+    assert not any("\n" in note for note in found.notes)
+    size = len(found.vocabularies.src)
+    for sides in (found.pairs.src, found.pairs.tgt):
+        assert all(0 <= i < size for ids in sides for i in ids)
+    shutil.rmtree(run.parents[1])
 
 
 # ------------------------------------------------------------------------ what a run has recorded

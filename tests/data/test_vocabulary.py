@@ -424,7 +424,7 @@ def test_words_and_characters_may_be_fewer_than_the_size(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("name", ["joint", "src", "tgt"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "text", "zeros", "longer"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "text", "zeros", "longer", "token"])
 def test_a_damaged_model_is_refused(
     tmp_path: Path, trained: dict[str, Vocabulary], name: str, damage: str
 ) -> None:
@@ -440,6 +440,7 @@ def test_a_damaged_model_is_refused(
         "text": b"no model at all\n",
         "zeros": bytes(len(whole)),
         "longer": whole + b"more",
+        "token": whole.replace(b"<unk>", b"<\x80nk>", 1),  # not UTF-8
     }
     path.write_bytes(contents[damage])
     with pytest.raises(UserError) as caught:
