@@ -13,6 +13,7 @@ from seq2seq.cli.progress import progress
 from seq2seq.data.line_counts import read_aligned
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
@@ -164,7 +165,7 @@ def _read(
     options: argparse.Namespace, data: "DataConfig | None"
 ) -> tuple[list[NamedLines], list[NamedLines]]:
     """Read the sources (with -m) or the hypotheses, and the references."""
-    from seq2seq.data.corpus import read_pairs
+    from seq2seq.data.corpus import paths_of, read_pairs
 
     if options.ref:
         paths = [*(options.hyp or [options.input]), *options.ref]
@@ -176,6 +177,13 @@ def _read(
         raise UserError(
             f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
         )
+    check_paths(*paths_of(files).values())
+    for path in paths_of(files).values():
+        if not path.exists():
+            raise UserError(
+                f"{path}: no such file; the run {options.model[0]} records it as its "
+                f"{options.split} text. Restore it, or give -i FILE and -r FILE"
+            )
     text = read_pairs(files)
     names = (f"{text.source_name}, source", f"{text.source_name}, target")
     return [(names[0], list(text.src))], [(names[1], list(text.tgt))]

@@ -1,5 +1,6 @@
 """Compare configs: the keys whose change prevents a run from being resumed."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
@@ -21,13 +22,15 @@ _FREE = (
     "training.log_every.",
     "training.deterministic.",
 )
+# Keys of the content of a text, of which the training state records a checksum.
+_TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag)")
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:
     """List the changed keys that a resumed run must keep, as `model.dropout: 0.3 -> 0.2`.
 
-    The run folder, test data, logging, decoding and length of training may change; but a linear or
-    cosine learning rate depends on max_epochs and max_steps from the first step on.
+    The run folder, the files of the texts, logging, decoding and length of training may change; but
+    a linear or cosine learning rate depends on max_epochs and max_steps from the first step on.
     """
     return changed_since(recorded_keys(old), new)
 
@@ -35,7 +38,11 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 def recorded_keys(config: Config) -> dict[str, object]:
     """Return the keys that a resumed run must keep: JSON values by dotted key."""
     leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
-    return {key: value for key, value in leaves.items() if not f"{key}.".startswith(_FREE)}
+    return {key: value for key, value in leaves.items() if not _is_free(key)}
+
+
+def _is_free(key: str) -> bool:
+    return f"{key}.".startswith(_FREE) or _TEXT.fullmatch(key) is not None
 
 
 def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:

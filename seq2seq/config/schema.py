@@ -6,9 +6,9 @@ empty value means None.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
@@ -351,6 +351,22 @@ def dump_config(config: Config) -> str:
     """Return every key as YAML, in the order of the schema; `load_config` reads an equal config."""
     tree = config.model_dump()
     return str(yaml.dump(tree, None, _Dumper, sort_keys=False, allow_unicode=True, width=10_000))
+
+
+_Files = TypeVar("_Files", bound=ParallelFiles)
+
+
+def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
+    """Return a config whose run folder and text files have the paths that `change` returns."""
+
+    def changed(files: _Files) -> _Files:
+        return files.model_copy(update={key: change(path) for key, path in files.paths.items()})
+
+    data = config.data
+    train, valid, test = map(changed, data.train), changed(data.valid), data.test
+    splits = {"train": tuple(train), "valid": valid, "test": test and changed(test)}
+    own = {"data": data.model_copy(update=splits), "run_dir": change(config.run_dir)}
+    return config.model_copy(update=own)
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Parallel text: sentence pairs from files, and checks of pairs and languages."""
 
+import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,32 @@ class ParallelText:
 
     def __len__(self) -> int:
         return len(self.src)
+
+
+def checksum_of_text(text: ParallelText, sizes: Sequence[int] = ()) -> str:
+    """Return a checksum of all pairs of a text, independent of its files and their formats.
+
+    It depends on the sizes of the corpora that the text consists of, if there are several.
+    """
+    digests = []
+    for lines in (text.src, text.tgt):
+        content, ends, end = hashlib.sha256(), hashlib.sha256(), 0
+        for line in lines:
+            encoded = line.encode()
+            end += len(encoded)
+            content.update(encoded)
+            ends.update(end.to_bytes(8, sys.byteorder))
+        digests += [content.hexdigest(), ends.hexdigest()]
+    return combined_checksum(digests, sizes)
+
+
+def combined_checksum(digests: Sequence[str], sizes: Sequence[int] = ()) -> str:
+    """Return the checksum of a text, given the SHA-256 of each side's bytes and of its line ends.
+
+    Ends are positions in those bytes, as integers of eight bytes: a cached text has them in files.
+    """
+    parts = [*digests, *map(str, sizes)] if len(sizes) > 1 else digests
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def read_pairs(files: Texts) -> ParallelText:

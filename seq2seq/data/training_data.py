@@ -25,7 +25,7 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.arrays import copy_text, pairs_of_corpus, write_ids
+from seq2seq.data.cache.arrays import TEXT_FILES, copy_text, pairs_of_corpus, write_ids
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
 from seq2seq.data.cache.verification import read_ids, read_models, read_text
 from seq2seq.data.cache.workers import encode_cached, train_cached
@@ -33,6 +33,8 @@ from seq2seq.data.corpus import (
     ParallelText,
     Texts,
     as_list,
+    checksum_of_text,
+    combined_checksum,
     count_same,
     joined,
     paths_of,
@@ -73,7 +75,7 @@ class TrainingData:
         self.tags = tuple(dict.fromkeys(each.tag for each in as_list(files) if each.tag))
         self.blank = blank  # pairs dropped for a blank side
         self.same = same  # pairs with identical sides
-        self.checksum = checksum
+        self.checksum = checksum  # of the pairs, as `checksum_of_text` returns it
         self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
         self.notes = _corpus_notes(as_list(files), sizes, self._weights)  # for the log
 
@@ -110,7 +112,7 @@ def training_data(
         texts, blanks = zip(*(usable(read_pairs(each)) for each in as_list(files)), strict=True)
         text, sizes = joined(texts), [len(each) for each in texts]
         counts = sum(blanks), count_same(text)
-        yield TrainingData(files, text, sizes, *counts, checksum_of_text(text))
+        yield TrainingData(files, text, sizes, *counts, checksum_of_text(text, sizes))
         return
     with closing(EntryCache(cache_of(run_dir), _folder_name(files))) as cache:
         try:
@@ -137,11 +139,6 @@ def cache_of(run_dir: Path) -> Path:
 
 def _shared_cache(run_dir: Path) -> Path:
     return run_dir.absolute().parent / FOLDER
-
-
-def checksum_of_text(text: ParallelText) -> str:
-    """Return a checksum of the lines, independent of the files they come from."""
-    return _hash([list(text.src), list(text.tgt)])
 
 
 class _CachedTrainingData(TrainingData):
@@ -177,7 +174,8 @@ class _CachedTrainingData(TrainingData):
         if len(corpora) > 1:
             sizes = [facts[pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
         counts = facts["blank"], facts["same"]
-        super().__init__(files, text, sizes, *counts, _hash([checksums, self._key.get("reading")]))
+        digests_of_text = [loaded.entry.files[name][1] for name in TEXT_FILES]
+        super().__init__(files, text, sizes, *counts, combined_checksum(digests_of_text, sizes))
         if not cache.private:
             self.notes.append(
                 f"note: {cache.folder.path}: the file system keeps permissions of other users, who "

@@ -4,8 +4,9 @@ Every write is atomic. Weights carry checksums of themselves and of the vocabula
 keys that they depend on.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.errors import ConfigError
-from seq2seq.config.schema import Config, dump_config, load_config
+from seq2seq.config.schema import Config, dump_config, load_config, with_paths
 from seq2seq.data.batching import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
@@ -32,7 +33,7 @@ from seq2seq.runs.layout import (
 )
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
 from seq2seq.runtime.errors import UnreadableFile, UserError
-from seq2seq.runtime.files import atomic_write, check_paths, check_readable
+from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_paths, check_readable
 
 SOURCE = "source"  # header field of the source profile
 
@@ -46,9 +47,35 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
 
 
 def update_config(folder: Path, config: Config) -> None:
-    """Replace the config of a run: a resumed run may change some keys."""
+    """Replace the config of a run: a resumed run may change some keys.
+
+    Paths are made absolute, so that the run finds its texts from any working directory.
+    """
     with writing(folder / CONFIG):
-        atomic_write(folder / CONFIG, dump_config(config).encode())
+        atomic_write(folder / CONFIG, dump_config(_absolute(config)).encode())
+
+
+def _absolute(config: Config) -> Config:
+    if LONE_SURROGATE.search(str(Path.cwd())):
+        return config  # YAML cannot hold a name that is not UTF-8
+    return with_paths(config, Path.absolute)
+
+
+def _relocated(config: Config, folder: Path) -> Config:
+    """Return the config of a run with the paths of its texts, if they were moved with the run.
+
+    A file that does not exist is looked for at the same place relative to the run folder.
+    """
+
+    def find(path: Path) -> Path:
+        if os.path.exists(path):  # noqa: PTH110 -- False, too, for what may not be searched
+            return path
+        with suppress(ValueError):  # on another drive
+            moved = os.path.normpath(folder.absolute() / os.path.relpath(path, config.run_dir))
+            return Path(moved) if os.path.isfile(moved) else path  # noqa: PTH113
+        return path
+
+    return with_paths(config, find).model_copy(update={"run_dir": config.run_dir})
 
 
 def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
@@ -68,7 +95,7 @@ def read_config(folder: Path) -> Config:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:
-        return load_config(folder / CONFIG)[0]
+        return _relocated(load_config(folder / CONFIG)[0], folder)
     except ConfigError as error:
         raise UserError(
             f"{'; '.join(line.strip() for line in str(error).splitlines())} "

@@ -4,6 +4,7 @@ The header of every file of weights records both, so that a config or a vocabula
 or belongs to another run is detected.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,17 @@ def model_changes(
     trained: Config, config: Config, sections: tuple[str, ...] = _MODEL_KEYS
 ) -> list[str]:
     """List the changed keys in `sections` that make weights of one config unfit for the other."""
+    return that_change_weights(changed_keys(trained, config), config, sections)
+
+
+def that_change_weights(
+    changes: Iterable[str], config: Config, sections: tuple[str, ...] = _MODEL_KEYS
+) -> list[str]:
+    """Select from changes, as `KEY: OLD -> NEW`, those that a warm start refuses, too."""
     if config.model.score == "location":
         sections += ("data.max_length:",)  # the score has weights for each position
-    changes = (each for each in changed_keys(trained, config) if each.startswith(sections))
-    return [each for each in changes if not each.startswith(_SHAPELESS)]
+    shaping = (each for each in changes if each.startswith(sections))
+    return [each for each in shaping if not each.startswith(_SHAPELESS)]
 
 
 def check_model_keys(path: Path, header: Header, config: Config, config_path: Path) -> None:

@@ -24,8 +24,13 @@ from seq2seq.runs.layout import (
     snapshots,
     writing,
 )
-from seq2seq.runs.provenance import config_changes
-from seq2seq.runs.training_state import TrainingState, read_state, resumable
+from seq2seq.runs.provenance import config_changes, that_change_weights
+from seq2seq.runs.training_state import (
+    TrainingState,
+    another_run,
+    read_state,
+    resumable,
+)
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import (
     PART_SUFFIX,
@@ -100,11 +105,18 @@ def resumed_state(config: Config) -> TrainingState | None:
 
     Raises UserError as `read_state` does, and if the config is not the run's.
     """
-    state = read_state(config.run_dir)
-    if state is not None and (changes := config_changes(state.path, state.header, config)):
+    folder = config.run_dir
+    state = read_state(folder)
+    if state is None:
+        return None
+    if changes := config_changes(state.path, state.header, config):
+        remedy = another_run(folder)
+        if that_change_weights(changes, config):
+            remedy = "train another run (another run_dir)"
         raise UserError(
-            f"{config.run_dir}: --resume needs the config that the run started with. "
-            "These keys differ:\n  " + "\n  ".join(changes)
+            f"{folder}: --resume needs the config that the run started with. These keys differ:\n  "
+            + "\n  ".join(changes)
+            + f"\nRestore them, or {remedy}"
         )
     return state
 

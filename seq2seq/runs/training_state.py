@@ -15,6 +15,7 @@ from torch import Tensor
 from seq2seq.data.batching import LengthLimit
 from seq2seq.runs import tensor_file
 from seq2seq.runs.layout import (
+    BEST,
     LAST,
     PREVIOUS,
     check_weights,
@@ -30,6 +31,7 @@ OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each pa
 
 STATE_FORMAT = 3  # increased when header fields or tensors change; format 1 had no number
 _FORMAT = "state_format"
+_TEXT = "text."  # prefix, in the header field `data`, of the checksums of a run's texts
 
 
 @dataclass(eq=False)
@@ -199,14 +201,23 @@ def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
 
 
+def text_checksums(train: str, valid: str) -> dict[str, str]:
+    """Return what a state records of the content of its texts, given their checksums."""
+    return {f"{_TEXT}train": train, f"{_TEXT}valid": valid}
+
+
 def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
-    """Raise UserError if training or validation text is not the one the run was trained on."""
-    recorded = header.get("data")
-    for split, checksum in checksums.items():
-        if isinstance(recorded, dict) and recorded.get(split, checksum) != checksum:
+    """Raise UserError if training or validation text is not the one the run was trained on.
+
+    The text counts, not its files: they may have moved, or be compressed or joined into a TSV.
+    """
+    recorded = recorded_digests(header)
+    for key, checksum in checksums.items():
+        if recorded.get(key, checksum) != checksum:
+            split = key.removeprefix(_TEXT)
             raise UserError(
-                f"data.{split}: has changed since {folder} was trained on it. Restore the text, "
-                "or train again (--overwrite, or another run_dir)"
+                f"data.{split}: is not the text that {folder} was trained on. Restore that text, "
+                f"or {another_run(folder)}"
             )
 
 
@@ -216,3 +227,10 @@ def recorded_digests(header: Header) -> dict[str, str]:
     if not isinstance(recorded, dict):
         return {}
     return {str(key): value for key, value in recorded.items() if isinstance(value, str)}
+
+
+def another_run(folder: Path) -> str:
+    """Return the way to train on with what --resume refuses to change."""
+    if (folder / BEST).exists():
+        return f"start another run (another run_dir) from its best weights: --init-from {folder}"
+    return "train again (--overwrite, or another run_dir)"

@@ -11,11 +11,18 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
 from seq2seq.data.batching import EncodedPairs, LengthLimit, encode_pairs, length_ratio
-from seq2seq.data.corpus import ParallelText, check_direction, read_pairs, same_sides, usable
+from seq2seq.data.corpus import (
+    ParallelText,
+    check_direction,
+    checksum_of_text,
+    read_pairs,
+    same_sides,
+    usable,
+)
 from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.source_profile import SourceProfile, describe_source
-from seq2seq.data.training_data import checksum_of_text, training_data
+from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
@@ -33,6 +40,7 @@ from seq2seq.runs.training_state import (
     recorded_digests,
     restore_tensors,
     save_state,
+    text_checksums,
 )
 from seq2seq.runs.warm_start import read_warm_start, resumed_vocabularies
 from seq2seq.runtime.device import derive_seed, trim_memory
@@ -162,7 +170,7 @@ def prepare(
         train = source.text
         valid, _ = other_texts(config.data, train)
         filled, valid_blank = usable(valid)
-        checksums = {"train": source.checksum, "valid": checksum_of_text(valid)}
+        checksums = text_checksums(source.checksum, checksum_of_text(valid))
         repairs: list[str] = []
         if state is not None:
             check_texts(config.run_dir, state.header, checksums)
@@ -225,7 +233,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
     with training_data(config.data.train, config.run_dir, digests) as source:
         valid, _ = other_texts(config.data, source.text)
         pairs = source.pairs(vocabularies, config.data.max_length)
-    checksums = {"train": source.checksum, "valid": checksum_of_text(valid), **source.digests}
+    checksums = text_checksums(source.checksum, checksum_of_text(valid)) | source.digests
     session = new_session(config, device, vocabularies, pairs, valid, checksums, state.limit)
     session.group = group
     restore(session, state)

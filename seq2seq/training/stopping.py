@@ -58,7 +58,10 @@ def finished_note(config: Config, reason: str) -> str:
     key, decay = reason.partition("=")[0], config.training.decay
     remedy = f"To train further, pass --resume and increase {key}"
     if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
-        remedy = f"training.decay={decay} ends there: to train longer, start another run"
+        remedy = (
+            f"training.decay={decay} ends there: to train longer, start another run (another "
+            f"run_dir) with --init-from {config.run_dir}"
+        )
     return f"Training has already finished ({reason}). {remedy}."
 
 

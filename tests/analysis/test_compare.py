@@ -171,7 +171,7 @@ def test_runs_of_other_text_or_more_training_are_not_taken(
     text = Path("train.tgt").read_text(encoding="utf-8").splitlines(keepends=True)
     Path("train.tgt").write_text("".join(text[:-1]) + "ba\n", encoding="utf-8")
     assert compare("--seeds", "1", more, "training.max_epochs=null") == 2
-    assert "data.train: has changed since out/none-seed1 was" in capsys.readouterr().err
+    assert "data.train: is not the text that out/none-seed1 was" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("update", [7, 8])  # of all: within the second run, and its last

@@ -212,7 +212,7 @@ def test_from_another_text_a_damaged_vocabulary_is_not_learnt(
     (tmp_path / "train.src").write_text(text.replace("bu", "ib"))
     damaged = (run / MODEL).read_bytes()
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
-    assert f"data.train: has changed since {run} was trained on it" in message
+    assert f"data.train: is not the text that {run} was trained on" in message
     # As of a run whose state does not say yet which text it was trained on.
     monkeypatch.setattr("seq2seq.training.session.check_texts", lambda *_: None)
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))

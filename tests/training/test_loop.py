@@ -933,7 +933,7 @@ def test_a_run_goes_on_with_the_text_it_began_with(small_corpus: Path, file: str
     edit_lines(small_corpus.parent / file, {3: "ba ka"})
     longer = configured(small_corpus, "training.max_steps=3")
     message = refusal(longer, resume=True)
-    assert message.startswith(f"data.{file[:5]}: has changed since {run} was trained on it. ")
+    assert message.startswith(f"data.{file[:5]}: is not the text that {run} was trained on. ")
     assert contents(run) == before
     (small_corpus.parent / file).write_text(text, encoding="utf-8")
     train(longer, "cpu", resume=True)
@@ -1009,6 +1009,10 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
     assert "model.dropout: 0.25 -> 0.2" in message
     assert "seed: 1 -> 4" in message
     assert "max_steps" not in message  # may change
+    assert message.endswith(
+        "\nRestore them, or start another run (another run_dir) from its best weights: "
+        f"init_from={run}"
+    )
     assert contents(run) == before
 
 

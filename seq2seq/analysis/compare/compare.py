@@ -8,10 +8,10 @@ from statistics import mean
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
 from seq2seq.analysis.compare.variants import Plan
 from seq2seq.config.schema import Config
-from seq2seq.data.corpus import read_pairs, usable
-from seq2seq.data.training_data import checksum_of_text, training_data
+from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
+from seq2seq.data.training_data import training_data
 from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
-from seq2seq.runs.training_state import TrainingState, check_texts
+from seq2seq.runs.training_state import TrainingState, check_texts, text_checksums
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import RunError, UserError
@@ -107,7 +107,7 @@ def _prepare_data(config: Config) -> tuple[int, dict[str, str]]:
                 f"{config.data.max_length} tokens. Raise it."
             )
         longest = max(len(line.split()) for line in pairs.src_texts)
-        return longest, {"train": data.checksum, "valid": checksum_of_text(valid)}
+        return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
 
 def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> None:

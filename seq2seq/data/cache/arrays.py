@@ -28,6 +28,7 @@ from seq2seq.runtime.console import printable
 from seq2seq.runtime.folders import PrivateFolder
 
 SIDES = ("src", "tgt")
+TEXT_FILES = ("src.text", "src.ends", "tgt.text", "tgt.ends")  # their SHA-256 identify the text
 Counts = dict[str, int]
 Number = TypeVar("Number", bound=np.generic)
 _BLOCK_PAIRS = 10_000  # written at a time

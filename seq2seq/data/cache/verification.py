@@ -17,6 +17,7 @@ from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.cache.arrays import (
     SIDES,
+    TEXT_FILES,
     array_of,
     ids_arrays,
     open_ids,
@@ -39,7 +40,7 @@ def read_text(entry: Entry, files: Texts) -> ParallelText:
 
     The first pairs must be those of the files. Of several corpora, the pairs of each are counted.
     """
-    _check_names(entry, (f"{side}.{name}" for side in SIDES for name in ("text", "ends")))
+    _check_names(entry, TEXT_FILES)
     facts = entry.facts
     corpora = as_list(files)
     each = [pairs_of_corpus(n) for n in range(1, len(corpora) + 1)] if len(corpora) > 1 else []

@@ -1,0 +1,267 @@
+"""Resume with the same text in other files: the content of a text is its identity, not its name."""
+
+import gzip
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import write_small_corpus
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import Config, load_config
+from seq2seq.data.corpus import ParallelText, checksum_of_text, read_pairs, usable
+from seq2seq.data.training_data import training_data
+from seq2seq.runs import tensor_file
+from seq2seq.runs.checkpoint import read_config
+from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.loop import train
+
+SETTINGS = ("decoding.max_length=9", "training.validate_every=2", "training.log_every=1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_tensorboard() -> Iterator[None]:
+    """It takes longer than these trainings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+        yield
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus and a run, `half` after two steps and `whole` after four; not to be changed."""
+    folder = tmp_path_factory.mktemp("project")
+    corpus = write_small_corpus(folder)
+    (folder / "train.src").write_text(f"\n{(folder / 'train.src').read_text()}")  # a blank side
+    (folder / "train.tgt").write_text(f"left out\n{(folder / 'train.tgt').read_text()}")
+    corpus.write_text(corpus.read_text().replace(f"{folder.as_posix()}/", ""))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, steps in (("half", 2), ("whole", 4)):
+            train(configured(corpus, name, steps), "cpu")
+    return folder
+
+
+@pytest.fixture
+def copy(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project at another place, which is the working directory."""
+    copy = Path(shutil.copytree(project, tmp_path / "copy"))
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def configured(corpus: Path, run: str, steps: int, *overrides: str) -> Config:
+    own = (f"run_dir={run}", f"training.max_steps={steps}")
+    return load_config(corpus, [*SETTINGS, *own, *overrides])[0]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def moved() -> list[str]:
+    Path("elsewhere").mkdir()
+    for split in ("train", "valid"):
+        for side in ("src", "tgt"):
+            Path(f"{split}.{side}").rename(f"elsewhere/{split}-{side}.txt")
+    return [
+        f"data.{split}.{side}=elsewhere/{split}-{side}.txt"
+        for split in ("train", "valid")
+        for side in ("src", "tgt")
+    ]
+
+
+def absolute() -> list[str]:
+    return [
+        f"data.{split}.{side}={Path(f'{split}.{side}').absolute()}"
+        for split in ("train", "valid", "test")
+        for side in ("src", "tgt")
+    ]
+
+
+def compressed() -> list[str]:
+    overrides = []
+    for name in ("train.src", "train.tgt", "valid.tgt"):
+        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
+        Path(name).unlink()
+        overrides.append(f"data.{name}={name}.gz")
+    return overrides
+
+
+def joined() -> list[str]:
+    overrides = []
+    for split in ("train", "valid"):
+        sides = (Path(f"{split}.{side}").read_text().splitlines() for side in ("src", "tgt"))
+        lines = (f"{src}\t{tgt}\ta third column\r\n" for src, tgt in zip(*sides, strict=True))
+        Path(f"{split}.tsv").write_text("".join(lines), newline="")
+        overrides += [f"data.{split}.src=null", f"data.{split}.tgt=null"]
+        overrides.append(f"data.{split}.tsv={split}.tsv")
+    return overrides
+
+
+def without_the_blank_pair() -> list[str]:
+    """The pairs that are trained on are the same."""
+    for side in ("src", "tgt"):
+        lines = Path(f"train.{side}").read_text().splitlines(keepends=True)
+        Path(f"train.{side}").write_text("".join(lines[1:]))
+    return []
+
+
+@pytest.mark.parametrize("change", [moved, absolute, compressed, joined, without_the_blank_pair])
+def test_a_run_resumes_exactly_with_the_same_text_in_other_files(
+    copy: Path, change: Callable[[], list[str]]
+) -> None:
+    train(configured(copy / CONFIG, "half", 4, *change()), "cpu", resume=True)
+    for name in (METRICS, BEST):
+        assert (copy / "half" / name).read_bytes() == (copy / "whole" / name).read_bytes()
+    (found, _), (wanted, _) = (
+        tensor_file.read_file(copy / each / LAST) for each in ("half", "whole")
+    )
+    assert {**found, "seconds": 0.0} == {**wanted, "seconds": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("train.tgt", lambda lines: [*lines[:50], lines[51], lines[50], *lines[52:]]),
+        ("train.src", lambda lines: [*lines[:-1], f"{lines[-1]} "]),
+        ("valid.src", lambda lines: [lines[0].swapcase(), *lines[1:]]),
+    ],
+)
+def test_another_text_in_the_same_files_is_refused_with_the_way_out(
+    copy: Path, name: str, edit: Callable[[list[str]], list[str]]
+) -> None:
+    text = Path(name).read_text().splitlines()
+    Path(name).write_text("".join(f"{line}\n" for line in edit(text)))
+    before = contents(copy / "half")
+    with pytest.raises(UserError) as refused:
+        train(configured(copy / CONFIG, "half", 4), "cpu", resume=True)
+    assert str(refused.value) == (
+        f"data.{name[:5]}: is not the text that half was trained on. Restore that text, or start "
+        "another run (another run_dir) from its best weights: init_from=half"
+    )
+    assert contents(copy / "half") == before
+
+
+@pytest.mark.parametrize(
+    ("change", "way_out"),
+    [
+        ("training.learning_rate=0.5", "start another run (another run_dir) from its best weights"),
+        ("vocabulary.sampling=0.5", "start another run (another run_dir) from its best weights"),
+        ("data.max_length=39", "start another run (another run_dir) from its best weights"),
+        ("model.hidden_size=22", "train another run (another run_dir)"),
+        ("vocabulary.size=341", "train another run (another run_dir)"),
+    ],
+)
+@pytest.mark.usefixtures("copy")
+def test_a_refused_resume_names_a_way_out_that_is_open(
+    capsys: pytest.CaptureFixture[str], change: str, way_out: str
+) -> None:
+    command = ["train", CONFIG, *SETTINGS, "training.max_steps=4", change, "--device", "cpu"]
+    assert main([*command, "run_dir=half", "--resume"]) == 2
+    message = capsys.readouterr().err.splitlines()
+    assert message[1].startswith(f"  {change.partition('=')[0]}: ")
+    assert message[2].startswith(f"Restore them, or {way_out}")
+    start = ["--init-from", "half"] if "weights" in way_out else []
+    assert message[2].endswith("--init-from half") == bool(start)
+    assert main([*command, "training.max_steps=1", "run_dir=other", *start]) == 0
+
+
+def test_without_best_weights_no_warm_start_is_named(copy: Path) -> None:
+    (copy / "half" / BEST).unlink()
+    with pytest.raises(
+        UserError, match=r"Restore them, or train again \(overwrite=True, or another"
+    ):
+        train(configured(copy / CONFIG, "half", 4, "seed=9"), "cpu", resume=True)
+
+
+def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project: Path) -> None:
+    config = load_config(project / CONFIG)[0]
+    files = config.data.train.model_copy(
+        update={"src": project / "train.src", "tgt": project / "train.tgt"}
+    )
+    text, blank = usable(read_pairs(files))
+    assert blank == 1
+    with training_data(files, project / "half") as data:
+        assert data.checksum == checksum_of_text(text) == checksum_of_text(data.text)
+    others = [
+        ParallelText(["a", "b"], ["c", "d"]),
+        ParallelText(["a", "c"], ["b", "d"]),
+        ParallelText(["b", "a"], ["d", "c"]),
+        ParallelText(["a"], ["c"]),
+        ParallelText(["a", ""], ["c", ""]),
+        ParallelText(["a "], ["c"]),
+    ]
+    assert len({checksum_of_text(each) for each in others}) == len(others)
+
+
+# ----------------------------------------------------------------------------- where the texts are
+
+
+def evaluated(run: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["evaluate", "-m", str(run), "--device", "cpu"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_run_finds_its_test_set_from_any_folder(
+    project: Path,
+    copy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(project)
+    wanted = evaluated("whole", capsys)
+    other = tmp_path / "other"
+    other.mkdir()
+    for side in ("src", "tgt"):  # files of the same name that are not the run's
+        (other / f"test.{side}").write_text("something else\n" * 11)
+    monkeypatch.chdir(other)
+    assert evaluated(project / "whole", capsys) == wanted
+    shutil.copytree(project / "whole", other / "run-alone")
+    assert evaluated("run-alone", capsys) == wanted  # at the recorded paths
+    config = read_config(copy / "whole")
+    assert config.data.test is not None
+    assert config.data.test.src == project / "test.src"  # it exists, and is what was recorded
+
+
+def test_a_run_finds_its_test_set_where_a_project_was_moved_to(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(project)
+    wanted = evaluated("whole", capsys)
+    first, second = tmp_path / "first", tmp_path / "second"
+    shutil.copytree(project, first / "project")
+    config = first / "project" / "whole" / CONFIG
+    config.write_text(config.read_text().replace(project.as_posix(), f"{first}/project"))
+    first.rename(second)
+    monkeypatch.chdir(tmp_path)
+    run = second / "project" / "whole"
+    assert evaluated(run, capsys) == wanted
+    monkeypatch.chdir(run)
+    assert evaluated(".", capsys) == wanted
+    (second / "project" / "test.tgt").unlink()
+    assert main(["evaluate", "-m", ".", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err == (
+        f"seq2seq: error: {first}/project/test.tgt: no such file; the run . records it as its "
+        "test text. Restore it, or give -i FILE and -r FILE\n"
+    )
+
+
+def test_a_run_with_relative_paths_finds_its_test_set_beside_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier versions recorded them."""
+    shutil.copytree(project, tmp_path / "copy")
+    path = tmp_path / "copy" / "whole" / CONFIG
+    path.write_text(path.read_text().replace(f"{project.as_posix()}/", ""))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    data = read_config(tmp_path / "copy" / "whole").data
+    assert data.test is not None
+    assert data.test.tgt == tmp_path / "copy" / "test.tgt"
