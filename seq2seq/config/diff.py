@@ -19,6 +19,7 @@ _FREE = (
     "training.patience.",
     "training.min_improvement.",
     "training.keep.",
+    "training.save_every.",
     "training.log_every.",
     "training.deterministic.",
 )

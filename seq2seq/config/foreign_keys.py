@@ -151,8 +151,10 @@ _KEYS = {
         valid_steps valid_freq valid_every valid_interval validation_freq validation_steps
         validation_interval validate_interval validate_interval_updates eval_every eval_steps
         eval_freq eval_interval eval_strategy evaluation_strategy val_check_interval val_every
-        save_every save_steps save_freq save_interval save_interval_updates save_strategy
-        save_checkpoint_steps checkpoint_interval checkpoint_every""",
+        save_steps save_freq save_interval save_interval_updates save_strategy
+        save_checkpoint_steps""",
+    "training.save_every": """
+        save_minutes save_every_minutes checkpoint_minutes checkpoint_interval checkpoint_every""",
     "training.keep": """
         keep_checkpoint keep_checkpoints keep_last keep_last_ckpts keep_last_epochs
         keep_last_params keep_best keep_best_ckpts keep_best_checkpoints keep_interval_updates

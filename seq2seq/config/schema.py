@@ -207,6 +207,9 @@ class TrainingConfig(Section):
     accumulate: Count = key(1, "batches per step")
     average: Fraction = key(0.0, "decay per step of a moving average of the weights; 0: off")
     validate_every: Count | None = key(None, "steps between validations; null: one per epoch")
+    save_every: Positive | None = key(
+        None, "minutes between saved states, besides those at validations; null: none"
+    )
     keep: CountOrZero = key(0, "checkpoints of the latest validations to keep")
     metric: Literal["bleu", "chrf", "loss"] = key(
         "bleu", "validation metric of the best weights, patience and plateau"

@@ -217,6 +217,8 @@ def train_epoch(
                 roll_back(session, reporter, fault)
                 return
             save(session, reporter, clock)
+        elif save_due(session, clock):
+            save(session, reporter, clock)
         if sync.stops:
             save(session, reporter, clock)
             reporter.log(f"Stopped at step {progress.step}, saved.")
@@ -231,6 +233,17 @@ def validation_due(session: TrainingSession, batches: int) -> bool:
     """Return whether to validate after the current step of an epoch of that many batches."""
     every, progress = session.config.training.validate_every, session.progress
     return progress.batch == batches if every is None else progress.step % every == 0
+
+
+def save_due(session: TrainingSession, clock: Clock) -> bool:
+    """Return whether training.save_every minutes have passed since the last save.
+
+    Not while steps are skipped: a roll back returns to the saved state.
+    """
+    every, progress = session.config.training.save_every, session.progress
+    if every is None or clock.seconds - clock.saved_seconds < 60 * every:
+        return False
+    return not progress.skipped_in_a_row and not progress.skipped_steps()
 
 
 def report(
@@ -281,6 +294,6 @@ def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     """Write the training state, after the metrics that it counts are on the disk."""
     reporter.sync()
     progress, count = session.progress, reporter.count
-    progress.seconds = clock.seconds
+    progress.seconds = clock.saved_seconds = clock.seconds
     progress.metrics_lines, progress.metrics_checksum = count.lines, count.checksum
     session.writer.save_state(session)

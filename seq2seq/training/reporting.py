@@ -215,6 +215,7 @@ class Clock:
     def __init__(self, before: float) -> None:
         """Start with the seconds trained by earlier processes."""
         self._began = time.monotonic() - before
+        self.saved_seconds = before  # at the last save
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
         self.steps, self._pauses, self._paused = 0, 0, 0.0  # counted by this process

@@ -791,12 +791,13 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# test_update.py, test_device.py and test_cuda.py; test_scheduled_sampling.py; test_averaging.py
+# test_device.py and test_cuda.py; test_scheduled_sampling.py; test_average.py; test_save_every.py
 ELSEWHERE = {
     "training.deterministic",
     "training.scheduled_sampling",
     "training.scheduled_sampling_steps",
     "training.keep",
+    "training.save_every",
 }
 BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_every=1")
 

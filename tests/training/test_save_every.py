@@ -1,0 +1,136 @@
+"""`training.save_every`: states within an epoch, from which a killed run resumes exactly."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq.config.schema import Config, load_config
+from seq2seq.runs import tensor_file
+from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
+from seq2seq.training import loop
+from seq2seq.training.loop import train
+from seq2seq.training.session import RunWriter, TrainingSession
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = (
+    "decoding.max_length=9",
+    "vocabulary.sampling=0.3",
+    "training.max_epochs=2",
+    "training.batch_tokens=220",
+    "training.accumulate=2",
+    "training.average=0.9",
+    "training.log_every=4",
+)
+ALWAYS = "training.save_every=1e-9"  # after each step
+# Trains, and is killed within the steps of these numbers, one in each process.
+KILLED = """
+import os, signal, sys
+sys.modules["torch.utils.tensorboard"] = None
+from seq2seq.config.schema import load_config
+from seq2seq.training import loop
+
+step, last = loop.train_step, int(sys.argv[2])
+
+def train_step(session, *arguments):
+    if session.progress.step == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(session, *arguments)
+
+loop.train_step = train_step
+loop.train(load_config(sys.argv[1], sys.argv[3:])[0], "cpu", resume=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than these trainings."""
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+
+
+def configured(corpus: Path, run: str, *overrides: str) -> Config:
+    return load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / run}", *overrides])[0]
+
+
+def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the step of each saved state."""
+    steps: list[int] = []
+    save = RunWriter.save_state
+
+    def noted(writer: RunWriter, session: TrainingSession) -> None:
+        steps.append(session.progress.step)
+        save(writer, session)
+
+    monkeypatch.setattr(RunWriter, "save_state", noted)
+    return steps
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
+def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Path) -> None:
+    """No validation has saved a state before the first kill."""
+    whole, run = train(configured(small_corpus, "whole"), "cpu"), small_corpus.parent / "run"
+    wanted, tensors = tensor_file.read_file(whole / LAST)
+    validation = wanted["progress"]["best_step"]
+    for killed_in in (3, 4):
+        assert killed_in < validation
+        overrides = [*SETTINGS, ALWAYS, f"run_dir={run}"]
+        command = [sys.executable, "-c", KILLED, str(small_corpus), str(killed_in), *overrides]
+        code = subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=False).returncode
+        assert code == -signal.SIGKILL
+        assert tensor_file.read_header(run / LAST)[0]["progress"]["step"] == killed_in - 1
+    train(configured(small_corpus, "run"), "cpu", resume=True)
+    log = (run / LOG).read_text()
+    assert [f"resumed at step {step}, epoch 1" in log for step in (2, 3)] == [True, True]
+    for name in (METRICS, BEST):
+        assert (run / name).read_bytes() == (whole / name).read_bytes()
+    found, own = tensor_file.read_file(run / LAST)
+    assert found["progress"] == wanted["progress"]
+    assert own.keys() == tensors.keys()
+    assert all(own[name].equal(tensors[name]) for name in own)
+
+
+def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first step after the time, counted from the last save, a validation's included."""
+    now, begun = [0.0], time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: begun + 60 * now[0])
+    step = loop.train_step
+
+    def one_minute(*arguments: Any) -> Any:
+        now[0] += 1
+        return step(*arguments)
+
+    monkeypatch.setattr(loop, "train_step", one_minute)
+    steps = saved_steps(monkeypatch)
+    limits = ("training.max_steps=13", "training.validate_every=7", "training.max_epochs=null")
+    train(configured(small_corpus, "run", *limits, "training.save_every=3"), "cpu")
+    assert steps == [0, 3, 6, 7, 10, 13]  # 13: the end
+    del steps[:]
+    train(configured(small_corpus, "other", *limits), "cpu")
+    assert steps == [0, 7, 13]
+    assert (small_corpus.parent / "run" / METRICS).read_bytes() == (
+        small_corpus.parent / "other" / METRICS
+    ).read_bytes()
+
+
+def test_no_state_is_saved_while_steps_are_skipped(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roll back returns to the saved state, whose weights should have trained well."""
+    step = loop.train_step
+
+    def skipped(session: TrainingSession, *arguments: Any) -> Any:
+        result = step(session, *arguments)
+        if session.progress.step in (3, 4):
+            result.skipped.fill_(True)
+        return result
+
+    monkeypatch.setattr(loop, "train_step", skipped)
+    steps = saved_steps(monkeypatch)
+    limits = ("training.max_steps=7", "training.log_every=1", "training.validate_every=50")
+    train(configured(small_corpus, "run", *limits, "training.max_epochs=null", ALWAYS), "cpu")
+    assert steps == [0, 1, 2, 5, 6, 7, 7]
