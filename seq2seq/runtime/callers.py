@@ -14,6 +14,7 @@ Result = TypeVar("Result")
 _on_command_line: ContextVar[bool] = ContextVar("on_command_line", default=False)
 PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the same meaning
     (r"--device ([^\s:;,]+(?::\d+)?)", r"device='\1'"),
+    (r"--init-from ([^\s:;,]+)$", r"init_from=\1"),
     (r"--init-from (RUN|[^\s:;,]*[/\\.][^\s:;,]*)", r"init_from=\1"),
     (r"--init-from", "init_from"),
     (r"--resume", "resume=True"),

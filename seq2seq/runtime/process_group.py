@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seq2seq.runtime.errors import RunError, UserError
@@ -93,10 +94,10 @@ class ProcessGroup:
 
             torch.cuda.set_device(device)
 
-    def restarted(self) -> bool:
-        """Return whether torchrun restarted the ranks after this training had started."""
+    def restarted(self, run: Path) -> bool:
+        """Return whether torchrun restarted the ranks after they had started the run `run`."""
         store = self._store if _attempt() != "0" else None
-        return store is not None and store.check([f"{_STARTED}/{self._training}"])
+        return store is not None and store.check([_started(run)])
 
     def wait_for_main(self) -> None:
         """Wait, for any time, until the main process has set up the run.
@@ -115,15 +116,15 @@ class ProcessGroup:
         if found == _FAILED:
             raise RunError("rank 0 failed")
 
-    def start(self, facts: Sequence[float]) -> None:
-        """Announce that the run is set up; compare `facts` about what each rank has read.
+    def start(self, facts: Sequence[float], run: Path) -> None:
+        """Announce that the run `run` is set up; compare `facts` about what each rank has read.
 
         Raises UserError if they differ from those of the main process.
         """
         if self._store is not None and self.is_main:
             with _distributed_errors():
                 self._own_keys(self._store).set(_MAIN, _READY)
-                self._store.set(f"{_STARTED}/{self._training}", "yes")
+                self._store.set(_started(run), "yes")
         main, *others = self.gather(facts)
         for rank, other in enumerate(others, start=1):
             if other != main:
@@ -292,6 +293,11 @@ def _store() -> "Store":
     found: tuple[Store, int, int]
     found = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
     return found[0]
+
+
+def _started(run: Path) -> str:
+    """Return the key that records the start of a run for later attempts."""
+    return f"{_STARTED}/{os.path.abspath(run)}"  # noqa: PTH100 -- resolves no links
 
 
 def _attempt() -> str:

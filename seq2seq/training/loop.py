@@ -66,7 +66,7 @@ def train(
     device = argument_types.device_name(device)
     init_from = None if init_from is None else argument_types.path(init_from, "init_from")
     with process_group() as group:
-        if group.restarted():
+        if group.restarted(config.run_dir):
             resume, overwrite = True, False
         chosen = choose_device(group.device_for(device))
         with deterministic(chosen, config.training.deterministic):  # set before CUDA starts
@@ -101,14 +101,14 @@ def _set_up(
     if opened is None:
         group.wait_for_main()
         session = join_run(config, device, group)
-        group.start(_facts(session))
+        group.start(_facts(session), config.run_dir)
         return session, []
     session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
     slow = None if session.progress.step else bf16_note(device, config.training.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")
-    group.start(_facts(session))
+    group.start(_facts(session), config.run_dir)
     return session, notes
 
 

@@ -317,14 +317,33 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         assert group.is_main
         assert ranks.is_main_process()
         assert ranks.reports_errors()
-        assert not group.restarted()
+        assert not group.restarted(Path("run"))
         assert group.share([3, 4]) == [3, 4]
         assert group.gather_shares(["a"]) == ["a"]
         assert group.sum([2.5]) == [2.5]
         assert group.sum_tensors(tensors) is tensors
         assert group.device_for("cuda:1") == "cuda:1"
-        group.start([1.0])
+        group.start([1.0], Path("run"))
         group.barrier()
+
+
+def test_a_restart_resumes_the_runs_that_had_started_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in `compare` under torchrun with one process, or in a script that trains several runs."""
+    store = torch.distributed.HashStore()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    for run in ("first", "second"):
+        group = ProcessGroup(store=store)
+        assert not group.restarted(Path(run))
+        group.start([1.0], Path(run))
+        assert not group.restarted(Path(run))  # the same attempt
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    group = ProcessGroup(store=store)
+    assert [group.restarted(Path(run)) for run in ("first", "second", "third")] == [1, 1, 0]
+    assert group.restarted(tmp_path / "second")
+    assert not group.restarted(tmp_path / "below" / "second")
 
 
 def test_a_malformed_environment_is_refused_once(
