@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import open_output
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     with open_output(None) as output:
 
         def report(line: str) -> None:
-            output.write(f"{line}\n")
+            output.write(f"{one_line(line)}\n")
             output.flush()
 
         notes = average(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import resolve_config
 from seq2seq.cli.output import check_output, write_report
-from seq2seq.runtime.console import aligned_table
+from seq2seq.runtime.console import aligned_table, one_line
 
 if TYPE_CHECKING:
     from seq2seq.analysis.check.alignment import Alignment
@@ -66,7 +66,7 @@ def as_json(report: "Report") -> dict[str, Any]:
 def as_text(report: "Report") -> str:
     """Format tables of splits, sides and cost, the findings, and a verdict."""
     warnings = sum(finding.warning for finding in report.findings)
-    findings = [f"{_label(finding):<8} {finding.text}" for finding in report.findings]
+    findings = [f"{_label(finding):<8} {one_line(finding.text)}" for finding in report.findings]
     verdict = (
         f"{warnings or 'No'} warning{'s' * (warnings != 1)}; `seq2seq train` accepts this config."
     )
@@ -84,7 +84,7 @@ def _cleaning(cleaning: "Cleaning") -> str:
         *((_number(count), f"dropped: {reason}") for reason, count in cleaning.dropped.items()),
     ]
     table = aligned_table([(count.rjust(9), text) for count, text in rows], "left")
-    written = f"Wrote {', '.join(cleaning.files)}. valid and test are not copied."
+    written = f"Wrote {one_line(', '.join(cleaning.files))}. valid and test are not copied."
     return f"{table}\n{written}" if dropped else f"{table}\nNo pair was dropped. {written}"
 
 

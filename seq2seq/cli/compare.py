@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, open_output, write_report
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
 from seq2seq.runtime.process_group import world_size
@@ -146,7 +146,7 @@ def _legend(result: "ComparisonResult") -> str:
             lines.append(f"{variant.name} shares the training of {own}: only decoding differs")
     lines.append(_SPLIT_NOTES[task.split])
     lines.append(f"BLEU {scores.bleu.signature}; chrF2 {scores.chrf.signature}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def as_json(result: "ComparisonResult") -> dict[str, Any]:

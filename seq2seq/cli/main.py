@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 
 from seq2seq.cli.parser import parse
@@ -40,25 +41,25 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        return _fail(f"{error}", 2)
+        return _fail(error.lines, 2)
     except RunError as error:
-        return _fail(f"{error}", 1)
+        return _fail(error.lines, 1)
     except KeyboardInterrupt as stop:
         signal_number = getattr(stop, "signal_number", None)
         if signal_number is not None:  # training has saved its state and logged how to resume
             return 128 + int(signal_number)
-        return _fail("interrupted", 128 + getattr(stop, "number", signal.SIGINT))
+        return _fail(["interrupted"], 128 + getattr(stop, "number", signal.SIGINT))
     except BrokenPipeError:  # the reader of stdout has finished, as `head` does
         _discard_stdout()
         return 0
     except OSError as error:
-        return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
+        return _fail([f"{error.filename or 'input or output'}: {error.strerror or error}"], 1)
     except (MemoryError, RuntimeError) as error:
         from seq2seq.runtime.device import is_out_of_memory
 
         if not is_out_of_memory(error):
             raise
-        return _fail(f"out of memory{_memory_remedy(options)}", 1)
+        return _fail([f"out of memory{_memory_remedy(options)}"], 1)
 
 
 def _memory_remedy(options: argparse.Namespace | None) -> str:
@@ -84,9 +85,10 @@ def _memory_remedy(options: argparse.Namespace | None) -> str:
     return f"; reduce {' or '.join(remedies)}"
 
 
-def _fail(text: str, code: int) -> int:
+def _fail(lines: Sequence[str], code: int) -> int:
     if reports_errors():
-        logger.error(f"seq2seq: error: {text}")
+        for start, line in zip_longest(["seq2seq: error: "], lines, fillvalue=""):
+            logger.error(f"{start}{line}")
     try:
         sys.stdout.flush()
     except OSError:

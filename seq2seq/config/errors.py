@@ -27,8 +27,8 @@ class ConfigIssue(NamedTuple):
 class ConfigError(UserError):
     """Invalid config; the message has a line for each issue."""
 
-    def __init__(self, text: str, issues: Sequence[ConfigIssue] = ()) -> None:
-        super().__init__(text)
+    def __init__(self, *lines: str, issues: Sequence[ConfigIssue] = ()) -> None:
+        super().__init__(*lines)
         self.issues = tuple(issues)
 
 
@@ -157,8 +157,8 @@ def shorten(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def summary(path: Path, issues: Sequence[ConfigIssue]) -> str:
-    """Combine the issues of a file into one message, `FILE:LINE: ...` for each, in line order.
+def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:
+    """Return the lines of a message on a file, `FILE:LINE: ...` for each issue, in line order.
 
     Of more than MAX_SHOWN issues, those without a line precede; the others are counted.
     """
@@ -171,4 +171,4 @@ def summary(path: Path, issues: Sequence[ConfigIssue]) -> str:
     ]
     if more := len(issues) - len(shown):
         texts.append(f"{path}: ... and {more:,} more error{'s' if more > 1 else ''}")
-    return "\n".join(texts)
+    return texts

@@ -36,6 +36,7 @@ from seq2seq.config.fields import (
 )
 from seq2seq.config.unknown_keys import section_class
 from seq2seq.runtime import argument_types
+from seq2seq.runtime.callers import in_callers_terms
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 Decoder = Literal["bahdanau", "luong", "none"]
@@ -317,6 +318,7 @@ class Config(Section):
         return decoding.model_copy(update=off)
 
 
+@in_callers_terms
 def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config, list[str]]:
     """Read a YAML file, apply overrides such as `model.dropout=0.2`, and validate the result.
 
@@ -346,7 +348,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config
         found = describe_all(error, Config, document.lines, context.overridden)
         issues += [each for each in found if each.command_line or not document.incomplete]
     if issues:
-        raise ConfigError(summary(path, issues), issues)
+        raise ConfigError(*summary(path, issues), issues=issues)
     return config, context.notes
 
 

@@ -98,7 +98,7 @@ def read_config(folder: Path) -> Config:
         return _relocated(load_config(folder / CONFIG)[0], folder)
     except ConfigError as error:
         raise UserError(
-            f"{'; '.join(line.strip() for line in str(error).splitlines())} "
+            f"{'; '.join(error.lines)} "
             "(`seq2seq train CONFIG --resume` writes it again; a run of an earlier version of "
             "seq2seq has to be trained again)"
         ) from None

@@ -114,9 +114,9 @@ def resumed_state(config: Config) -> TrainingState | None:
         if that_change_weights(changes, config):
             remedy = "train another run (another run_dir)"
         raise UserError(
-            f"{folder}: --resume needs the config that the run started with. These keys differ:\n  "
-            + "\n  ".join(changes)
-            + f"\nRestore them, or {remedy}"
+            f"{folder}: --resume needs the config that the run started with. These keys differ:",
+            *(f"  {change}" for change in changes),
+            f"Restore them, or {remedy}",
         )
     return state
 

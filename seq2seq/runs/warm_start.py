@@ -42,7 +42,8 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     if changes := model_changes(trained, config):
         raise UserError(
             f"--init-from {folder}: its weights do not fit the config; set these keys to its "
-            "values:\n  " + "\n  ".join(changes)
+            "values:",
+            *(f"  {change}" for change in changes),
         )
     sampling = config.vocabulary.sampling
     own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))

@@ -13,6 +13,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 _on_command_line: ContextVar[bool] = ContextVar("on_command_line", default=False)
 PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the same meaning
+    (r"\(command line\)", "(override)"),
     (r"--device ([^\s:;,]+(?::\d+)?)", r"device='\1'"),
     (r"--init-from ([^\s:;,]+)$", r"init_from=\1"),
     (r"--init-from (RUN|[^\s:;,]*[/\\.][^\s:;,]*)", r"init_from=\1"),
@@ -45,7 +46,7 @@ def in_callers_terms(function: Callable[Arguments, Result]) -> Callable[Argument
             return function(*args, **kwargs)
         except (UserError, RunError) as error:
             if error.args and not _on_command_line.get():
-                error.args = (in_python_terms(str(error.args[0])), *error.args[1:])
+                error.args = tuple(in_python_terms(str(line)) for line in error.args)
             raise
 
     return wrapper

@@ -1,6 +1,7 @@
 """Console output: the logger of all packages, which writes to stderr, and aligned tables.
 
-Messages contain names and text from files of others: all are printed through `printable`.
+Messages contain names and text from files of others: each is printed through `one_line`, and text
+of several lines through `printable`.
 """
 
 import logging
@@ -20,6 +21,11 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def one_line(text: str) -> str:
+    r"""Escape as `printable` does, and line feeds, too: a name cannot forge a second line."""
+    return printable(text).replace("\n", r"\u000a")
+
+
 def say(text: str) -> None:
     """Print a message on stdout, escaped; the logger does so on stderr."""
     print(printable(text), flush=True)
@@ -29,8 +35,8 @@ class _StderrHandler(logging.Handler):
     """Write messages to the current stderr, above any progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one message; work continues if the reader of stderr is gone."""
-        text = printable(self.format(record))
+        """Write one message as one line; work continues if the reader of stderr is gone."""
+        text = one_line(self.format(record))
         with suppress(OSError):
             if (tqdm := sys.modules.get("tqdm")) is not None:
                 tqdm.tqdm.write(text, file=sys.stderr)
@@ -49,4 +55,5 @@ def aligned_table(rows: Sequence[Sequence[str]], align: str = "right") -> str:
     from tabulate import tabulate
 
     columns = ("left", *[align] * (len(rows[0]) - 1))
-    return tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=columns)
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    return tabulate(cells, tablefmt="plain", disable_numparse=True, colalign=columns)

@@ -1,11 +1,28 @@
 """Errors reported to the user as one line: place, problem, remedy."""
 
+from seq2seq.runtime.console import one_line
 
-class UserError(ValueError):
+
+class ReportedError(Exception):
+    """Error whose arguments are the lines of its message, mostly a single one.
+
+    A line never becomes two, whatever file names and keys are in it.
+    """
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines, with control characters escaped."""
+        return [one_line(str(line)) for line in self.args]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+class UserError(ReportedError, ValueError):
     """Invalid command, config or data, found before any work starts (exit code 2)."""
 
 
-class RunError(RuntimeError):
+class RunError(ReportedError, RuntimeError):
     """Failure of work that has already started (exit code 1)."""
 
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING, write_failure
 from seq2seq.runs.metrics_file import MAX_BYTES, LineCount
-from seq2seq.runtime.console import printable
+from seq2seq.runtime.console import one_line
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 from seq2seq.runtime.folders import open_to_append
@@ -73,7 +73,7 @@ class Reporter:
 
     def log(self, text: str) -> None:
         """Write a line to stderr, above the bar, and with the time to train.log."""
-        text = printable(text)  # also in train.log, which a terminal may show
+        text = one_line(text)  # also in train.log, which a terminal may show
         with self._drawing():
             tqdm.write(text, file=sys.stderr)
         self._write_log(text)

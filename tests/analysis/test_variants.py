@@ -1,6 +1,7 @@
 """Variants to compare: from one YAML that lists them, or from several configs."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,18 @@ import pytest
 from seq2seq.analysis.compare.variants import Plan, parse_seeds, read_plan
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
+from seq2seq.runtime.callers import on_command_line
 from seq2seq.runtime.errors import UserError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 HEAD = "base: config.yaml\nfolder: out\nvariants:\n"
+
+
+@pytest.fixture(autouse=True)
+def call_from_the_command_line() -> Iterator[None]:
+    """From Python, messages name the argument `overrides`."""
+    with on_command_line():
+        yield
 
 
 def listed(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> Plan:

@@ -25,6 +25,7 @@ from seq2seq.config.schema import (
     json_schema,
     load_config,
 )
+from seq2seq.runtime.callers import on_command_line
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs"
 MINIMAL = """\
@@ -37,6 +38,13 @@ data:
   valid: {file: valid.tsv}
 training: {max_epochs: 3}
 """
+
+
+@pytest.fixture(autouse=True)
+def call_from_the_command_line() -> Iterator[None]:
+    """From Python, messages name the argument `overrides`."""
+    with on_command_line():
+        yield
 
 
 def write(folder: Path, text: str) -> Path:

@@ -1,6 +1,7 @@
 """Hints for unknown keys: meaning before spelling, and no hint rather than a wrong one."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from seq2seq.config.errors import MAX_SHOWN
 from seq2seq.config.foreign_keys import ADVICE, KEYS, SECTIONS
 from seq2seq.config.schema import Config, ConfigError, load_config
 from seq2seq.config.unknown_keys import key_descriptions, section_at, suggest_override
+from seq2seq.runtime.callers import on_command_line
 
 MINIMAL = """\
 name: tiny
@@ -17,6 +19,13 @@ data: {src_lang: en, tgt_lang: de, train: {file: a.tsv}, valid: {file: b.tsv}}
 training: {max_epochs: 3}
 """
 KNOWN = dict(key_descriptions(Config))
+
+
+@pytest.fixture(autouse=True)
+def call_from_the_command_line() -> Iterator[None]:
+    """From Python, messages name the argument `overrides`."""
+    with on_command_line():
+        yield
 
 
 def refusal(folder: Path, overrides: tuple[str, ...] = (), more: str = "") -> list[str]:

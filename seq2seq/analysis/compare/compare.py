@@ -76,8 +76,8 @@ def _read_run(config: Config) -> TrainingState | None:
         check_folder(config, resume=exists, overwrite=False)
         state = resumed_state(config) if exists else None
     except UserError as error:
-        remedy = "\n  Set another folder (-o), or remove that run." if exists else ""
-        raise UserError(f"{error}{remedy}") from None
+        remedy = ["  Set another folder (-o), or remove that run."] if exists else []
+        raise UserError(*error.lines, *remedy) from None
     if state is None:
         return None
     state.tensors.clear()
@@ -126,7 +126,7 @@ def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> No
         try:
             train(config, device, resume=holds_run(config.run_dir))
         except UserError as error:
-            raise RunError(f"{error}") from None
+            raise RunError(*error.lines) from None
         trained.append(time.monotonic() - began)
 
 

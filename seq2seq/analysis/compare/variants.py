@@ -135,14 +135,14 @@ def _read_configs(paths: Sequence[Path], overrides: Sequence[str]) -> Plan:
         try:
             config, found = load_config(path, overrides)
         except ConfigError as error:
-            errors.append(str(error))
+            errors += error.lines
             continue
         if not _NAME.fullmatch(config.name):
             errors.append(f"{path}: name: {show(config.name)}: {_NAMING}")
         variants.append(Variant(config.name, config))
         notes += [f"{config.name}: {note}" for note in found]
     if errors:
-        raise ConfigError("\n".join(errors))
+        raise ConfigError(*errors)
     return Plan(tuple(variants), SEEDS, FOLDER, tuple(notes))
 
 
@@ -154,7 +154,7 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
     except ValidationError as error:
         if not document.incomplete:
             issues += describe_all(error, _VariantList, document.lines)
-    base, base_error = document.tree.get("base"), None
+    base, base_errors = document.tree.get("base"), list[str]()
     variants: list[Variant] = []
     notes: list[str] = []
     if isinstance(base, str) and base:
@@ -162,15 +162,14 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
             load_config(path.parent / base)
         except ConfigError as error:
             if error.issues:
-                base_error = str(error)
+                base_errors = error.lines
             else:
                 issues.append(ConfigIssue(document.lines["base",], f"base: {error}"))
         else:
             variants, found, notes = _apply(path.parent / base, document, overrides)
             issues += dict.fromkeys(found)  # issues of the command line occur in every variant
-    if issues or base_error:
-        own_errors = summary(path, issues) if issues else None
-        raise ConfigError("\n".join(filter(None, (own_errors, base_error))))
+    if issues or base_errors:
+        raise ConfigError(*summary(path, issues), *base_errors)
     assert listed is not None, "a failed validation is among the issues"
     return Plan(tuple(variants), listed.seeds, listed.folder, tuple(notes))
 

@@ -24,7 +24,7 @@ from seq2seq.data.corpus import (
     source_name,
 )
 from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, SelectedLines
-from seq2seq.runtime.console import printable
+from seq2seq.runtime.console import one_line
 from seq2seq.runtime.folders import PrivateFolder
 
 SIDES = ("src", "tgt")
@@ -46,7 +46,7 @@ def copy_text(files: Texts, folder: PrivateFolder) -> Counts:
         _Writer(folder, "src.text", "src.ends") as src_writer,
         _Writer(folder, "tgt.text", "tgt.ends") as tgt_writer,
         tqdm(
-            desc=printable(f"reading {source_name(files)}"),
+            desc=one_line(f"reading {source_name(files)}"),
             unit=" pairs",
             leave=False,
             disable=None,

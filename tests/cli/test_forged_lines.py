@@ -1,0 +1,144 @@
+"""A name with a line feed, of a file or a key, never makes a message look like two."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli.main import main
+from seq2seq.config.errors import ConfigError
+from seq2seq.config.schema import load_config
+from seq2seq.runs.layout import BEST, CONFIG, LOG
+from seq2seq.runtime.console import aligned_table, logger, one_line
+from seq2seq.runtime.errors import DamagedFile, RunError, UserError
+from seq2seq.training.reporting import Reporter
+
+FORGED = "seq2seq: error: forged"
+NAME = f"x\n{FORGED}\r\x1b[2K\u2028{FORGED}"
+
+
+def yaml_key(text: str) -> str:
+    """The text as a quoted key of YAML."""
+    escaped = (f"\\u{ord(each):04x}" if not each.isprintable() else each for each in text)
+    return f'"{"".join(escaped)}"'
+
+
+@pytest.fixture
+def here(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(small_corpus.parent)
+    content = small_corpus.read_text(encoding="utf-8")
+    Path("key.yaml").write_text(f"{content}\n{yaml_key(NAME)}: 1\n", encoding="utf-8")
+    inner = content.replace("vocabulary: {", f"vocabulary: {{{yaml_key(NAME)}: 1, ")
+    Path("inner.yaml").write_text(inner, encoding="utf-8")
+    value = content.replace("decoder: bahdanau", f"decoder: {yaml_key(NAME)}")
+    Path("value.yaml").write_text(value, encoding="utf-8")
+    twice = f"{content}\n{yaml_key(NAME)}: 1\n{yaml_key(NAME)}: 1\n"
+    Path("twice.yaml").write_text(twice, encoding="utf-8")
+    listed = (
+        f"base: config.yaml\nvariants:\n  {yaml_key(NAME)}: {{}}\n  b: {{{yaml_key(NAME)}: 1}}\n"
+    )
+    Path("variants.yaml").write_text(listed, encoding="utf-8")
+    Path(f"empty {NAME}").touch()
+    Path(f"run {NAME}").mkdir()
+    (Path(f"run {NAME}") / CONFIG).write_text("name: x\n", encoding="utf-8")
+    (Path(f"run {NAME}") / BEST).write_bytes(b"damaged")
+    return small_corpus.parent
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("call", "lines"),
+    [
+        (["train", NAME], 1),
+        (["train", f"{NAME}/{CONFIG}"], 1),
+        (["train", "config.yaml", f"data.train.src={NAME}"], 1),
+        (["train", "config.yaml", f"data.train.src=empty {NAME}"], 1),
+        (["train", "config.yaml", f"{NAME}=1"], 1),
+        (["train", "config.yaml", NAME], 1),
+        (["train", "config.yaml", f"model.decoder={NAME}"], 1),
+        (["train", "config.yaml", f"run_dir=empty {NAME}"], 1),
+        (["train", "config.yaml", f"run_dir=run {NAME}"], 1),
+        (["train", "config.yaml", "--init-from", NAME], 1),
+        (["train", "config.yaml", f"--{NAME}"], 1),
+        (["train", "config.yaml", "--device", NAME], 1),
+        (["train", "key.yaml"], 1),
+        (["train", "inner.yaml"], 1),
+        (["train", "value.yaml"], 1),
+        (["train", "twice.yaml"], 2),
+        (["check", "config.yaml", f"data.valid.tgt={NAME}"], 1),
+        (["compare", "variants.yaml"], 2),
+        (["compare", "config.yaml", "--seeds", NAME], 1),
+        (["translate", "-m", NAME, "-i", "test.src"], 1),
+        (["translate", "-m", f"run {NAME}", "-i", "test.src"], 1),
+        (["evaluate", "--hyp", NAME, "-r", "test.tgt"], 1),
+        (["evaluate", "--hyp", "test.tgt", "-r", f"empty {NAME}"], 1),
+        (["score", "-m", f"run {NAME}", "-i", "test.src", "-r", "test.tgt"], 1),
+        (["average", NAME, "-o", "new"], 1),
+        ([NAME], 1),
+    ],
+)
+def test_each_line_of_a_message_is_meant(
+    capsys: pytest.CaptureFixture[str], call: Sequence[str], lines: int
+) -> None:
+    assert main(call) == 2
+    printed = capsys.readouterr()
+    assert FORGED in printed.err
+    found = printed.err.split("\n")
+    assert found.pop() == ""
+    assert len(found) == lines
+    assert found[0].startswith("seq2seq: error: ")
+    assert not any(line.startswith(FORGED) for line in found)
+    assert not any(each in printed.err for each in "\r\x1b\u2028")
+    assert printed.out == ""
+
+
+def test_notes_and_the_log_of_a_run_have_a_line_each(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger.info(f"note: {NAME}")
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    with Reporter(here, step=0, last_step=1) as reporter:
+        reporter.log(f"warning: {NAME}")
+        reporter.describe(1, NAME)
+    (note, *logged) = capsys.readouterr().err.splitlines()
+    assert note == f"note: {one_line(NAME)}"
+    assert logged == [f"warning: {one_line(NAME)}", f"step 1, {one_line(NAME)}"]
+    assert len((here / LOG).read_text(encoding="utf-8").split("\n")) == 3
+
+
+def test_tables_keep_a_row_for_each_row() -> None:
+    rows = aligned_table([("", "score"), (NAME, "1.0"), ("b", NAME)]).split("\n")
+    assert len(rows) == 3
+
+
+def test_only_the_arguments_of_an_error_are_its_lines() -> None:
+    for kind in (UserError, RunError, DamagedFile, ConfigError):
+        error = kind(f"{NAME}: is wrong", "  second")
+        assert error.lines == [f"{one_line(NAME)}: is wrong", "  second"]
+        assert str(error) == f"{one_line(NAME)}: is wrong\n  second"
+        assert "\n" not in one_line(str(error))
+    assert str(UserError()) == ""
+    assert isinstance(UserError("x"), ValueError)
+    assert isinstance(RunError("x"), RuntimeError)
+
+
+def test_reports_on_stdout_name_files_on_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy("train.src", f"t{NAME}")
+    shutil.copy("train.tgt", f"u{NAME}")
+    files = [f"data.train.src=t{NAME}", f"data.train.tgt=u{NAME}"]
+    assert main(["check", str(here / CONFIG), *files, "vocabulary.size=300", "--device=cpu"]) == 0
+    out = capsys.readouterr().out
+    assert not any(line.startswith(FORGED) for line in out.split("\n"))
+    assert "\x1b" not in out
+
+
+def test_from_python_messages_name_the_override_and_not_the_command_line(here: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(here / CONFIG, ["model.dropout=x", "nothing", "model.dropuot=1", "decoding=1"])
+    lines = sorted(str(refused.value).splitlines())
+    starts = ("decoding", "model.dropout", "model.dropuot", "nothing")
+    assert [line.partition(": ")[0] for line in lines] == [f"{each} (override)" for each in starts]
+    assert lines[1].endswith(": must be a number; got x")
