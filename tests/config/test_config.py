@@ -699,10 +699,10 @@ def test_the_readme_lists_every_key_with_its_default(tmp_path: Path) -> None:
 
 def test_what_changes_the_run_is_shown(tmp_path: Path) -> None:
     old = load(tmp_path)
-    overrides = ("model.dropout=0.2", "data.train.src=b.en", "training.average=0.99", "seed=5")
+    overrides = ("model.dropout=0.2", "data.src_lang=eng", "training.average=0.99", "seed=5")
     assert changed_keys(old, load(tmp_path, overrides=overrides)) == [
         "seed: 1 -> 5",
-        "data.train.src: train.en -> b.en",
+        "data.src_lang: en -> eng",
         "model.dropout: 0.3 -> 0.2",
         "training.average: 0.0 -> 0.99",
     ]
@@ -712,6 +712,9 @@ def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
     free = (
         "run_dir=elsewhere",
         "data.test.file=test.tsv",
+        "data.train.src=b.en",  # the state records checksums of the text
+        "data.valid.file=other.tsv",
+        "training.save_every=2",
         "training.max_epochs=9",
         "training.max_steps=8",
         "training.max_minutes=7",

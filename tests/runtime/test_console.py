@@ -94,4 +94,4 @@ def test_messages_are_escaped(
         monkeypatch.delitem(sys.modules, "tqdm", raising=False)
     logger.error("\x1b[2J\ta\r\nb\x9b")
     say("\x1b[2J")
-    assert capsys.readouterr() == ("\\u001b[2J\n", "\\u001b[2J\ta\\u000d\nb\\u009b\n")
+    assert capsys.readouterr() == ("\\u001b[2J\n", "\\u001b[2J\ta\\u000d\\u000ab\\u009b\n")

@@ -94,7 +94,7 @@ def joined() -> list[str]:
         lines = (f"{src}\t{tgt}\ta third column\r\n" for src, tgt in zip(*sides, strict=True))
         Path(f"{split}.tsv").write_text("".join(lines), newline="")
         overrides += [f"data.{split}.src=null", f"data.{split}.tgt=null"]
-        overrides.append(f"data.{split}.tsv={split}.tsv")
+        overrides.append(f"data.{split}.file={split}.tsv")
     return overrides
 
 
