@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.analysis.compare.compare import _check_scored_texts
 from seq2seq.analysis.compare.variants import Plan, parse_seeds, read_plan
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
@@ -191,7 +192,7 @@ def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
         ("  a: {}\n  A: {model.dropout: 0}", (), "A: two variants have this name"),
         ("  a: {}\n  b: {}", (), "b: equals a in every key"),
         ("  a: {}\n  b: {model.dropout: 0}", ("model.dropout=0",), "equals a in every key"),
-        ("  a: {}\n  b: {data.valid.src: x}", (), r"b: data\.valid differs from that of a"),
+        ("  a: {}\n  b: {data.test: null}", (), r"b: data\.test differs from that of a"),
         ("  a: {}", ("seed=3",), "seed=3: set seeds, or pass --seeds"),
     ],
 )
@@ -200,6 +201,21 @@ def test_variants_that_do_not_compare_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=told):
         listed(small_corpus, text, *overrides)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_text_to_score_counts_and_not_its_files(small_corpus: Path, same: bool) -> None:
+    sides = [(small_corpus.parent / f"valid.{side}").read_text() for side in ("src", "tgt")]
+    rows = list(zip(*map(str.splitlines, sides), strict=True))
+    table = small_corpus.parent / "valid.tsv"
+    table.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in (rows if same else rows[::-1])))
+    keys = f"data.valid.src: null, data.valid.tgt: null, data.valid.file: {table}"
+    plan = listed(small_corpus, f"  a: {{}}\n  b: {{{keys}, model.dropout: 0}}")
+    if same:
+        _check_scored_texts(plan)
+    else:
+        with pytest.raises(UserError, match=r"b: data\.valid differs from that of a; scores on"):
+            _check_scored_texts(plan)
 
 
 def test_other_training_text_is_noted(small_corpus: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
-from seq2seq.analysis.compare.variants import Plan
+from seq2seq.analysis.compare.variants import Plan, other_text
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data
@@ -62,8 +62,26 @@ def _check(
             prepared[key] = _prepare_data(config)
         if config.run_dir in states:
             check_texts(config.run_dir, states[config.run_dir].header, prepared[key][1])
+    _check_scored_texts(plan)
     longest = max(words for words, _ in prepared.values())
     return ScoringTask(split, read_pairs(files), longest, device, beam, lowercase), states
+
+
+def _check_scored_texts(plan: Plan) -> None:
+    """Raise UserError if a variant has another validation or test text than the first one.
+
+    The text counts, not its files.
+    """
+    first, *others = plan.variants
+    for split in ("valid", "test"):
+        own, checksum = getattr(first.config.data, split), None
+        for variant in others:
+            files = getattr(variant.config.data, split)
+            if files == own:
+                continue
+            checksum = checksum or checksum_of_text(read_pairs(own))
+            if checksum_of_text(read_pairs(files)) != checksum:
+                raise other_text(variant.name, split, first.name)
 
 
 def _read_run(config: Config) -> TrainingState | None:

@@ -255,14 +255,19 @@ def _check(plan: Plan) -> Iterator[str]:
             )
         for split in ("train", "valid", "test"):
             own, shared = (getattr(each.config.data, split) for each in (variant, first))
-            if own == shared:
-                continue
             if split != "train":
-                raise UserError(
-                    f"{variant.name}: data.{split} differs from that of {first.name}; scores on "
-                    "different text are not comparable. Use the same files."
-                )
-            yield f"{variant.name}: trained on other files than {first.name} (data.train)"
+                if (own is None) != (shared is None):
+                    raise other_text(variant.name, split, first.name)
+            elif own != shared:
+                yield f"{variant.name}: trained on other files than {first.name} (data.train)"
+
+
+def other_text(name: str, split: str, first: str) -> UserError:
+    """Return the error for a variant that would be scored on another text than the first one."""
+    return UserError(
+        f"{name}: data.{split} differs from that of {first}; scores on different text are not "
+        "comparable. Use the same text"
+    )
 
 
 def _without_names(config: Config) -> Config:
