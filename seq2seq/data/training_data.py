@@ -53,6 +53,7 @@ FOLDER = ".token-cache"
 T = TypeVar("T")
 _NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
+RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of its data
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
 
 
@@ -242,7 +243,8 @@ class _CachedTrainingData(TrainingData):
             self.notes.append(f"{entry.folder.path}: rebuilt because {rebuilt}")
         if name := _DIGESTS.get(kind):
             self.digests[name] = entry.digest
-            if self._recorded.get(name, entry.digest) != entry.digest:
+            same_text = kind == _TEXT and self._recorded.get(RECORDED_TEXT) == self.checksum
+            if self._recorded.get(name, entry.digest) != entry.digest and not same_text:
                 self.notes.append(
                     f"warning: {entry.folder.path} differs from what the run was trained on, "
                     "although it was built from the same files; was another version of seq2seq or "

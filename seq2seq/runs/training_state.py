@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.batching import LengthLimit
+from seq2seq.data.training_data import RECORDED_TEXT
 from seq2seq.runs import tensor_file
 from seq2seq.runs.layout import (
     BEST,
@@ -203,7 +204,7 @@ def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
 
 def text_checksums(train: str, valid: str) -> dict[str, str]:
     """Return what a state records of the content of its texts, given their checksums."""
-    return {f"{_TEXT}train": train, f"{_TEXT}valid": valid}
+    return {RECORDED_TEXT: train, f"{_TEXT}valid": valid}
 
 
 def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
