@@ -104,7 +104,7 @@ class Reporter:
         if self.bar.disable:
             self.log(f"step {step}, {text}")
         else:
-            self._write_log(printable(f"step {step}, {text}"))
+            self._write_log(one_line(f"step {step}, {text}"))
 
     def bar_is_due(self) -> bool:
         """Return whether there is a bar whose text is more than a second old."""
