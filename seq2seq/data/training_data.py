@@ -76,7 +76,7 @@ class TrainingData:
         self.tags = tuple(dict.fromkeys(each.tag for each in as_list(files) if each.tag))
         self.blank = blank  # pairs dropped for a blank side
         self.same = same  # pairs with identical sides
-        self.checksum = checksum  # of the pairs, as `checksum_of_text` returns it
+        self.checksum = checksum  # as `checksum_of_text` returns it for the pairs
         self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
         self.notes = _corpus_notes(as_list(files), sizes, self._weights)  # for the log
 

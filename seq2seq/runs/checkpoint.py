@@ -64,7 +64,7 @@ def _absolute(config: Config) -> Config:
 def _relocated(config: Config, folder: Path) -> Config:
     """Return the config of a run with the paths of its texts, if they were moved with the run.
 
-    A file that does not exist is looked for at the same place relative to the run folder.
+    If a file does not exist, one at the same place relative to the run folder replaces it.
     """
 
     def find(path: Path) -> Path:
