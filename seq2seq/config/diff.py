@@ -52,7 +52,7 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     A key that the recording version lacked counts as having had its default.
     """
     now = recorded_keys(new)
-    recorded = {key: each for key, each in recorded.items() if not f"{key}.".startswith(_FREE)}
+    recorded = {key: each for key, each in recorded.items() if not _is_free(key)}
     added = now.keys() - recorded.keys()
     recorded = {**recorded, **{key: value for key, value in _defaults() if key in added}}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH

@@ -24,6 +24,7 @@ from seq2seq.config.schema import (
     dump_config,
     json_schema,
     load_config,
+    with_paths,
 )
 from seq2seq.runtime.callers import on_command_line
 
@@ -816,3 +817,22 @@ def test_weight_and_tag_of_a_corpus_must_be_kept_on_resume(tmp_path: Path) -> No
     for key in ("weight", "tag", "columns"):  # unknown to the version that recorded
         del recorded[f"data.train.{key}"]
     assert changed_since(recorded, load(tmp_path)) == []
+
+
+def test_of_several_corpora_the_weights_may_not_change(tmp_path: Path) -> None:
+    """The state records checksums of the text, in which the tags are."""
+
+    def corpora(*weights: float) -> Config:
+        listed = ", ".join(
+            f"{{file: {weight}.tsv, weight: {weight}, tag: <t>}}" for weight in weights
+        )
+        text = MINIMAL.replace("{src: train.en, tgt: train.de}", f"[{listed}]")
+        return load_config(write(tmp_path, text))[0]
+
+    old = corpora(1, 0.5)
+    assert changed_keys(old, corpora(1, 0.5)) == []
+    assert changed_keys(old, corpora(1, 0.25)) == ["data.train.2.weight: 0.5 -> 0.25"]
+    paths = with_paths(old, lambda path: tmp_path / path.name)
+    assert [each.file for each in paths.data.train] == [tmp_path / "1.tsv", tmp_path / "0.5.tsv"]
+    assert paths.data.valid.file == tmp_path / "valid.tsv"
+    assert changed_keys(old, paths) == []

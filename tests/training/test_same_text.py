@@ -188,6 +188,9 @@ def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project
         ParallelText(["a "], ["c"]),
     ]
     assert len({checksum_of_text(each) for each in others}) == len(others)
+    sizes = [(), (1, 1), (2, 0), (1, 0, 1)]  # of corpora, to which weights may belong
+    assert len({checksum_of_text(others[0], each) for each in sizes}) == len(sizes)
+    assert checksum_of_text(others[0], (2,)) == checksum_of_text(others[0])
 
 
 # ----------------------------------------------------------------------------- where the texts are
