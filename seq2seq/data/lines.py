@@ -73,14 +73,15 @@ def iter_text(path: Path) -> Iterator[str]:
     Raises UserError as `iter_lines` does.
     """
     with open_file(path) as file, opening_errors(path), damage_errors(path):
-        block = _read_block(file, path, 1).removeprefix(_BYTE_ORDER_MARK)
+        block, lines = _read_block(file, path, 1)
+        block = block.removeprefix(_BYTE_ORDER_MARK)
         if not block:
             raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
         number = 1
         while block:
             yield _decode(block, path, number)
-            number += block.count(b"\n")
-            block = _read_block(file, path, number)
+            number += lines
+            block, lines = _read_block(file, path, number)
 
 
 def iter_raw_lines(path: Path) -> Iterator[bytes]:
@@ -128,8 +129,8 @@ def checksum_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_block(file: IO[bytes], path: Path, number: int) -> bytes:
-    """Read complete lines, the first of which is line `number` of the file.
+def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
+    """Read complete lines, the first of which is line `number` of the file; return their number.
 
     Raises UserError for other line ends, a NUL character or a line that is too long, before more
     than a line of the maximum length is read.
@@ -138,16 +139,17 @@ def _read_block(file: IO[bytes], path: Path, number: int) -> bytes:
     if number == 1:
         check_is_text(block, path)
         _check_encoding(block, path)
-    _check_line_ends(block, path, number)
-    _check_nul(block, path, number)
+    line_feeds = _check_line_ends(block, path, number)
     if block.endswith(b"\n") or not block:
-        return block
+        return block, line_feeds
+    _check_nul(block, path, number)  # before a line without end is read
     rest = file.readline(MAX_LINE_BYTES + 1)
-    check_line_length(len(rest), str(path), number + block.count(b"\n"))
-    return block + rest
+    check_line_length(len(rest), str(path), number + line_feeds)
+    return block + rest, line_feeds + 1
 
 
-def _check_line_ends(block: bytes, path: Path, number: int) -> None:
+def _check_line_ends(block: bytes, path: Path, number: int) -> int:
+    """Return the number of line feeds; raise UserError if other characters end the lines."""
     line_feeds = block.count(b"\n")
     for end, name, share, command in _OTHER_LINE_ENDS:
         count = block.count(end)
@@ -163,6 +165,7 @@ def _check_line_ends(block: bytes, path: Path, number: int) -> None:
                 f"{path}:{number}: line ends are {name} alone; only LF and CRLF end a line. "
                 f"Convert with: {convert} > NEW_FILE"
             )
+    return line_feeds
 
 
 def _check_encoding(start: bytes, path: Path) -> None:
