@@ -86,6 +86,9 @@ _KEYS = {
         brnn bidir bi_rnn birnn encoder_type enc_type encoder_bidirectional
         bidirectional_encoder bilstm rnn_bidirectional""",
     "model.reverse_source": "reverse_input reverse_src reverse_encoder rnn_encoder_reverse_input",
+    "model.residual": """
+        residual_connections use_residual residual_connection skip_connections skip residuals
+        enc_cell_residual dec_skip enc_skip rnn_residual_connections""",
     "model.dropout": """
         dropout_rate dropout_prob dropout_p drop_prob dropout_rnn rnn_dropout emb_dropout
         embed_dropout embedding_dropout hidden_dropout hidden_dropout_prob encoder_dropout

@@ -93,6 +93,7 @@ class ModelConfig(Section):
     num_layers: Layers = key(1, "LSTM layers of encoder and decoder")
     encoder_layers: Layers | None = key(None, "LSTM layers of the encoder; null: num_layers")
     decoder_layers: Layers | None = key(None, "LSTM layers of the decoder; null: num_layers")
+    residual: Bool = key(False, "add the input of each LSTM layer but the lowest to its output")
     dropout: Fraction = key(0.3, "dropout probability")
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
     copy: Bool = key(  # type: ignore[assignment]

@@ -32,6 +32,7 @@ def build_model(
         config.bidirectional,
         config.dropout,
         config.reverse_source,
+        config.residual,
     )
     output_size = config.embedding_size if config.tie_embeddings else config.hidden_size
     decoder = _decoder(config, output_size, encoder.direction_size, max_length)
@@ -47,17 +48,18 @@ def _decoder(
     config: ModelConfig, output_size: int, direction_size: int, max_length: int
 ) -> Decoder:
     sizes = config.embedding_size, config.hidden_size
-    num_layers = config.decoder_layers or config.num_layers
-    dropout, feeding = config.dropout, bool(config.input_feeding)
+    layers, dropout = config.decoder_layers or config.num_layers, config.dropout
     if config.decoder == "none":
-        return PlainDecoder(*sizes, output_size, num_layers, dropout)
+        return PlainDecoder(*sizes, output_size, layers, dropout, config.residual)
     score, window = _score(config, max_length), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
+    residual, feeding = config.residual, bool(config.input_feeding)
     if config.decoder == "bahdanau":
-        return BahdanauDecoder(
-            score, *sizes, direction_size, output_size, num_layers, dropout, window, coverage
-        )
-    return LuongDecoder(score, *sizes, output_size, num_layers, dropout, feeding, window, coverage)
+        outer = direction_size, output_size, layers
+        return BahdanauDecoder(score, *sizes, *outer, dropout, window, coverage, residual)
+    return LuongDecoder(
+        score, *sizes, output_size, layers, dropout, feeding, window, coverage, residual
+    )
 
 
 def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:

@@ -65,12 +65,13 @@ class BahdanauDecoder(AttentionLayer):
         dropout: float,
         window: Window | None = None,
         coverage: Coverage | None = None,
+        residual: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
         self.direction_size = direction_size
         self.dropout = Dropout(dropout)
         self.initial_hidden = nn.Linear(direction_size, hidden_size)
-        self.layers = _layers(embedding_size, hidden_size, num_layers)
+        self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
         self.context_gates = nn.Linear(score.context_size, 4 * hidden_size, bias=False)
         self.output_layer = nn.Linear(
             hidden_size + score.context_size + embedding_size, output_size
@@ -89,8 +90,8 @@ class BahdanauDecoder(AttentionLayer):
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         attended = self.attend(state.hidden[:, -1], state, memory)
         gates = inputs.gates + self.context_gates(attended.context)  # [N, 4H]
-        hidden, cell = step_layers(self.layers, gates, state, self.dropout)  # [N, L, H]
-        outputs = self.outputs(hidden[:, -1], attended.context, inputs.embedded)  # [N, R]
+        top, hidden, cell = step_layers(self.layers, gates, state, self.dropout)
+        outputs = self.outputs(top, attended.context, inputs.embedded)  # [N, R]
         next_state = DecoderState(hidden, cell, state.input_feed, *attended.state)
         return Step(outputs, next_state, attended.attention_weights)
 
@@ -103,7 +104,7 @@ class BahdanauDecoder(AttentionLayer):
         weight, steps = self.context_gates.weight, len(gates)
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
         hiddens, contexts, weights = unroll_bahdanau(
-            gates, _unroll_memory(memory, state), score, layers
+            gates, _unroll_memory(memory, state), score, layers, self.layers.residual
         )
         outputs = self.outputs(hiddens, contexts, time_major)
         return Unrolled(outputs.transpose(0, 1), weights.transpose(0, 1))
@@ -135,11 +136,12 @@ class LuongDecoder(AttentionLayer):
         input_feeding: bool,
         window: Window | None = None,
         coverage: Coverage | None = None,
+        residual: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
         self.dropout = Dropout(dropout)
         self.input_feed_size = output_size if input_feeding else 0
-        self.layers = _layers(embedding_size, hidden_size, num_layers)
+        self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
         self.input_feed_gates = (
             nn.Linear(output_size, 4 * hidden_size, bias=False) if input_feeding else None
         )
@@ -158,9 +160,9 @@ class LuongDecoder(AttentionLayer):
         gates = inputs.gates  # [N, 4H]
         if self.input_feed_gates is not None:
             gates = gates + self.input_feed_gates(state.input_feed)
-        hidden, cell = step_layers(self.layers, gates, state, self.dropout)  # [N, L, H]
-        attended = self.attend(hidden[:, -1], state, memory)
-        vector = self.attentional_vector(attended.context, hidden[:, -1])  # [N, R]
+        top, hidden, cell = step_layers(self.layers, gates, state, self.dropout)
+        attended = self.attend(top, state, memory)
+        vector = self.attentional_vector(attended.context, top)  # [N, R]
         input_feed = state.input_feed if self.input_feed_gates is None else vector
         next_state = DecoderState(hidden, cell, input_feed, *attended.state)
         return Step(self.outputs(vector), next_state, attended.attention_weights)
@@ -178,7 +180,8 @@ class LuongDecoder(AttentionLayer):
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
         scaled_weight = HIDDEN_SCALE * self.attentional.weight
         memory_tensors = _unroll_memory(memory, state)
-        vectors, weights = unroll_luong(gates, scaled_weight, memory_tensors, score, layers)
+        given = memory_tensors, score, layers, self.layers.residual
+        vectors, weights = unroll_luong(gates, scaled_weight, *given)
         return Unrolled(self.outputs(vectors).transpose(0, 1), weights.transpose(0, 1))
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:
@@ -205,10 +208,11 @@ class PlainDecoder(nn.Module):
         output_size: int,
         num_layers: int,
         dropout: float,
+        residual: bool = False,
     ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.layers = _layers(embedding_size, hidden_size, num_layers)
+        self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
         self.output_layer = nn.Linear(hidden_size, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
@@ -221,9 +225,9 @@ class PlainDecoder(nn.Module):
         return Inputs(embedded, self.layers.bottom.gates(embedded))
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:  # noqa: ARG002
-        hidden, cell = step_layers(self.layers, inputs.gates, state, self.dropout)  # [N, L, H]
+        top, hidden, cell = step_layers(self.layers, inputs.gates, state, self.dropout)
         next_state = DecoderState(hidden, cell, state.input_feed)
-        return Step(self.outputs(hidden[:, -1]), next_state, attention_weights=None)
+        return Step(self.outputs(top), next_state, attention_weights=None)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:  # noqa: ARG002
         hidden = run_layers(self.layers, embedded, state, self.dropout)
@@ -234,8 +238,8 @@ class PlainDecoder(nn.Module):
         return OUTPUT_SCALE * self.dropout(tanh(self.output_layer(HIDDEN_SCALE * hidden)))
 
 
-def _layers(embedding_size: int, hidden_size: int, num_layers: int) -> LSTMStack:
-    return LSTMStack([embedding_size] + [hidden_size] * (num_layers - 1), hidden_size)
+def _layers(embedding_size: int, hidden_size: int, num_layers: int, residual: bool) -> LSTMStack:
+    return LSTMStack([embedding_size] + [hidden_size] * (num_layers - 1), hidden_size, residual)
 
 
 def aligned(states: Tensor, layers: LSTMStack) -> Tensor:
@@ -252,29 +256,34 @@ def aligned(states: Tensor, layers: LSTMStack) -> Tensor:
 
 def step_layers(
     layers: LSTMStack, gates: Tensor, state: DecoderState, dropout: Dropout
-) -> tuple[Tensor, Tensor]:
-    """Run one step through all layers, given the lowest's gates [N, 4H]: hidden, cell [N, L, H]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run one step through all layers, given the lowest's gates [N, 4H].
+
+    Returns the output [N, H] and the next hidden and cell [N, L, H].
+    """
+    output = gates
     hiddens: list[Tensor] = []
     cells: list[Tensor] = []
     for level, layer in enumerate(layers):
         if level:
-            gates = layer.gates(dropout(hiddens[-1]))
+            gates = layer.gates(dropout(output))
         hidden, cell = layer.step(gates, state.hidden[:, level], state.cell[:, level])
+        output = hidden + output if level and layers.residual else hidden
         hiddens.append(hidden)
         cells.append(cell)
-    return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
+    return output, torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
 
 
 def run_layers(
     layers: LSTMStack, embedded: Tensor, state: DecoderState, dropout: Dropout
 ) -> Tensor:
-    """Run all layers over targets [B, T, E], one by one: hidden states of the top [B, T, H]."""
-    hidden = embedded
+    """Run all layers over targets [B, T, E], one by one: outputs of the top [B, T, H]."""
+    output = embedded
     for level, layer in enumerate(layers):
-        if level:
-            hidden = dropout(hidden)
-        hidden, _ = layer(hidden, state.hidden[:, level], state.cell[:, level])
-    return hidden
+        inputs = dropout(output) if level else output
+        hidden, _ = layer(inputs, state.hidden[:, level], state.cell[:, level])
+        output = hidden + output if level and layers.residual else hidden
+    return output
 
 
 def layer_inputs(

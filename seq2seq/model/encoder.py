@@ -29,6 +29,7 @@ class Encoder(nn.Module):
         bidirectional: bool,
         dropout: float,
         reverse: bool = False,
+        residual: bool = False,
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
@@ -41,8 +42,9 @@ class Encoder(nn.Module):
         self.reversed = [False, True] if bidirectional else [reverse]  # one for each direction
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
-        self.forward_layers = LSTMStack(sizes, self.direction_size)
-        self.backward_layers = LSTMStack(sizes if bidirectional else [], self.direction_size)
+        own = self.direction_size, residual
+        self.forward_layers = LSTMStack(sizes, *own)
+        self.backward_layers = LSTMStack(sizes if bidirectional else [], *own)
 
     @property
     def directions(self) -> list[LSTMStack]:
@@ -58,7 +60,7 @@ class Encoder(nn.Module):
         positions = torch.arange(inputs.shape[1], device=inputs.device)
         pad_mask = positions >= src_lengths[:, None]  # [B, S]
         reversal = (src_lengths[:, None] - 1 - positions).where(~pad_mask, positions)  # [B, S]
-        outputs, states = inputs, []
+        outputs, states, below = inputs, [], None
         for layers in zip(*self.directions, strict=True):
             ends = []
             for layer, is_reversed in zip(layers, self.reversed, strict=True):
@@ -69,6 +71,8 @@ class Encoder(nn.Module):
                 hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))  # [B, D]
                 ends.append((_reorder(hiddens, reversal) if is_reversed else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
+            if self.forward_layers.residual:
+                outputs = below = outputs if below is None else outputs + below
             outputs = self.dropout(outputs)  # [B, S, H]
             states.append((hidden, cell))
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))

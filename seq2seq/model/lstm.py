@@ -64,10 +64,17 @@ class LSTMLayer(nn.Module):
 
 
 class LSTMStack(nn.ModuleList):
-    """LSTM layers of one hidden size, lowest first."""
+    """LSTM layers of one hidden size, lowest first.
 
-    def __init__(self, input_sizes: Iterable[int], hidden_size: int) -> None:
+    With `residual` the output of each layer but the lowest is its hidden state plus the output of
+    the layer below, `x^l = h^l + x^{l-1}` (Wu et al. 2016, eq. 6), which it reads under dropout.
+    """
+
+    def __init__(
+        self, input_sizes: Iterable[int], hidden_size: int, residual: bool = False
+    ) -> None:
         super().__init__(LSTMLayer(input_size, hidden_size) for input_size in input_sizes)
+        self.residual = residual
 
     def __iter__(self) -> Iterator[LSTMLayer]:
         return cast(Iterator[LSTMLayer], super().__iter__())

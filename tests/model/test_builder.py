@@ -40,6 +40,7 @@ BUILDS = [
     {"decoder": "luong", "score": "scaled_dot", "attention_heads": 3},
     {"decoder": "luong", "window": "local_m"},
     {"decoder": "none"},
+    {"decoder": "luong", "residual": True},
 ]
 
 

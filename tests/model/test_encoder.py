@@ -56,6 +56,28 @@ def weighted(encoded: EncoderOutput) -> Tensor:
 
 
 @WAYS
+def test_residual_layers_add_their_input(bidirectional: bool) -> None:
+    """The sum of the outputs of three encoders of one layer, each over the sum below."""
+    encoder = make_encoder(3, bidirectional)
+    encoder.forward_layers.residual = encoder.backward_layers.residual = True
+    encoder.dropout = nn.Identity()
+    sums = inputs = encoder.embedding(SRC)
+    ends = []
+    for level in range(3):
+        one = make_encoder(1, bidirectional)
+        for stack, own in zip(one.directions, encoder.directions, strict=True):
+            stack[0] = own[level]
+        found = one.run(inputs, SRC_LENGTHS)
+        sums = found.outputs + sums if level else found.outputs
+        inputs = sums
+        ends.append(found.hidden[:, 0])
+    encoded = encoder(SRC, SRC_LENGTHS)
+    close(encoded.outputs, sums)
+    close(encoded.hidden, torch.stack(ends, 1))
+    assert not encoded.outputs[PAD_MASK].any()
+
+
+@WAYS
 @LAYERS
 def test_encoder_is_torch_lstm_over_packed_sequences(num_layers: int, bidirectional: bool) -> None:
     encoder = make_encoder(num_layers, bidirectional)

@@ -29,7 +29,14 @@ from model_cases import (
 from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore
-from seq2seq.model.decoder import Decoder, DecoderState, Memory, layer_inputs, stack_steps
+from seq2seq.model.decoder import (
+    Decoder,
+    DecoderState,
+    Memory,
+    layer_inputs,
+    stack_steps,
+    step_layers,
+)
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs, LSTMSteps
@@ -108,6 +115,39 @@ class Shrunk(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs * torch.linspace(0.2, 1.5, inputs.shape[-1]).to(inputs)
+
+
+RESIDUAL = [*THREE_LAYERS, Case("luong", "dot", False, 3), Case("plain", "", False, 3)]
+RESIDUAL += [Case("bahdanau", "coverage", False, 2), Case("luong", "additive", True, 2, "local_m")]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", RESIDUAL, ids=str)
+def test_residual_layers_are_those_of_loops(case: Case, device: str) -> None:
+    """Each layer but the lowest adds its input, before dropout, to its hidden state."""
+    decoder = make_decoder(case).to(device).train()
+    decoder.dropout, decoder.layers.residual = Shrunk(), True
+    encoded = moved(encoder_output(case.num_layers), device, torch.float64)
+    embedded = embedded_targets().detach().to(device).requires_grad_()
+    outputs, _ = fast_as_stacked(decoder, embedded, encoded)
+    decoder.layers.residual = False
+    memory, state = decoder.start(encoded)
+    plain = fast(decoder, embedded, state, memory).outputs.flatten(1)
+    assert not torch.allclose(plain, outputs[:, : T * R])
+    gates = decoder.layers.bottom.gates(embedded[:, 0])
+    states = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
+    output, hiddens = torch.zeros(()), []
+    for level, (layer, (hidden, cell)) in enumerate(zip(decoder.layers, states, strict=True)):
+        if level:
+            gates = layer.gates(decoder.dropout(output))
+        hidden, _ = layer.step(gates, hidden, cell)
+        output = hidden + output if level else hidden
+        hiddens.append(hidden)
+    decoder.layers.residual = True
+    inputs = decoder.layers.bottom.gates(embedded[:, 0])
+    top, hidden, _ = step_layers(decoder.layers, inputs, state, decoder.dropout)
+    close(top, output)
+    close(hidden, torch.stack(hiddens, 1))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -30,16 +30,17 @@ def unroll_bahdanau(
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
     layers: Sequence[LayerInputs],
+    residual: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Unroll `c_t = attend(s_{t-1}); s_t = LSTM(gates_t + W [c_t; s_{t-1}])`.
 
-    The gates are those of the lowest layer, whose weight is W; the s that attends and is returned
-    is the top layer's. Returns the hidden states s [T, B, H], contexts c [T, B, C] and attention
-    weights [T, B, S] of all steps.
+    The gates are those of the lowest layer, whose weight is W; the s that attends is the top
+    layer's. Returns the outputs of the layers [T, B, H] (s, or with `residual` the sum over
+    layers), the contexts c [T, B, C] and the attention weights [T, B, S] of all steps.
     """
     with torch.autocast(gates.device.type, enabled=False):
         hiddens, contexts, weights = _BahdanauUnroll.apply(  # type: ignore[no-untyped-call]
-            gates, *memory, *score, *chain.from_iterable(layers)
+            gates, residual, *memory, *score, *chain.from_iterable(layers)
         )
     return hiddens, contexts, weights
 
@@ -50,27 +51,29 @@ def unroll_luong(
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
     layers: Sequence[LayerInputs],
+    residual: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Unroll `h_t = LSTM(gates_t + W [h~_{t-1}; h_{t-1}]); h~_t = tanh(W_c [attend(h_t); h_t])`.
 
-    The gates are those of the lowest layer, whose weight is W; the top layer's h attends. Returns
+    The gates are those of the lowest layer, whose weight is W; the output of the layers attends:
+    the top layer's h, or with `residual` the sum over layers. Returns
     the attentional vectors h~ [T, B, R] and the attention weights [T, B, S] of all steps.
     """
     with torch.autocast(gates.device.type, enabled=False):
         vectors, weights = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
-            gates, attentional_weight, *memory, *score, *chain.from_iterable(layers)
+            gates, residual, attentional_weight, *memory, *score, *chain.from_iterable(layers)
         )
     return vectors, weights
 
 
 def _forward_passes(
-    gates: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *others: Any
+    gates: Tensor, residual: bool, keys: Tensor, values: Tensor, mask: Tensor, *others: Any
 ) -> tuple[AttentionSteps, LSTMStackSteps]:
     """Return the forward passes, given the memory, the score and the layers as flat tensors."""
     width = len(ScoreWeights._fields)
     memory, score, layers = (keys, values, mask), ScoreWeights(*others[:width]), others[width:]
     attention = AttentionSteps(len(gates), memory, score, gates.dtype)
-    return attention, LSTMStackSteps(len(gates), layers, gates.dtype)
+    return attention, LSTMStackSteps(len(gates), layers, gates.dtype, residual)
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
@@ -79,8 +82,10 @@ def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
 
 class _BahdanauUnroll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
-        attention, stack = _forward_passes(gates, *others)
+    def forward(
+        ctx: Any, gates: Tensor, residual: bool, *others: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        attention, stack = _forward_passes(gates, residual, *others)
         batch, _, context_size = attention.values.shape
         contexts = attention.values.new_empty(len(gates), batch, context_size)
         for t in range(len(gates)):
@@ -88,14 +93,14 @@ class _BahdanauUnroll(torch.autograd.Function):
             stack.lowest.inputs[t, :, :context_size] = contexts[t]
             stack.forward(t, gates[t])
         ctx.save_for_backward(*stack.saved())
-        ctx.attention = attention
+        ctx.attention, ctx.residual = attention, residual
         ctx.set_materialize_grads(False)
-        return stack.top.hiddens, contexts, attention.returned_weights()
+        return stack.outputs, contexts, attention.returned_weights()
 
     @staticmethod
     @without_autocast
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        stack = LSTMStackGradients(ctx.saved_tensors)
+        stack = LSTMStackGradients(ctx.saved_tensors, ctx.residual)
         attention = AttentionGradients(ctx.attention, grads[2])
         grad_hiddens = _or_zeros(grads[0], stack.top.saved.cells)
         grad_contexts = _or_zeros(grads[1], attention.grad_contexts)
@@ -105,15 +110,15 @@ class _BahdanauUnroll(torch.autograd.Function):
             top.grad_hidden = top.grad_hidden + attention.backward(t, grad_context)
         grad_keys, grad_values, grad_score = attention.finish(top.previous_hidden)
         grad_memory = grad_keys, grad_values, None
-        return stack.lowest.grad_gates, *grad_memory, *grad_score, *stack.finish()
+        return stack.lowest.grad_gates, None, *grad_memory, *grad_score, *stack.finish()
 
 
 class _LuongUnroll(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, gates: Tensor, attentional_weight: Tensor, *others: Any
+        ctx: Any, gates: Tensor, residual: bool, attentional_weight: Tensor, *others: Any
     ) -> tuple[Tensor, Tensor]:
-        attention, stack = _forward_passes(gates, *others)
+        attention, stack = _forward_passes(gates, residual, *others)
         steps, (batch, _, context_size) = len(gates), attention.values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
         output_size, joined_size = attentional_weight.shape
@@ -127,7 +132,7 @@ class _LuongUnroll(torch.autograd.Function):
             vectors[t] = joined[t] @ attentional_weight.t()
             input_feeds[t + 1 : t + 2] = tanh_into(vectors[t], vectors[t])  # empty slice at the end
         ctx.save_for_backward(joined, attentional_weight, vectors, *stack.saved())
-        ctx.attention = attention
+        ctx.attention, ctx.residual = attention, residual
         ctx.set_materialize_grads(False)
         return vectors, attention.returned_weights()
 
@@ -137,7 +142,8 @@ class _LuongUnroll(torch.autograd.Function):
         joined, attentional_weight, vectors, *saved = ctx.saved_tensors
         dtype = vectors.dtype
         grad_vectors = _or_zeros(grads[0], vectors)
-        stack, attention = LSTMStackGradients(saved), AttentionGradients(ctx.attention, grads[1])
+        stack = LSTMStackGradients(saved, ctx.residual)
+        attention = AttentionGradients(ctx.attention, grads[1])
         context_size = joined.shape[-1] - stack.top.grad_hidden.shape[-1]
         slopes = 1 - vectors * vectors  # tanh'
         grad_sums = torch.empty_like(vectors, dtype=joined.dtype)  # gradients of W_c [c_t; h_t]
@@ -153,6 +159,7 @@ class _LuongUnroll(torch.autograd.Function):
         grad_memory = grad_keys, grad_values, None
         return (
             stack.lowest.grad_gates,
+            None,
             grad_attentional,
             *grad_memory,
             *grad_score,

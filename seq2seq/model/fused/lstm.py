@@ -201,10 +201,17 @@ class LSTMUnroll(torch.autograd.Function):
 
 
 class LSTMStackSteps:
-    """Forward pass of a stack of layers, given their `LayerInputs` as one flat sequence."""
+    """Forward pass of a stack of layers, given their `LayerInputs` as one flat sequence.
+
+    `outputs` [T, B, H] are the hidden states of the top layer, with `residual` the sum of all.
+    """
 
     def __init__(
-        self, steps: int, layers: Sequence[Tensor | None], product_dtype: torch.dtype
+        self,
+        steps: int,
+        layers: Sequence[Tensor | None],
+        product_dtype: torch.dtype,
+        residual: bool = False,
     ) -> None:
         width = len(LayerInputs._fields)
         self.layers = [
@@ -212,13 +219,18 @@ class LSTMStackSteps:
             for start in range(0, len(layers), width)
         ]
         self.lowest, self.top = self.layers[0], self.layers[-1]
+        self.residual = residual
+        self.outputs = torch.empty_like(self.top.hiddens) if residual else self.top.hiddens
 
     def forward(self, t: int, gates: Tensor) -> Tensor:
-        """Run step t through all layers, the lowest on gates [B, 4H]; return the top's hidden."""
-        hidden = self.lowest.forward(t, gates)
+        """Run step t through all layers, the lowest on gates [B, 4H]; return the output [B, H]."""
+        output = self.lowest.forward(t, gates)
         for layer in self.layers[1:]:
-            hidden = layer.forward_above(t, hidden)
-        return hidden
+            hidden = layer.forward_above(t, output)
+            output = hidden + output if self.residual else hidden
+        if self.residual:
+            self.outputs[t] = output
+        return output
 
     def saved(self) -> list[Tensor | None]:
         """Return the tensors for autograd to save as one flat sequence."""
@@ -228,7 +240,8 @@ class LSTMStackSteps:
 class LSTMStackGradients:
     """Backward pass of a stack of layers, given what `LSTMStackSteps.saved` returned."""
 
-    def __init__(self, saved: Sequence[Any]) -> None:
+    def __init__(self, saved: Sequence[Any], residual: bool = False) -> None:
+        self.residual = residual
         width = len(SavedForBackward._fields)
         self.layers = [
             LSTMGradients(SavedForBackward(*saved[start : start + width]))
@@ -236,11 +249,12 @@ class LSTMStackGradients:
         ]
         self.lowest, self.top = self.layers[0], self.layers[-1]
 
-    def backward(self, t: int, grad_hidden: Tensor) -> Tensor:
-        """Return the gradient of the lowest layer's inputs at step t, given the top hidden's."""
-        for layer in reversed(self.layers):
-            grad_hidden = layer.backward(t, grad_hidden)
-        return grad_hidden
+    def backward(self, t: int, grad_output: Tensor) -> Tensor:
+        """Return the gradient of the lowest layer's inputs at step t, given the output's."""
+        for layer in reversed(self.layers[1:]):
+            grad_inputs = layer.backward(t, grad_output)
+            grad_output = grad_inputs + grad_output if self.residual else grad_inputs
+        return self.lowest.backward(t, grad_output)
 
     def finish(self) -> list[Tensor | None]:
         """Return the gradients of all `LayerInputs` as one flat sequence, after the first step."""
