@@ -184,7 +184,7 @@ def test_padding_is_nothing_to_a_reversing_encoder(num_layers: int) -> None:
     for src in (SRC, SRC.masked_fill(PAD_MASK, 10)):
         encoded = encoder(src, SRC_LENGTHS)
         assert not encoded.outputs[PAD_MASK].any()
-        results.append((*encoded, *torch.autograd.grad(weighted(encoded), weights)))
+        results.append((*encoded[:4], *torch.autograd.grad(weighted(encoded), weights)))
     for left, right in zip(*results, strict=True):
         assert torch.equal(left, right)
     for row, length in enumerate(SRC_LENGTHS.tolist()):

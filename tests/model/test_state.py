@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq.model.copying import first_positions
 from seq2seq.model.state import DecoderState, Memory
 
 B, S, A, C = 5, 7, 6, 4
@@ -13,7 +14,9 @@ def memory(seed: int, transposed: bool) -> Memory:
     generator = torch.Generator().manual_seed(seed)
     keys = torch.randn(B, A, S, generator=generator).mT
     keys = keys if transposed else keys.contiguous()
-    return Memory(keys, torch.randn(B, S, C, generator=generator), torch.rand(B, S) < 0.5)
+    values = torch.randn(B, S, C, generator=generator)
+    src = torch.randint(9, (B, S), generator=generator)
+    return Memory(keys, values, torch.rand(B, S) < 0.5, src, first_positions(src))
 
 
 def layout(part: Tensor) -> list[int]:
