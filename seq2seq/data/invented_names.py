@@ -2,7 +2,9 @@
 
 A corpus copies few strings, and the same ones again: a model learns to spell those instead of
 copying. Names of the corpus are therefore recombined, the start of one with the end of another, and
-digits drawn, alike on both sides of a pair. All draws are a pure function of the seed.
+digits drawn, alike on both sides of a pair. Some get a letter with a mark, which the vocabulary may
+spell in bytes, or another form: hyphenated, a code, a number, an address. All draws are a pure
+function of the seed.
 """
 
 import re
@@ -18,6 +20,15 @@ MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more
 _WORD = re.compile(r"\w+(?:[-.,:@'\u2019]\w+)*")  # also 17:45, e-mail addresses, hyphenated names
 _APOSTROPHE_S = re.compile(r"['\u2019]s$")
 _GENITIVE = r"(?=(?:['\u2019]?s)?(?!\w))"  # matches before "s", "'s" or the end of the word
+# Other forms of copied strings: X and x stand for letters, 0 for a digit.
+_FORMS = (
+    *("Xx-xx", "Xx-Xx", "XX000", "XX0000", "X-000", "X00", "000-0000", "0000", "00:00", "0,000"),
+    *("0.00.0", "xx.xx@xx.xx", "xx@xx.xx", "www.xx.xx", "xx.xx"),
+)
+FORM_RATE = 0.2  # share of invented names that have another form
+MARK_RATE = 0.2  # share of invented runs of letters in which one has a mark
+_MARKED = [each for each in map(chr, range(0xC0, 0x250)) if each.upper().lower() == each.lower()]
+_MARKED = [each for each in _MARKED if each.isalpha() and len(each.upper() + each.lower()) == 2]
 _RUN = re.compile(r"[^\W\d_]+|\d")  # letters, or one digit
 
 
@@ -45,29 +56,35 @@ class NameInventor:
             pattern = re.compile(rf"\b{re.escape(word)}{_GENITIVE}")
             counts = {len(pattern.findall(side)) for side in (src, tgt)}  # 0: not shared
             if len(counts) == 1 and 0 not in counts and generator.random() < self._rate:
-                invented = self._invented(word, generator)
+                invented = self._invented(self._form(word, generator), generator)
                 src, tgt = (pattern.sub(invented, side) for side in (src, tgt))
         return src, tgt
 
-    def _invented(self, word: str, generator: np.random.Generator) -> str:
-        """Return a string of the word's form: letters for letters, digits for digits."""
+    def _form(self, word: str, generator: np.random.Generator) -> str:
+        """Return the word, or, for some names, another form."""
+        if word not in self.names or generator.random() >= FORM_RATE:
+            return word
+        return _FORMS[generator.integers(len(_FORMS))]
+
+    def _invented(self, form: str, generator: np.random.Generator) -> str:
+        """Return a string of this form: letters for letters, digits for digits."""
 
         def replacement(run: re.Match[str]) -> str:
-            old = run[0]
-            if old.isdigit():
+            if run[0].isdigit():
                 return str(generator.integers(1, 10))
-            if not self._parts:
-                return old
-            new: str
-            start, end = (self._parts[i] for i in generator.integers(0, len(self._parts), 2))
-            new = (
-                start[: generator.integers(1, len(start))] + end[generator.integers(1, len(end)) :]
-            )
-            if len(old) == 1:
-                new = new[0]
-            return _in_case_of(old, new)
+            return _in_case_of(run[0], self._letters(generator)) if self._parts else run[0]
 
-        return _RUN.sub(replacement, word)
+        return _RUN.sub(replacement, form)
+
+    def _letters(self, generator: np.random.Generator) -> str:
+        """Return the start of one name and the end of another, at times with a marked letter."""
+        first, last = (self._parts[i] for i in generator.integers(0, len(self._parts), 2))
+        start, end = generator.integers(1, len(first)), generator.integers(1, len(last))
+        letters: str = first[:start] + last[end:]
+        if generator.random() < MARK_RATE:
+            n, marked = generator.integers(len(letters)), generator.integers(len(_MARKED))
+            letters = letters[:n] + _MARKED[marked] + letters[n + 1 :]
+        return letters
 
 
 def _words(text: str) -> list[str]:
@@ -75,8 +92,9 @@ def _words(text: str) -> list[str]:
 
 
 def _in_case_of(old: str, new: str) -> str:
+    """Return new letters in the case of the old ones, and as many if these are capitals."""
     if old.isupper():
-        return new.upper()
+        return new[: len(old)].upper()
     return new.capitalize() if old[0].isupper() else new.lower()
 
 

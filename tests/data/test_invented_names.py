@@ -1,12 +1,20 @@
 """Invented names: which words are names, and that both sides get the same strings."""
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.invented_names import MIN_LETTERS, NameInventor, shared_names
+from seq2seq.data.invented_names import (
+    _MARKED,
+    FORM_RATE,
+    MARK_RATE,
+    MIN_LETTERS,
+    NameInventor,
+    shared_names,
+)
 
 SRC = [
     "Tom met Mary in Boston.",
@@ -43,11 +51,10 @@ def test_both_sides_have_the_same_invented_name() -> None:
     src, tgt = inventor().invent(["Is Tom here? Tom!"] * 40, ["Tom! Ist Tom da?"] * 40, 3)
     invented = set()
     for one, other in zip(src, tgt, strict=True):
-        match = re.fullmatch(r"Is (\w+) here\? (\w+)!", one)
+        match = re.fullmatch(r"Is (\S+) here\? (\S+)!", one)
         assert match
         assert match[1] == match[2]
         assert other == f"{match[1]}! Ist {match[1]} da?"
-        assert match[1][0].isupper()
         invented.add(match[1])
     assert len(invented) > 15
 
@@ -80,8 +87,27 @@ def test_codes_and_numbers_keep_their_form() -> None:
     assert src == tgt
     assert len({*src}) == 20
     for each in src:
-        form = r"[^\W\d_a-z]+[1-9]{4} at [1-9]{2}:[1-9]{2}, [A-Z]-[1-9]{3}: a\.b@c-d\.org"
+        form = r"[^\W\d_]{2}[1-9]{4} at [1-9]{2}:[1-9]{2}, [^\W\d_]-[1-9]{3}: a\.b@c-d\.org"
         assert re.fullmatch(form, each)
+        assert each[:2].isupper()
+
+
+def test_some_names_have_marks_or_another_form() -> None:
+    src, tgt = inventor().invent(["Tom sleeps."] * 2000, ["Tom schläft."] * 2000, 4)
+    names = [each.removesuffix(" sleeps.") for each in src]
+    assert tgt == [f"{name} schläft." for name in names]
+    assert sum(map(str.isalpha, names)) == pytest.approx(2000 * (1 - FORM_RATE), abs=80)
+    plain = [name for name in names if name.isalpha()]
+    marked = sum(not name.isascii() for name in plain)
+    assert marked == pytest.approx(len(plain) * MARK_RATE, abs=70)
+    for form in (r"\w+-\w+", r"\w\w[1-9]{3}", r"[1-9]{2}:[1-9]{2}", r"\w+\.\w+@\w+\.\w+"):
+        assert any(re.fullmatch(form, name) for name in names)
+
+
+def test_a_replaced_letter_stays_one_in_either_case() -> None:
+    for each in _MARKED:
+        assert len(each.upper()) == len(each.lower()) == 1
+        assert unicodedata.normalize("NFC", each) == each
 
 
 def test_a_rate_of_a_half_replaces_half() -> None:
