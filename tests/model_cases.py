@@ -20,6 +20,7 @@ from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.gnmt_decoder import GNMTDecoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
@@ -75,6 +76,12 @@ FAMILY = [
     Case("luong", "general", False, 1, "local_p"),
     Case("bahdanau", "additive", False, 1, "local_p"),
 ]
+GNMT = [
+    Case("gnmt", "additive", False, 2),
+    Case("gnmt", "scaled_dot", False, 1),
+    Case("gnmt", "multi_head", False, 3, "local_p"),
+    Case("gnmt", "coverage", False, 2),
+]
 CASES = [
     *(Case("bahdanau", score, False, layers) for score in SCORES for layers in (1, 2)),
     *(
@@ -85,6 +92,7 @@ CASES = [
     ),
     *(Case("plain", "", False, layers) for layers in (1, 2)),
     *FAMILY,
+    *GNMT,
 ]
 ONE_OF_EACH = [
     Case("bahdanau", "additive", False, 2),
@@ -133,6 +141,9 @@ def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
         feeding = case.input_feeding
         score = make_score(case.score)
         decoder = LuongDecoder(score, E, H, R, layers, dropout, feeding, *extras)
+    elif case.kind == "gnmt":
+        score = make_score(case.score)
+        decoder = GNMTDecoder(score, E, H, R, layers, dropout, *extras)
     else:
         decoder = PlainDecoder(E, H, R, layers, dropout)
     return randomize(decoder)

@@ -39,7 +39,7 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
-Decoder = Literal["bahdanau", "luong", "none"]
+Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
 Score = Literal[
     "additive", "normed_additive", "coverage", "dot", "general", "concat", "scaled_dot", "location"
 ]
@@ -80,7 +80,7 @@ class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
     decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
-    score: Score | None = key(None, "attention score; null: additive (bahdanau), general (luong)")
+    score: Score | None = key(None, "attention score; null: additive, with luong general")
     input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
     window: Window | None = key(None, "local attention (Luong et al., 2015); null: global")
     window_width: Size | None = key(None, "positions on each side of the centre; null: 10")
@@ -155,7 +155,7 @@ def _why_unused(key: str, value: object, earlier: Tree) -> str | None:
         return "decoder none has no attention"
     if key == "score" and decoder == "bahdanau" and value not in _ADDITIVE_SCORES:
         return f"decoder bahdanau takes {', '.join(_ADDITIVE_SCORES)}"
-    if key == "input_feeding" and decoder == "bahdanau":
+    if key == "input_feeding" and decoder != "luong":
         return "input feeding belongs to decoder luong"
     if key == "window_width" and earlier["window"] is None:
         return "no window is set"
@@ -170,7 +170,8 @@ def _model_default(key: str, earlier: Tree) -> object:
     """Return the default of a decoder-dependent key; None if the key does not apply."""
     decoder = earlier["decoder"]
     if key == "score":
-        return {"bahdanau": "additive", "luong": "general", "none": None}[str(decoder)]
+        defaults = {"bahdanau": "additive", "luong": "general", "gnmt": "additive", "none": None}
+        return defaults[str(decoder)]
     if key == "input_feeding":
         return True if decoder == "luong" else None
     if key == "window_width":

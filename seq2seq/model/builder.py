@@ -8,6 +8,7 @@ from seq2seq.model.attention_layer import Coverage
 from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.gnmt_decoder import GNMTDecoder
 from seq2seq.model.layers import ScaledEmbedding
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 from seq2seq.model.seq2seq import Seq2Seq
@@ -57,6 +58,8 @@ def _decoder(
     if config.decoder == "bahdanau":
         outer = direction_size, output_size, layers
         return BahdanauDecoder(score, *sizes, *outer, dropout, window, coverage, residual)
+    if config.decoder == "gnmt":
+        return GNMTDecoder(score, *sizes, output_size, layers, dropout, window, coverage, residual)
     return LuongDecoder(
         score, *sizes, output_size, layers, dropout, feeding, window, coverage, residual
     )

@@ -233,6 +233,8 @@ def test_a_window_has_luongs_width_unless_it_is_set(tmp_path: Path, window: str)
         ({}, "additive", None, 7),
         ({"decoder": "luong"}, "general", True, None),
         ({"decoder": "luong", "score": "concat", "input_feeding": False}, "concat", False, 7),
+        ({"decoder": "gnmt"}, "additive", None, 7),
+        ({"decoder": "gnmt", "score": "dot"}, "dot", None, None),
         ({"decoder": "luong", "score": "scaled_dot", "attention_size": 5}, "scaled_dot", True, 5),
         ({"decoder": "luong", "score": "location"}, "location", True, None),
         ({"score": "normed_additive"}, "normed_additive", None, 7),
@@ -290,6 +292,7 @@ def test_keys_of_another_decoder_in_the_file_are_ignored_with_a_note(
         ("none", "model.attention_heads=2"),
         ("bahdanau", "model.score=dot"),
         ("bahdanau", "model.input_feeding=false"),
+        ("gnmt", "model.input_feeding=true"),
     ],
 )
 def test_keys_of_another_decoder_on_the_command_line_are_refused(

@@ -200,12 +200,13 @@ def test_an_upper_layer_reads_the_hidden_of_the_one_below(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", GLOBAL, ids=str)
-def test_attention_asks_with_the_top_layer(case: Case) -> None:
+def test_attention_asks_with_the_top_layer_but_gnmt_with_the_lowest(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     step = one_step(decoder, embedded_targets()[:, 0], state, memory)
     asking = state if case.kind == "bahdanau" else step.state
-    scores = decoder.score(asking.hidden[:, -1:], memory.keys)
+    level = 0 if case.kind == "gnmt" else case.num_layers - 1
+    scores = decoder.score(asking.hidden[:, level : level + 1], memory.keys)
     scores = scores.reshape(B, -1, S)  # [B, heads, S]
     expected = scores.masked_fill(memory.pad_mask[:, None], -torch.inf).softmax(-1).mean(1)
     close(step.attention_weights, expected)
