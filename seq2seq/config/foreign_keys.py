@@ -49,7 +49,8 @@ _KEYS = {
         src_subword_alpha tgt_subword_alpha sentencepiece_alphas enable_sampling spm_alpha
         vocabulary.alpha vocabulary.dropout""",
     "model.decoder": """
-        attention_architecture model_type architecture arch network decoder_type dec_type rnn_decoder model.type
+        attention_architecture
+        model_type architecture arch network decoder_type dec_type rnn_decoder model.type
         model.name model.arch""",
     "model.score": """
         attention attn attention_type attn_type att_type attention_score attention_function

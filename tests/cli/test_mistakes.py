@@ -343,7 +343,7 @@ OVERRIDES = {
     "vocabulary.joint=2": "must be true or false; got 2",
     "vocabulary.sampling=1.5": "must be at most 1; got 1.5",
     "model.decoder=bahdnau": (
-        "must be 'bahdanau', 'luong' or 'none'; got bahdnau; did you mean 'bahdanau'?"
+        "must be 'bahdanau', 'luong', 'gnmt' or 'none'; got bahdnau; did you mean 'bahdanau'?"
     ),
     "model.score=dot": "decoder bahdanau takes additive, normed_additive, coverage; got dot",
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",

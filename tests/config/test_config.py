@@ -394,7 +394,7 @@ decoding: 5
         "line 6: data.valid.file: set either src and tgt, or file alone (null unsets a key); "
         "got valid.tsv",
         "line 7: modle: unknown key; did you mean 'model'?",
-        "line 9: model.decoder: must be 'bahdanau', 'luong' or 'none'; got bahdnau; "
+        "line 9: model.decoder: must be 'bahdanau', 'luong', 'gnmt' or 'none'; got bahdnau; "
         "did you mean 'bahdanau'?",
         "line 10: model.hidden_size: must be even with a bidirectional encoder; got 13",
         "line 11: model.dropuot: unknown key; did you mean 'dropout'?",

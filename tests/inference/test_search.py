@@ -389,7 +389,7 @@ def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
         assert all(math.isfinite(score) for score in scores)
-        for ids, _, weights in hypotheses:
+        for ids, _, weights, *_ in hypotheses:
             assert 2 <= len(ids) <= limit + 1
             assert [n for n, i in enumerate(ids) if i == EOS_ID] == [len(ids) - 1]
             assert not {PAD_ID, BOS_ID}.intersection(ids)
@@ -424,7 +424,7 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     sources, length_penalty = random_sources(40, seed=9), 0.7
     found = search(model, sources, [12] * 40, SearchOptions(beam_size, length_penalty), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
-        for ids, score, _ in hypotheses:
+        for ids, score, *_ in hypotheses:
             src, src_lengths = pad_sources([source])
             with torch.inference_mode():
                 log_probs = taught(model, src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
