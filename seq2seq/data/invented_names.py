@@ -20,7 +20,7 @@ MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more
 _WORD = re.compile(r"\w+(?:[-.,:@'\u2019]\w+)*")  # also 17:45, e-mail addresses, hyphenated names
 _APOSTROPHE_S = re.compile(r"['\u2019]s$")
 _GENITIVE = r"(?=(?:['\u2019]?s)?(?!\w))"  # matches before "s", "'s" or the end of the word
-# Other forms of copied strings: X and x stand for letters, 0 for a digit.
+# Other forms of copied strings: X and x are replaced by letters, 0 by a digit.
 _FORMS = (
     *("Xx-xx", "Xx-Xx", "XX000", "XX0000", "X-000", "X00", "000-0000", "0000", "00:00", "0,000"),
     *("0.00.0", "xx.xx@xx.xx", "xx@xx.xx", "www.xx.xx", "xx.xx"),
