@@ -80,14 +80,25 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     Raises UserError as the reader of the format does: `aligned_lines`, `iter_tsv`, `iter_csv`,
     `iter_json_lines` or `iter_parquet`.
     """
-    pairs = _iter_untagged(files)
-    if files.tag is None:
+    pairs = iter_untagged(files)
+    if (tag := files.tag) is None:
         return pairs
-    start = f"{files.tag} "
-    return ((src if is_blank(src) else start + src, tgt) for src, tgt in pairs)
+    return ((_with_tag(src, tag), tgt) for src, tgt in pairs)
 
 
-def _iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
+def tagged(text: ParallelText, tag: str | None) -> ParallelText:
+    """Put a tag, if there is one, before the source lines that are not blank."""
+    if tag is None:
+        return text
+    return ParallelText([_with_tag(src, tag) for src in text.src], text.tgt, text.source_name)
+
+
+def _with_tag(src: str, tag: str) -> str:
+    return src if is_blank(src) else f"{tag} {src}"
+
+
+def iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a parallel text as `iter_pairs` does, without its tag."""
     if files.file is None:
         assert files.src is not None, "give src and tgt, or file"
         assert files.tgt is not None, "give src and tgt, or file"

@@ -52,3 +52,20 @@ def test_each_corpus_is_reported_with_its_own_lines(
         (clean / "1" / "dropped.tsv").read_text().splitlines()
     ) == 120
     assert not any(line.startswith("<x>") for line in kept)
+    assert "<x>" not in out  # a tag is neither a marker nor part of the text
+
+
+def test_a_text_in_the_corpus_with_a_tag_is_found_in_another(config: Path, tmp_path: Path) -> None:
+    first = (config.parent / "more.csv").read_text(encoding="utf-8").splitlines()[1]
+    _, src, tgt = first.replace('"', "").split(",")
+    for side, text in (("src", src), ("tgt", tgt)):
+        with (config.parent / f"valid.{side}").open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    report = tmp_path / "report.json"
+    assert main(["check", str(config), "--json", str(report), "--device", "cpu"]) == 0
+    found = {
+        (each["split"], each["other"]): each["shared"]
+        for each in json.loads(report.read_text())["comparisons"]
+    }
+    assert found["valid", "train 2"]["pairs"] == [16]
+    assert found["valid", "train 1"]["pairs"] == []

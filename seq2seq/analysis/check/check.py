@@ -40,7 +40,7 @@ from seq2seq.analysis.check.split_order import SplitOrder, order_findings, split
 from seq2seq.analysis.check.text_form import form_findings
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import ParallelText, check_direction, joined, read_pairs, usable
+from seq2seq.data.corpus import ParallelText, check_direction, joined, read_pairs, tagged, usable
 from seq2seq.data.vocabulary import Vocabularies, check_tags, train_vocabularies
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
@@ -105,7 +105,11 @@ def _examine(
     _show(bar, "reading the text")
     start = None if init_from is None else read_warm_start(init_from, config)
     named = _read(config.data)
-    corpora = [usable(text)[0] for name, text in named.items() if is_train(name)]
+    corpora = [
+        tagged(usable(named[name])[0], files.tag)
+        for name, files in files_by_name(config.data).items()
+        if is_train(name)
+    ]
     train, sizes = joined(corpora), [len(corpus) for corpus in corpora]
     usable(named["valid"])  # raises if no pair has text
     _show(bar, "training the vocabulary")
@@ -119,7 +123,8 @@ def _examine(
     weights = [corpus.weight for corpus in config.data.train]
     pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length, sizes, weights)
     initial = start and start.weights
-    session = new_session(config, device, vocabularies, pairs, named["valid"], weights=initial)
+    valid = tagged(named["valid"], config.data.valid.tag)
+    session = new_session(config, device, vocabularies, pairs, valid, weights=initial)
     _show(bar, "counting lines and characters")
     splits = _splits(config.data, named, vocabularies)
     _show(bar, "measuring the alignment")
@@ -142,8 +147,14 @@ def _examine(
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
-    """Read every text by the name of its split; raise UserError as `read_texts` does."""
-    named = {name: read_pairs(files) for name, files in files_by_name(data).items()}
+    """Read every text without its tag, by the name of its split.
+
+    Raises UserError as `read_texts` does.
+    """
+    named = {
+        name: read_pairs(files.model_copy(update={"tag": None}))
+        for name, files in files_by_name(data).items()
+    }
     train = joined([text for name, text in named.items() if is_train(name)])
     for name, text in named.items():
         if not is_train(name):

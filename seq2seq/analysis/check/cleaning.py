@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from seq2seq.analysis.check.alignment import Alignment
 from seq2seq.analysis.check.data_statistics import MOJIBAKE, TextStatistics
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.corpus import ParallelText, iter_pairs, paths_of
+from seq2seq.data.corpus import ParallelText, iter_untagged, paths_of
 from seq2seq.data.formats.writing import new_file, pair_writer
 from seq2seq.data.lines import iter_raw_lines
 from seq2seq.runtime.errors import UserError
@@ -132,8 +132,7 @@ def _rewrite(files: ParallelFiles, path: Path, drop: dict[int, str]) -> int:
     number = 0
     columns = files.columns if files.has_header else None
     with pair_writer([path], columns or ("src", "tgt")) as write:
-        untagged = files.model_copy(update={"tag": None})
-        for number, pair in enumerate(iter_pairs(untagged), start=1):
+        for number, pair in enumerate(iter_untagged(files), start=1):
             if number not in drop:
                 write(*pair)
     return number
