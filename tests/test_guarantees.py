@@ -28,6 +28,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "kill -9 at any moment leaves a folder that resumes": (
         "training/test_kill.py::test_a_killed_run_ends_as_one_that_nobody_disturbed",
         "runs/test_trust.py::test_a_run_that_was_killed_before_it_was_saved_begins_anew",
+        "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
     "files are written aside, synced, renamed": (
         "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_nothing_aside",
@@ -81,6 +82,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "one process a folder, one run a folder, one config a run": (
         "runtime/test_locks.py::test_the_second_process_is_refused_with_the_number_of_the_first",
+        "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
         "training/test_loop.py::test_a_folder_with_a_run_is_left_alone",
         "training/test_loop.py::test_resume_shows_what_changed_in_the_config",
     ),
