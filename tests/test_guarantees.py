@@ -25,6 +25,10 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "data/test_cache.py::test_damage_is_recognised_and_mended_with_a_line",
         "data/test_cache.py::test_after_a_kill_it_is_built_to_the_end",
     ),
+    "a run resumes with the same text in other files, and with no other text": (
+        "training/test_same_text.py::test_a_run_resumes_exactly_with_the_same_text_in_other_files",
+        "training/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_the_way_out",
+    ),
     "kill -9 at any moment leaves a folder that resumes": (
         "training/test_kill.py::test_a_killed_run_ends_as_one_that_nobody_disturbed",
         "runs/test_trust.py::test_a_run_that_was_killed_before_it_was_saved_begins_anew",
