@@ -82,7 +82,6 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "a batch too large is done in pieces": (
         "training/test_step.py::test_pieces_have_the_gradient_of_the_whole",
         "training/test_step.py::test_a_limit_set_by_the_user_is_a_lack_of_memory",
-        "test_cuda.py::test_a_batch_too_large_for_the_device_is_done_in_pieces",
     ),
     "one process a folder, one run a folder, one config a run": (
         "runtime/test_locks.py::test_the_second_process_is_refused_with_the_number_of_the_first",
