@@ -7,9 +7,11 @@ step-N.safetensors     snapshots: the weights of other validations
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
 metrics.jsonl          losses and scores, which the seed determines
+metrics.csv            the same as a table, a row for each step
+samples.jsonl          a few validation sentences and their translations at each validation
 timing.jsonl           speed and times
 train.log              log of the training
-tensorboard/           metrics and timing for TensorBoard
+tensorboard/           metrics, timing and samples for TensorBoard
 """
 
 import re
@@ -27,6 +29,7 @@ CONFIG, VOCABULARY = "config.yaml", "vocabulary"
 _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
+METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 
 
 def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

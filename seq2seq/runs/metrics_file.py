@@ -1,8 +1,10 @@
 """Lines of metrics.jsonl, checked on resume against those that the training state counts."""
 
+import csv
 import hashlib
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,19 @@ class LineCount:
         """Count a line, given without its line end."""
         self.lines += 1
         self._digest.update(line + b"\n")
+
+
+def metrics_table(lines: Sequence[Mapping[str, float]]) -> str:
+    """Return CSV with a row for each step, and a column for each figure in alphabetical order."""
+    rows: dict[float, dict[str, float]] = {}
+    for line in lines:
+        rows.setdefault(line["step"], {}).update(line)
+    figures = {name for row in rows.values() for name in row} - {"step"}
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["step", *sorted(figures)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows.values())
+    return text.getvalue()
 
 
 class SavedMetrics(NamedTuple):

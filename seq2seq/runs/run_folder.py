@@ -16,7 +16,9 @@ from seq2seq.runs.layout import (
     LAST,
     LOG,
     METRICS,
+    METRICS_TABLE,
     PREVIOUS,
+    SAMPLES,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
@@ -42,7 +44,7 @@ from seq2seq.runtime.files import (
 from seq2seq.runtime.folders import is_link, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
-_FIGURES = (METRICS, TIMING, LOG, TENSORBOARD)
+_FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
 _RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, LOCK, *_FIGURES)  # names in a run folder
 
 
@@ -221,7 +223,7 @@ def _existing(folder: Path, names: Sequence[str]) -> list[str]:
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
     with writing(folder, folder):
-        for name in (PREVIOUS, LAST, BEST, METRICS, TIMING, LOG):
+        for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
         for name in (VOCABULARY, TENSORBOARD):
             if (folder / name).is_symlink():
@@ -237,7 +239,7 @@ def clear(folder: Path) -> None:
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with writing(folder, folder):
-        for name in (LAST, BEST, METRICS, CONFIG):
+        for name in (LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):
             if snapshot_step(path.with_suffix("")) is not None:

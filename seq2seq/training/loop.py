@@ -133,6 +133,7 @@ def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> 
         warnings = [f"warning: {unwise}"] if unwise else []
         for note in [*notes, *warnings]:
             reporter.log(note)
+        reporter.hyperparameters(config)
         clock = Clock(session.progress.seconds)
         if warm_start and began == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best

@@ -10,19 +10,34 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
 from tqdm import tqdm
 
-from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING, write_failure
-from seq2seq.runs.metrics_file import MAX_BYTES, LineCount
+from seq2seq.config.schema import Config
+from seq2seq.inference.translation import Translation
+from seq2seq.runs.layout import (
+    LOG,
+    METRICS,
+    METRICS_TABLE,
+    SAMPLES,
+    TENSORBOARD,
+    TIMING,
+    write_failure,
+)
+from seq2seq.runs.metrics_file import MAX_BYTES, LineCount, metrics_table
 from seq2seq.runtime.console import one_line
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 from seq2seq.runtime.folders import open_to_append
+from seq2seq.training.board import write_hyperparameters, write_samples, write_scalars
+from seq2seq.training.samples import Sample
+
+# Line ends of some readers beside the line feed: escaped, so that each object is one line.
+_LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
 
 
 class Reporter:
@@ -36,7 +51,11 @@ class Reporter:
         self._folder = folder
         with self._writing(METRICS):
             self.count = LineCount(truncate_metrics(folder / METRICS, step))
-        self._files = {name: self._open(name) for name in (METRICS, TIMING, LOG)}
+        with self._writing(SAMPLES):
+            truncate_metrics(folder / SAMPLES, step)
+        self._files = {name: self._open(name) for name in (METRICS, SAMPLES, TIMING, LOG)}
+        if step:
+            self._write_table()
         self._thread_hook = threading.excepthook
         with self._writing(TENSORBOARD):
             self._board, problem = _tensorboard(folder)
@@ -96,8 +115,36 @@ class Reporter:
 
     def sync(self) -> None:
         """Flush the metrics to disk: a saved state must not count lines that a crash may lose."""
-        with self._writing(METRICS):
-            sync(self._files[METRICS])
+        for name in (METRICS, SAMPLES):
+            with self._writing(name):
+                sync(self._files[name])
+        self._write_table()
+
+    @property
+    def draws_attention(self) -> bool:
+        """True if TensorBoard shows the attention weights of samples."""
+        return self._board is not None
+
+    def samples(
+        self,
+        step: int,
+        samples: Sequence[Sample],
+        attention: Sequence[Translation],
+    ) -> None:
+        """Report sample translations, and their attention weights if `draws_attention`."""
+        for sample in samples:
+            self.log(str(sample))
+            text = json.dumps({"step": step, **sample._asdict()}, ensure_ascii=False)
+            self._write(SAMPLES, text.translate(_LINE_ENDS))
+        if self._board is not None:
+            with self._writing(TENSORBOARD):
+                write_samples(self._board, step, samples, attention)
+
+    def hyperparameters(self, config: Config) -> None:
+        """Record the config for TensorBoard's table of hyperparameters."""
+        if self._board is not None:
+            with self._writing(TENSORBOARD):
+                write_hyperparameters(self._board, config)
 
     def log_step(self, step: int, text: str) -> None:
         """Log the figures of a step; below a bar, which shows them, in train.log only."""
@@ -118,10 +165,14 @@ class Reporter:
 
     def roll_back(self, step: int) -> None:
         """Remove the metrics of later steps and move the bar back to `step`."""
-        with self._writing(METRICS):
-            self._files[METRICS].close()
-            self.count = LineCount(truncate_metrics(self._folder / METRICS, step))
-        self._files[METRICS] = self._open(METRICS)
+        for name in (METRICS, SAMPLES):
+            with self._writing(name):
+                self._files[name].close()
+                kept = truncate_metrics(self._folder / name, step)
+            self._files[name] = self._open(name)
+            if name == METRICS:
+                self.count = LineCount(kept)
+        self._write_table()
         self.bar.n = step
         with self._drawing():
             self.bar.refresh()
@@ -153,8 +204,13 @@ class Reporter:
     def _plot(self, step: int, values: Mapping[str, float]) -> None:
         if self._board is not None:
             with self._writing(TENSORBOARD):
-                for name, value in values.items():
-                    self._board.add_scalar(name, value, step)
+                write_scalars(self._board, step, values)
+
+    def _write_table(self) -> None:
+        """Write metrics.csv, made of metrics.jsonl, so that it is exact after every resume."""
+        with self._writing(METRICS_TABLE):
+            table = metrics_table(self.read_metrics())
+            atomic_write(self._folder / METRICS_TABLE, table.encode())
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -201,6 +257,14 @@ class NullReporter(Reporter):
 
     def sync(self) -> None:
         """Flush nothing."""
+
+    def samples(
+        self,
+        step: int,
+        samples: Sequence[Sample],
+        attention: Sequence[Translation],
+    ) -> None:
+        """Report nothing."""
 
     def roll_back(self, step: int) -> None:
         """Remove nothing."""

@@ -14,6 +14,7 @@ from seq2seq.data.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.tensor_file import non_finite
@@ -23,6 +24,7 @@ from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Clock, Reporter, minutes
+from seq2seq.training.samples import sample_rows, samples_of
 from seq2seq.training.selection import ValidationScores, decay_on_plateau, record
 from seq2seq.training.session import TrainingSession
 
@@ -42,12 +44,16 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
         best = fault is None and record(progress, settings, scores)
         if fault is None:
             session.writer.save_weights(session, scores.bleu, best)
+            attention = attention_of(session) if reporter.draws_attention else []
     reporter.metrics(progress.step, scores.figures())
     reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
     reporter.log(
         f"step {progress.step}, epoch {progress.epoch + 1}, {minutes(clock.seconds)}: "
         f"validation {scores}{' (best so far)' if best else ''}"
     )
+    if fault is None:
+        samples = samples_of(session.data.valid, session.hypotheses)
+        reporter.samples(progress.step, samples, attention)
     if (decayed := decay_on_plateau(progress, settings)) is not None:
         reporter.log(decayed)
     trim_memory()
@@ -90,6 +96,24 @@ def valid_bleu(session: TrainingSession) -> float:
         model, data.vocabularies, data.limit, data.source, config, data.valid, device, group
     )
     return bleu
+
+
+def attention_of(session: TrainingSession) -> list[Translation]:
+    """Translate the samples as validation does, with attention weights; none without attention."""
+    data, config = session.data, session.config
+    if config.model.decoder == "none":
+        return []
+    longest, decoding, valid = config.data.max_length, config.decoding, data.valid
+    translator = Translator(
+        session.inference,
+        data.vocabularies,
+        data.limit,
+        decoding,
+        longest,
+        session.device,
+        data.source,
+    )
+    return translator.translate([valid.src[row] for row in sample_rows(valid)], beam_size=1)
 
 
 def greedy_bleu(

@@ -24,7 +24,18 @@ from safetensors.torch import save
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.runs import tensor_file
-from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import (
+    BEST,
+    CONFIG,
+    LAST,
+    LOG,
+    METRICS,
+    METRICS_TABLE,
+    PREVIOUS,
+    SAMPLES,
+    TENSORBOARD,
+    TIMING,
+)
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import DamagedFile
 from seq2seq.training.loop import train
@@ -415,8 +426,10 @@ def trained(corpus: Path, run: Path, *options: str) -> int:
 
 
 SNAPSHOT = "step-1.safetensors"
-WRITTEN = (BEST, LAST, PREVIOUS, SNAPSHOT, CONFIG, METRICS, TIMING, LOG)
-PARTS = tuple(f"{name}.part" for name in (BEST, LAST, SNAPSHOT, CONFIG, METRICS))
+WRITTEN = (BEST, LAST, PREVIOUS, SNAPSHOT, CONFIG, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG)
+PARTS = tuple(
+    f"{name}.part" for name in (BEST, LAST, SNAPSHOT, CONFIG, METRICS, METRICS_TABLE, SAMPLES)
+)
 
 
 def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:
@@ -440,7 +453,7 @@ def test_training_anew_writes_through_no_link(corpus: Path, tmp_path: Path) -> N
     assert not any(path.is_symlink() for path in run.rglob("*"))
 
 
-@pytest.mark.parametrize("name", [METRICS, TIMING, LOG, TENSORBOARD])
+@pytest.mark.parametrize("name", [METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD])
 def test_resuming_refuses_links_where_it_would_write(
     run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -454,7 +467,7 @@ def test_resuming_refuses_links_where_it_would_write(
     assert mine.read_text() == "precious"
 
 
-@pytest.mark.parametrize("name", [METRICS, TIMING, LOG, TENSORBOARD])
+@pytest.mark.parametrize("name", [METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD])
 def test_resuming_waits_for_no_pipe(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -10,7 +10,18 @@ from conftest import write_small_corpus
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary import Vocabularies, save_vocabularies
-from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, TENSORBOARD, TIMING, VOCABULARY
+from seq2seq.runs.layout import (
+    BEST,
+    CONFIG,
+    LAST,
+    LOG,
+    METRICS,
+    METRICS_TABLE,
+    SAMPLES,
+    TENSORBOARD,
+    TIMING,
+    VOCABULARY,
+)
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.folders import open_to_append
 from seq2seq.runtime.locks import LOCK
@@ -106,7 +117,19 @@ def test_a_linked_model_in_the_vocabulary_is_replaced(
 @pytest.mark.parametrize("option", ["--resume", "--overwrite"])
 @pytest.mark.parametrize(
     "name",
-    [METRICS, TIMING, LOG, TENSORBOARD, VOCABULARY, CONFIG, BEST, LAST, "step-2.safetensors"],
+    [
+        METRICS,
+        METRICS_TABLE,
+        SAMPLES,
+        TIMING,
+        LOG,
+        TENSORBOARD,
+        VOCABULARY,
+        CONFIG,
+        BEST,
+        LAST,
+        "step-2.safetensors",
+    ],
 )
 def test_files_of_a_stranger_are_refused(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str, option: str

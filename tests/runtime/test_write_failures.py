@@ -14,7 +14,18 @@ import pytest
 from conftest import write_small_corpus
 
 from seq2seq.cli.main import main
-from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TENSORBOARD, TIMING
+from seq2seq.runs.layout import (
+    BEST,
+    CONFIG,
+    LAST,
+    LOG,
+    METRICS,
+    METRICS_TABLE,
+    PREVIOUS,
+    SAMPLES,
+    TENSORBOARD,
+    TIMING,
+)
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime.files import PART_SUFFIX, atomic_write
 from seq2seq.training import loop as training
@@ -27,7 +38,7 @@ SETTINGS = (
     "training.validate_every=2",
     "training.log_every=1",
 )
-TEXTS = (METRICS, TIMING, LOG)
+TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 
 
 @pytest.fixture(autouse=True)
@@ -186,29 +197,63 @@ def test_a_log_that_cannot_be_written_ends_training_in_words(
     assert_same_state(run, finished.parent / "finished")
 
 
+def test_a_table_that_cannot_be_written_ends_training_in_words(
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+
+    def fill(path: Path, content: bytes) -> None:
+        if path.name == METRICS_TABLE and b"\n4," in content:
+            raise OSError(28, "No space left on device")
+        atomic_write(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("seq2seq.training.reporting.atomic_write", fill)
+        assert train(finished, run) == 1
+    error = error_of(capsys)
+    assert f"{run / METRICS_TABLE}: cannot be written (No space left on device)" in error
+    assert f"{LAST} is intact (checksum verified): fix the problem and continue with" in error
+    assert train(finished, run, "--resume") == 0
+    assert_same_state(run, finished.parent / "finished")
+    for name in (METRICS, METRICS_TABLE, SAMPLES):
+        assert (run / name).read_bytes() == (finished.parent / "finished" / name).read_bytes()
+
+
 class FullBoard:
     """TensorBoard's writer, which tells of a failure at a later call."""
 
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def add_scalar(self, *_: object) -> None:
+    def add_scalar(self, *_: object, **options: object) -> None:
         self.room -= 1
         if self.room < 0:
             raise OSError(28, "No space left on device")
+
+    add_text = add_image = add_summary = add_scalar
+
+    @property
+    def file_writer(self) -> "FullBoard":
+        return self
 
     def close(self) -> None:
         if self.room < 0:
             raise OSError(28, "No space left on device")
 
 
+@pytest.mark.parametrize("room", [2, 9, 18])
 def test_tensorboard_that_cannot_be_written_ends_training_in_words(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    room: int,
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (FullBoard(9), ""))
+    """Hyperparameters, figures, samples."""
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (FullBoard(room), ""))
     assert train(finished, tmp_path / "run") == 1
     error = error_of(capsys)
     assert f"{tmp_path / 'run' / TENSORBOARD}: cannot be written (No space left on dev" in error

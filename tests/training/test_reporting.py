@@ -1,17 +1,24 @@
 """Reports of a run: the contents of each file, and their state after a resume."""
 
+import csv
 import io
 import json
 import re
 import sys
+from html import escape
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
 import pytest
 
-from seq2seq.runs.layout import LOG, METRICS, TENSORBOARD, TIMING
+from seq2seq.config.schema import load_config
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOARD, TIMING
+from seq2seq.runs.metrics_file import metrics_table
+from seq2seq.training.loop import train
 from seq2seq.training.reporting import Reporter, truncate_metrics
+from seq2seq.training.samples import Sample
 
 
 @pytest.fixture
@@ -108,7 +115,9 @@ def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
     with Reporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
         reporter.timing(1, {"seconds": 2.0})
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([METRICS, TIMING, LOG])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [METRICS, SAMPLES, TIMING, LOG]
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,6 +149,49 @@ def test_a_tensorboard_that_fails_is_told_of(
     assert told in text_of(tmp_path / LOG)
 
 
+SAMPLE = Sample(3, "\x85 a | b", "r\u2028e", "t\nx")
+
+
+@pytest.mark.usefixtures("without_tensorboard")
+def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -> None:
+    with Reporter(tmp_path, step=0, last_step=9) as reporter:
+        for step in (2, 4, 6):
+            reporter.metrics(step, {"valid_bleu": step / 3})
+            reporter.samples(step, [SAMPLE, SAMPLE._replace(line=5)], [])
+            reporter.sync()
+    assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4", "6"]
+    (tmp_path / METRICS_TABLE).write_text("edited")
+    with Reporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
+        assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4"]
+        reporter.metrics(6, {"train_loss": 0.25})
+        reporter.roll_back(2)
+        assert [row["step"] for row in rows_of(tmp_path)] == ["2"]
+        reporter.samples(3, [SAMPLE], [])
+    found = [json.loads(line) for line in text_of(tmp_path / SAMPLES).splitlines()]
+    assert [(each.pop("step"), each["line"]) for each in found] == [(2, 3), (2, 5), (3, 3)]
+    assert found[0] == SAMPLE._asdict()
+    assert "line 3: \\u0085 a | b | reference: r\\u2028e | translation: t" in text_of(
+        tmp_path / LOG
+    )
+
+
+def rows_of(run: Path) -> list[dict[str, str]]:
+    with (run / METRICS_TABLE).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_table_has_a_row_for_each_step() -> None:
+    lines = [
+        {"step": 5, "train_loss": 1 / 3, "learning_rate": 1e-30},
+        {"step": 10, "valid_loss": 2.0},
+        {"step": 10, "train_loss": 0.1},
+    ]
+    assert metrics_table(lines) == (
+        "step,learning_rate,train_loss,valid_loss\n5,1e-30,0.3333333333333333,\n10,,0.1,2.0\n"
+    )
+    assert metrics_table([]) == "step\n"
+
+
 @pytest.mark.slow
 def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
@@ -148,8 +200,59 @@ def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
         reporter.timing(3, {"seconds": 9.5})
     (events,) = (tmp_path / TENSORBOARD).iterdir()
     content = events.read_bytes()
-    for name in (b"train_loss", b"seconds"):
+    for name in (b"train/loss", b"speed/seconds"):
         assert content.count(name) == 1
+
+
+@pytest.mark.slow
+def test_tensorboard_shows_samples_attention_and_hyperparameters(
+    tmp_path: Path, small_corpus: Path
+) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train(load_config(small_corpus, [f"run_dir={tmp_path / 'run'}"])[0], "cpu")
+    board = EventAccumulator(str(run / TENSORBOARD), size_guidance={"tensors": 0, "images": 0})
+    board.Reload()
+    tags = board.Tags()
+    assert set(tags["scalars"]) == {
+        "train/loss",
+        "train/objective",
+        "train/learning_rate",
+        "valid/loss",
+        "valid/perplexity",
+        "valid/bleu",
+        "speed/target_tokens_per_second",
+        "speed/seconds",
+        "speed/validation_seconds",
+    }
+    lines = [json.loads(line) for line in text_of(run / SAMPLES).splitlines()]
+    texts = [f"samples/{number}/text_summary" for number in (1, 2, 3)]
+    assert tags["tensors"] == texts
+    for number, name in enumerate(texts):
+        shown = [
+            (each.step, each.tensor_proto.string_val[0].decode()) for each in board.Tensors(name)
+        ]
+        wanted = [
+            (
+                line["step"],
+                f"source: {line['source']}  \nreference: {line['reference']}  \n"
+                f"translation: {escape(line['translation'])}",
+            )
+            for line in lines[number::3]
+        ]
+        assert shown == wanted
+    assert tags["images"] == ["attention/1", "attention/2", "attention/3"]
+    image = board.Images("attention/1")[-1]
+    translation = Translator.load(run, device="cpu").translate([lines[-3]["source"]], 1)[0]
+    assert translation.text == lines[-3]["translation"]  # the last validation is the best
+    assert (image.width, image.height) == (
+        16 * len(translation.src_tokens),
+        16 * len(translation.tgt_tokens),
+    )
+    parameters = board.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    assert b"model.hidden_size" in parameters
+    assert str(tmp_path).encode() not in parameters
 
 
 @pytest.mark.usefixtures("without_tensorboard")

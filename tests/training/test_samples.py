@@ -1,0 +1,120 @@
+"""Sample translations: the same sentences at every validation, exact after a resume."""
+
+import csv
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seq2seq.config.schema import Config, load_config
+from seq2seq.data.batching import Batch
+from seq2seq.data.corpus import ParallelText, read_pairs
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES
+from seq2seq.training import loop as training
+from seq2seq.training.loop import Interrupted, train
+from seq2seq.training.samples import Sample, sample_rows, samples_of
+from seq2seq.training.session import TrainingSession
+from seq2seq.training.step import StepResult, train_step
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+
+
+def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
+    return ParallelText(src, tgt)
+
+
+def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
+    short = ("decoding.max_length=9", f"run_dir={corpus.parent / run}", "training.max_epochs=null")
+    return load_config(corpus, [*short, "training.max_steps=9", *overrides])[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "rows"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (60, [10, 30, 50])]
+)
+def test_the_sentences_are_evenly_spaced(count: int, rows: list[int]) -> None:
+    lines = [f"line {n}" for n in range(count)]
+    assert sample_rows(text_of(lines, lines)) == rows
+
+
+def test_sentences_without_text_are_not_shown() -> None:
+    valid = text_of(["a", "", "b", "c", " ", "d"], ["A", "B", "\u200b", "C", "D", "E"])
+    assert sample_rows(valid) == [0, 3, 5]
+    hypotheses = ["1", "2", "3", "4", "5", "6"]
+    assert samples_of(valid, hypotheses) == [
+        Sample(1, "a", "A", "1"),
+        Sample(4, "c", "C", "4"),
+        Sample(6, "d", "E", "6"),
+    ]
+
+
+def test_long_texts_are_shortened_in_the_log() -> None:
+    shown = str(Sample(7, "a" * 201, "b" * 200, "c"))
+    assert shown == f"line 7: {'a' * 200}... | reference: {'b' * 200} | translation: c"
+
+
+def test_every_validation_shows_the_translations_of_the_run(small_corpus: Path) -> None:
+    config = configured(small_corpus, "training.validate_every=3")
+    run = train(config, "cpu")
+    valid = read_pairs(config.data.valid)
+    lines = [json.loads(line) for line in (run / SAMPLES).read_text("utf-8").splitlines()]
+    rows = sample_rows(valid)
+    assert [each["step"] for each in lines] == [3] * 3 + [6] * 3 + [9] * 3
+    assert [each["line"] - 1 for each in lines] == rows * 3
+    for each in lines:
+        assert each["source"] == valid.src[each["line"] - 1]
+        assert each["reference"] == valid.tgt[each["line"] - 1]
+    translator = Translator.load(run, device="cpu")
+    (best,) = {int(line.partition(" at step ")[2].split(":")[0]) for line in best_lines(run)}
+    found = [each.text for each in translator.translate([valid.src[n] for n in rows], 1)]
+    assert [each["translation"] for each in lines if each["step"] == best] == found
+    log = (run / LOG).read_text("utf-8")
+    assert log.count(f"line {rows[0] + 1}: {valid.src[rows[0]]} | reference: ") == 3
+
+
+def best_lines(run: Path) -> list[str]:
+    return [each for each in (run / LOG).read_text("utf-8").splitlines() if "Best valid" in each]
+
+
+def test_samples_and_the_table_are_exact_after_a_resume(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = ("training.validate_every=2", "training.log_every=1")
+    whole = train(configured(small_corpus, *often, run="whole"), "cpu")
+
+    def killed(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
+        if run.progress.step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return train_step(run, batches, rate)
+
+    config = configured(small_corpus, *often)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train_step", killed)
+        with pytest.raises(Interrupted):
+            train(config, "cpu")
+    for name in (SAMPLES, METRICS_TABLE):  # written after the state was saved, as by a killed run
+        with (config.run_dir / name).open("a", encoding="utf-8") as file:
+            file.write('{"step": 8, "line": 1}\n')
+    train(config, "cpu", resume=True)
+    for name in (SAMPLES, METRICS_TABLE, METRICS):
+        assert (config.run_dir / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_table_has_all_metrics(small_corpus: Path) -> None:
+    run = train(configured(small_corpus, "training.validate_every=3"), "cpu")
+    wanted: dict[int, dict[str, float]] = {}
+    for line in (run / METRICS).read_text("utf-8").splitlines():
+        values = json.loads(line)
+        wanted.setdefault(values["step"], {}).update(values)
+    with (run / METRICS_TABLE).open(encoding="utf-8", newline="") as file:
+        found = [
+            {name: float(value) for name, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
+    assert found == list(wanted.values())
