@@ -228,7 +228,7 @@ class FullBoard:
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def add_scalar(self, *_: object, **options: object) -> None:
+    def add_scalar(self, *_: object, **_options: object) -> None:
         self.room -= 1
         if self.room < 0:
             raise OSError(28, "No space left on device")

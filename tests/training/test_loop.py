@@ -103,6 +103,16 @@ def after_updates(number: int, act: Callable[[], None]) -> Callable[..., StepRes
     return step
 
 
+def always(bleu: float) -> Callable[[TrainingSession], float]:
+    """A validation that translates nothing, and has this score."""
+
+    def valid_bleu(session: TrainingSession) -> float:
+        session.hypotheses = [""] * len(session.data.valid)
+        return bleu
+
+    return valid_bleu
+
+
 def interrupt(number: int = signal.SIGTERM) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
@@ -731,7 +741,7 @@ def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
 def test_a_plateau_decays_the_rate_and_resumes_exactly(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "valid_bleu", lambda _: 50.0)
+    monkeypatch.setattr(validation, "valid_bleu", always(50.0))
     monkeypatch.setattr(validation, "valid_loss", lambda _: 1.0)
     settings = ("training.decay=plateau", "training.patience=2", "training.decay_factor=0.2")
     often = ("training.validate_every=1", "training.log_every=1", "training.max_epochs=50")
@@ -945,7 +955,7 @@ def test_of_equal_bleu_the_weights_of_less_loss_are_kept(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
-    monkeypatch.setattr("seq2seq.training.validation.valid_bleu", lambda _: 0.0)
+    monkeypatch.setattr(validation, "valid_bleu", always(0.0))
     monkeypatch.setattr("seq2seq.training.validation.valid_loss", lambda _: next(losses))
     often = ("training.max_steps=9", "training.validate_every=1", "training.patience=2")
     run = trained(small_corpus, *often, "training.max_epochs=null")
