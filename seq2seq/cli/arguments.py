@@ -50,6 +50,13 @@ def add_beam(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-b", "--beam", type=count, metavar="N", help=text)
 
 
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """Accept overrides of the config's decoding section: see `parser.parse`."""
+    parser.set_defaults(decoding=[])
+    text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
+    parser.epilog = f"{parser.epilog}\n\n{text}" if parser.epilog else text
+
+
 def add_int8(parser: argparse.ArgumentParser) -> None:
     text = "int8 weights: faster on CPU, nearly identical output"
     parser.add_argument("--int8", action="store_true", help=text)

@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_beam(parser)
     arguments.add_device(parser)
+    arguments.add_decoding(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +53,9 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     references = read_lines(options.ref) if options.ref else None
     with open_input(options.input) as lines:
-        translator = load_translator(options.model, options.device, beam_size=options.beam)
+        translator = load_translator(
+            options.model, options.device, beam_size=options.beam, decoding=options.decoding
+        )
         if not translator.attends:
             raise UserError(
                 f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "

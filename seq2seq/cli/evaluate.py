@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json_report(parser)
     arguments.add_int8(parser)
     arguments.add_device(parser)
+    arguments.add_decoding(parser)
 
 
 NamedLines = tuple[str, list[str]]  # the name is for messages
@@ -145,6 +146,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
     if options.hyp and (options.beam or options.int8 or options.device != "auto"):
         raise UserError("evaluate --hyp: -b, --int8 and --device need -m RUN, which translates")
+    if options.hyp and options.decoding:
+        raise UserError(f"evaluate --hyp: {options.decoding[0]} needs -m RUN, which translates")
     if str(options.output) == "-":
         raise UserError("evaluate -o -: standard output receives the scores; give a file")
     if len(options.hyp) == 2 and options.sentences:
@@ -191,7 +194,9 @@ def _read(
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
     """Translate the sources and write the translations to `-o`, if given."""
-    translator = load_translator(options.model, options.device, options.int8, options.beam)
+    translator = load_translator(
+        options.model, options.device, options.int8, options.beam, decoding=options.decoding
+    )
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(
             sources, options.beam, text_only=True, on_translated=advance

@@ -32,12 +32,13 @@ def load_translator(
     int8: bool = False,
     beam_size: int | None = None,
     n_best: int = 1,
+    decoding: Sequence[str] = (),
 ) -> "Translator":
     """Load run folders, several as an ensemble; raise UserError if the beam is below `n_best`."""
     with frozen_objects():
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load(*runs, device=device, int8=int8)
+        translator = Translator.load(*runs, device=device, int8=int8, overrides=decoding)
     translator.beam_size(beam_size, n_best)  # raises before any input is read
     return translator
 

@@ -42,6 +42,7 @@ _OTHER_NAMES = {  # options of other tools
     "--init-from": "train-from load-model pretrained-model finetune-from-model",
 }
 _OVERRIDE = re.compile(r"[\w.]+=\S*")
+_DECODING = re.compile(r"decoding\.\w*=")
 _SYNONYMS = {name: option for option, names in _OTHER_NAMES.items() for name in names.split()}
 
 
@@ -168,6 +169,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             command.set_defaults(run=modules[name].run)
     options, rest = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
+    if "decoding" in options:
+        options.decoding = [each for each in arguments if _DECODING.match(each)]
+        rest = [each for each in rest if not _DECODING.match(each)]
+        if "text" in options:
+            options.text = [each for each in options.text if not _DECODING.match(each)]
     repeated = next((name for name in ("overrides", "text") if name in options), None)
     if any(map(_is_option, rest)) or (rest and repeated is None):
         commands.choices[options.command].refuse(rest)

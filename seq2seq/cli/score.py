@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=text)
     arguments.add_int8(parser)
     arguments.add_device(parser)
+    arguments.add_decoding(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.inference.scoring import perplexity, score_lines
 
     (src_report, sources), (report, targets) = _read([options.input, options.ref])
-    translator = load_translator(options.model, options.device, options.int8)
+    translator = load_translator(
+        options.model, options.device, options.int8, decoding=options.decoding
+    )
     total, tokens = 0.0, 0
     with open_output(options.output) as output:
         for start in range(0, len(sources), BATCH_LINES):

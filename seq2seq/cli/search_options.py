@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from seq2seq.cli.input import Prompt
 from seq2seq.data.line_counts import in_step
-from seq2seq.data.lines import bounded_lines, iter_lines
+from seq2seq.data.lines import bounded_lines, iter_lines, read_lines
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "contains the target phrase"
     )
     group.add_argument("--glossary", type=Path, metavar="FILE", help=text)
+    text = "no translation contains the words or phrases in FILE, one per line"
+    group.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
 
 
 def search_settings(options: argparse.Namespace) -> "SearchSettings":
@@ -33,7 +35,10 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     from seq2seq.inference.glossary import Glossary
     from seq2seq.inference.settings import SearchSettings
 
-    return SearchSettings(options.glossary and Glossary.read(options.glossary))
+    return SearchSettings(
+        glossary=options.glossary and Glossary.read(options.glossary),
+        forbidden=tuple(read_lines(options.forbidden)) if options.forbidden else (),
+    )
 
 
 class LineConstraints:

@@ -77,6 +77,7 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
     arguments.add_int8(parser)
     arguments.add_device(parser)
+    arguments.add_decoding(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         options.prefix_file,
         options.constraints,
         options.glossary,
+        options.forbidden,
         runs=options.model,
         streaming=options.stream,
     )
@@ -98,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     with _open(options) as (opened, numbers):
         lines = constraints.check(prefixes.check(opened, _name(options)), _name(options))
         translator = load_translator(
-            options.model, options.device, options.int8, options.beam, n_best
+            options.model, options.device, options.int8, options.beam, n_best, options.decoding
         )
         if options.document:
             translator.source = replace(translator.source, sentences=1)

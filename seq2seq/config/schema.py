@@ -266,6 +266,18 @@ class DecodingConfig(Section):
     no_repeat_ngram: CountOrZero = key(0, "size of n-grams that must not repeat; 0: off")
     replace_unknown: Bool = key(False, "replace unknown words by source words, by attention")
     max_length: Count | None = key(None, "maximum tokens; null: estimated from the training text")
+    min_length: CountOrZero = key(0, "minimum tokens, end-of-sentence not counted")
+    repetition_penalty: Annotated[Positive, Field(ge=1, le=100)] = key(
+        1.0, "factor on the log-probabilities of tokens that a hypothesis has; 1: off"
+    )
+
+    @field_validator("min_length")
+    @classmethod
+    def _check_lengths(cls, value: int, info: ValidationInfo) -> int:
+        longest = info.data.get("max_length")
+        if longest is not None and value > longest:
+            raise ValueError(f"is larger than max_length ({longest})")
+        return value
 
 
 class Config(Section):

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary import EOS_ID, PAD_ID
+from seq2seq.inference.forbidden import Forbidden
+from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, PhraseProgress
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 
@@ -31,6 +33,8 @@ class Rows:
         self.progress: list[list[PhraseProgress]] = [
             [] for _ in range(slots)
         ]  # [B][K], with phrases
+        self.forbidden: Forbidden | None = None
+        self.text_states: list[list[int]] = [[] for _ in range(slots)]  # [B][K], of `forbidden`
         self.history: Tensor | None = None  # [N, T]
         if keep_history:
             self.history = torch.zeros(slots * beam_size, 0, dtype=torch.long, device=device)
@@ -61,6 +65,8 @@ class Rows:
             self.prefixes[slot] = prefix
             self.lexical[slot] = phrases
             self.progress[slot] = [phrases.start()] * self.beam_size
+            if self.forbidden is not None:
+                self.text_states[slot] = [self.forbidden.start] * self.beam_size
             self.prefix_states[slot] = [0] + [len(prefix.states)] * (self.beam_size - 1)
         if self.history is not None:
             self.history[self.of(torch.tensor(slots, device=self.device))] = PAD_ID
@@ -80,6 +86,7 @@ class Rows:
         self.prefix_states = [self.prefix_states[slot] for slot in slots]
         self.lexical = [self.lexical[slot] for slot in slots]
         self.progress = [self.progress[slot] for slot in slots]
+        self.text_states = [self.text_states[slot] for slot in slots]
 
     def advance(self, tokens: list[list[int]], parents: list[list[int]]) -> None:
         """Extend each row [B][K]: hypothesis `parents` of its slot followed by `tokens`."""
@@ -97,6 +104,13 @@ class Rows:
                 progress = self.progress[slot]
                 self.progress[slot] = [
                     lexical.after(progress[parent], token)
+                    for token, parent in zip(tokens[slot], parents[slot], strict=True)
+                ]
+        if self.forbidden is not None:
+            for slot in self.busy():
+                states = self.text_states[slot]
+                self.text_states[slot] = [
+                    self.forbidden.after(states[parent], token)
                     for token, parent in zip(tokens[slot], parents[slot], strict=True)
                 ]
         if self.history is not None:
@@ -125,16 +139,38 @@ class Constraint(Protocol):
         ...
 
 
-def search_constraints(
-    forbidden_ids: Sequence[int], no_repeat_ngram: int, prefixes: Sequence[Prefix]
-) -> list[Constraint]:
+def search_constraints(options: SearchOptions, prefixes: Sequence[Prefix]) -> list[Constraint]:
     """Return the constraints of a search in order of application."""
-    constraints: list[Constraint] = [ForbiddenIds(forbidden_ids), LengthLimits()]
+    constraints: list[Constraint] = []
+    if options.repetition_penalty != 1:
+        constraints.append(RepetitionPenalty(options.repetition_penalty))
+    constraints += [ForbiddenIds(options.forbidden_ids), LengthLimits(options.min_length)]
     if any(prefix.states for prefix in prefixes):
         constraints.append(KeepPrefix())
-    if no_repeat_ngram:
-        constraints.append(NoRepeatNgram(no_repeat_ngram))
+    if options.no_repeat_ngram:
+        constraints.append(NoRepeatNgram(options.no_repeat_ngram))
+    if options.forbidden is not None:
+        constraints.append(ForbiddenWords(options.forbidden))
     return constraints
+
+
+class RepetitionPenalty:
+    """Multiply log-probabilities of tokens that a hypothesis has (Keskar et al. 2019).
+
+    Their penalty divides positive logits by the factor and multiplies negative ones, which depends
+    on a constant that softmax ignores; log-probabilities are never positive.
+    """
+
+    reads_history = True
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        history = rows.history
+        assert history is not None, "tokens are looked up in the history"
+        if history.shape[1]:
+            log_probs.scatter_(1, history, log_probs.gather(1, history) * self.factor)
 
 
 class ForbiddenIds:
@@ -151,14 +187,21 @@ class ForbiddenIds:
 
 
 class LengthLimits:
-    """No hypothesis is empty; each ends at its sentence's limit at the latest."""
+    """No hypothesis is empty or too short; each ends at its sentence's limit at the latest."""
 
     reads_history = False
 
+    def __init__(self, shortest: int = 0) -> None:
+        self.shortest = max(1, shortest)
+
     def apply(self, log_probs: Tensor, rows: Rows) -> None:
         by_slot = log_probs.view(len(rows.lengths), -1, log_probs.shape[-1])
-        first = [slot for slot, length in enumerate(rows.lengths) if length == 0]
         last = [slot for slot in rows.busy() if 0 < rows.lengths[slot] >= rows.limits[slot] - 1]
+        first = [
+            slot
+            for slot, length in enumerate(rows.lengths)
+            if length < self.shortest and slot not in last
+        ]
         if first:
             by_slot[first, :, EOS_ID] = -torch.inf
         if last:
@@ -214,3 +257,23 @@ class NoRepeatNgram:
         latest = history[:, history.shape[1] - self.size + 1 :]  # [N, n - 1]
         same = (ngrams[..., :-1] == latest[:, None]).all(dim=-1)
         return torch.where(same, ngrams[..., -1], PAD_ID)
+
+
+class ForbiddenWords:
+    """Words that no hypothesis contains, unless it has no other choice, as in its prefix."""
+
+    reads_history = False
+
+    def __init__(self, forbidden: Forbidden) -> None:
+        self.forbidden = forbidden
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        for slot in rows.busy():
+            last = rows.lengths[slot] == rows.limits[slot] - 2  # end-of-sentence follows
+            for k, state in enumerate(rows.text_states[slot]):
+                row = slot * rows.beam_size + k
+                tokens = self.forbidden.never(state, last).to(rows.device)
+                before = log_probs[row, tokens]
+                log_probs[row, tokens] = -torch.inf
+                if bool(log_probs[row].isneginf().all()):
+                    log_probs[row, tokens] = before

@@ -52,6 +52,7 @@ class ContinuousBatch(ABC):
         self.constraints = constraints
         reads_history = any(constraint.reads_history for constraint in constraints)
         self.rows = Rows(count, options.size, self.device, reads_history)
+        self.rows.forbidden = options.forbidden
         self.ids = torch.full((count * options.size,), BOS_ID, device=self.device)
         self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # with EOS
         self.allocate(count)

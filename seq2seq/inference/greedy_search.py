@@ -58,6 +58,11 @@ class GreedySearch(ContinuousBatch):
 
     def _best_tokens(self, outputs: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the best next tokens [N], their logits and, if wanted, log-probabilities."""
+        if self.options.repetition_penalty != 1:
+            values = self.constrain(self.model.project(outputs).float().log_softmax(dim=-1))
+            tokens = argmax_token(values)
+            best = values.gather(1, tokens[:, None])[:, 0]
+            return tokens, best, best if self.options.return_scores else None
         approximate, log_probs = self.model.project_approximately(outputs), None
         if approximate is None or self.options.return_scores:
             logits = self.model.project(outputs).float()

@@ -1,12 +1,15 @@
 """Interface between search and models: the calls, the search options and the hypotheses."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 from seq2seq.data.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.inference.topk import ApproximateLogits
 from seq2seq.runtime.errors import RunError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.forbidden import Forbidden
 
 
 class ModelStep(Protocol):
@@ -54,6 +57,9 @@ class SearchOptions(NamedTuple):
     coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; not for greedy search
     no_repeat_ngram: int = 0  # no n-gram of this size occurs twice in a hypothesis; 0: any may
     forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # tokens that no hypothesis contains
+    min_length: int = 0  # tokens at least, end-of-sentence not counted
+    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens in the hypothesis
+    forbidden: "Forbidden | None" = None  # words that no hypothesis contains
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time
 

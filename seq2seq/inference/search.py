@@ -54,7 +54,7 @@ def search(
         for i in rows:
             forced = len(prefixes[i].states)  # tokens at most
             limit = limits[i] if forced < limits[i] else limits[i] + forced
-            limit = max(limit, forced + lexical[i].total)
+            limit = max(limit, options.min_length, forced + lexical[i].total)
             sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i]))
         queue = _Queue(model, sentences, width, sizes, device)
         try:
@@ -93,9 +93,7 @@ def _search_queue(
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Yield the number and the hypotheses of each sentence of a queue as its search ends."""
     sentences, tile_size = queue.sentences, len(queue.slots)
-    constraints = search_constraints(
-        options.forbidden_ids, options.no_repeat_ngram, [each.prefix for each in sentences]
-    )
+    constraints = search_constraints(options, [each.prefix for each in sentences])
     greedy = options.size == 1 and not sentences[0].lexical.phrases
     kind = GreedySearch if greedy else BeamSearch
     batch = kind(queue.model, *queue.tile, queue.slots, options, constraints)

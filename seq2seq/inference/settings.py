@@ -11,6 +11,7 @@ class SearchSettings:
     """Requirements on all translations of a call."""
 
     glossary: Glossary | None = None  # target phrases required by source phrases
+    forbidden: tuple[str, ...] = ()  # words and phrases that no translation contains
 
 
 DEFAULT_SETTINGS = SearchSettings()

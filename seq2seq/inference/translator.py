@@ -26,6 +26,7 @@ from seq2seq.data.vocabulary import (
 )
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker
@@ -35,7 +36,7 @@ from seq2seq.inference.search import search
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import AttentionMatrix, Translation, join_parts, split_line
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import load_model, read_source_profile
+from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.device import choose_device
@@ -85,13 +86,21 @@ class Translator:
     device: torch.device
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
+    _last_forbidden: tuple[tuple[str, ...], Forbidden] | None = None
 
     @classmethod
     @in_callers_terms
-    def load(cls, *runs: Path | str, device: str = "auto", int8: bool = False) -> Self:
+    def load(
+        cls,
+        *runs: Path | str,
+        device: str = "auto",
+        int8: bool = False,
+        overrides: Iterable[str] = (),
+    ) -> Self:
         """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
 
-        An ensemble uses the `decoding` section and the length limits of its first run. Raises
+        Overrides of the config's `decoding` section are such as "decoding.length_penalty=0.6". An
+        ensemble uses the `decoding` section and the length limits of its first run. Raises
         UserError if the runs do not fit together or the device lacks fast, exact int8 products.
         """
         if not runs:
@@ -103,6 +112,7 @@ class Translator:
         loaded = [load_model(path, chosen) for path in paths]
         models = [_for_inference(each[0], chosen, int8, len(runs) == 1) for each in loaded]
         _, vocabularies, limit, config = loaded[0]
+        decoding = overridden_decoding(paths[0], config, overrides)
         for run, (_, other_vocabularies, _, other) in zip(runs, loaded, strict=True):
             if checksums_of(other_vocabularies) != checksums_of(vocabularies):
                 raise UserError(
@@ -117,7 +127,7 @@ class Translator:
         model: Model = models[0] if len(models) == 1 else Ensemble(models)
         source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
         longest = config.data.max_length
-        return cls(model, vocabularies, limit, config.decoding, longest, chosen, source, name)
+        return cls(model, vocabularies, limit, decoding, longest, chosen, source, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
@@ -222,7 +232,7 @@ class Translator:
                 zip(lines, encoded, line_prefixes, phrases, strict=True), start=1
             )
         ]
-        options = self._options(size, text_only)
+        options = self._options(size, text_only, settings)
         parts = [part for line in split for part in line.parts]
         found = self._search(parts, options, n_best, _counted(split, on_translated))
         return (
@@ -274,7 +284,7 @@ class Translator:
     def _prefix_maker(self) -> PrefixMaker:
         return PrefixMaker(self.vocabularies.tgt)
 
-    def _options(self, size: int, text_only: bool) -> SearchOptions:
+    def _options(self, size: int, text_only: bool, settings: SearchSettings) -> SearchOptions:
         decoding = self.decoding
         with_bytes = self.vocabularies.tgt.has_byte_fallback
         return SearchOptions(
@@ -283,9 +293,20 @@ class Translator:
             decoding.coverage_penalty,
             decoding.no_repeat_ngram,
             forbidden_ids=(PAD_ID, BOS_ID, UNK_ID) if with_bytes else (PAD_ID, BOS_ID),
+            min_length=decoding.min_length,
+            repetition_penalty=decoding.repetition_penalty,
+            forbidden=self._forbidden(settings.forbidden),
             return_scores=not text_only,
             return_attention=not text_only or self._needs_attention,
         )
+
+    def _forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
+        """Return the automaton of forbidden words; it is kept for the next call."""
+        if not any(not is_blank(word) for word in words):
+            return None
+        if self._last_forbidden is None or self._last_forbidden[0] != words:
+            self._last_forbidden = words, Forbidden(self.vocabularies.tgt, words)
+        return self._last_forbidden[1]
 
     @property
     def _needs_attention(self) -> bool:

@@ -5,7 +5,7 @@ keys that they depend on.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.errors import ConfigError
-from seq2seq.config.schema import Config, dump_config, load_config, with_paths
+from seq2seq.config.schema import (
+    Config,
+    DecodingConfig,
+    dump_config,
+    load_config,
+    with_paths,
+)
 from seq2seq.data.batching import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
@@ -32,6 +38,7 @@ from seq2seq.runs.layout import (
     writing,
 )
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
+from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_paths, check_readable
 
@@ -102,6 +109,24 @@ def read_config(folder: Path) -> Config:
             "(`seq2seq train CONFIG --resume` writes it again; a run of an earlier version of "
             "seq2seq has to be trained again)"
         ) from None
+
+
+def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) -> DecodingConfig:
+    """Return the `decoding` section of a run with overrides; raises UserError for other keys."""
+    overrides = argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3")
+    for each in overrides:
+        if not each.startswith("decoding."):
+            raise UserError(
+                f"{each}: a trained run takes other values of decoding.* keys only, such as "
+                "decoding.length_penalty=0.6"
+            )
+    if not overrides:
+        return config.decoding
+    try:
+        return load_config(folder / CONFIG, overrides)[0].decoding
+    except ConfigError as error:
+        lines = (line.strip() for line in str(error).splitlines())
+        raise UserError("; ".join(lines)) from None
 
 
 def save_weights(

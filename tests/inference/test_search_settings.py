@@ -1,0 +1,247 @@
+"""Minimum length, repetition penalty, forbidden words, and overrides of decoding keys."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import toy_pairs
+from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
+
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
+from seq2seq.inference.forbidden import Forbidden
+from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.search import search
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
+
+LINES, OTHERS = toy_pairs(24, seed=8)
+
+
+@pytest.mark.parametrize("shortest", [1, 2, 3])
+def test_a_minimum_length_leaves_all_longer_hypotheses(shortest: int) -> None:
+    model: Any = Oracle(3)
+    possible = [ids for ids in all_hypotheses(3) if len(ids) > shortest]
+    options = SearchOptions(200, min_length=shortest)
+    for source, hypotheses in zip(SOURCES, search(model, SOURCES, [3] * 5, options, CPU)):  # noqa: B905
+        scores = {tuple(ids): ask(model, source, ids).log_prob / len(ids) for ids in possible}
+        ranked = sorted(scores, key=lambda ids: -scores[ids])
+        assert [tuple(each.ids) for each in hypotheses] == ranked
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_minimum_length_raises_the_limit(size: int) -> None:
+    found = search(
+        MAKERS["luong"](),
+        random_sources(30, seed=2),
+        [2] * 30,
+        SearchOptions(size, min_length=5),
+        CPU,
+    )
+    assert {len(each.ids) for hypotheses in found for each in hypotheses} == {6}
+
+
+def penalized(model: Oracle, source: Ids, ids: Ids, factor: float) -> float:
+    """The log-probabilities of a hypothesis, those of tokens that it has times the factor."""
+    total = before = 0.0
+    for length in range(1, len(ids) + 1):
+        after = ask(model, source, ids[:length]).log_prob
+        total += (after - before) * (factor if ids[length - 1] in ids[: length - 1] else 1)
+        before = after
+    return total
+
+
+@pytest.mark.parametrize("factor", [1.3, 4.0])
+def test_the_repetition_penalty_is_that_of_the_definition(factor: float) -> None:
+    model: Any = Oracle(3)
+    possible = [*all_hypotheses(3)]
+    options = SearchOptions(len(possible), repetition_penalty=factor)
+    found = search(model, SOURCES, [3] * 5, options, CPU)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        scores = {tuple(ids): penalized(model, source, ids, factor) / len(ids) for ids in possible}
+        assert [tuple(each.ids) for each in hypotheses] == sorted(
+            scores, key=lambda ids: -scores[ids]
+        )
+        for each in hypotheses:
+            assert each.score == pytest.approx(scores[tuple(each.ids)], rel=1e-4)
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_greedy_search_penalizes_repetition_too(scores: bool) -> None:
+    model: Any = Oracle(7)
+    options = SearchOptions(1, repetition_penalty=3.0, return_scores=scores)
+    found = search(model, SOURCES, [6] * 5, options, CPU)
+    for source, ((each,)) in zip(SOURCES, found, strict=True):
+        chain: Ids = []
+        while not chain or (chain[-1] != EOS_ID and len(chain) <= 6):
+            allowed = [1, 4, 5, 6, *([EOS_ID] if chain else [])] if len(chain) < 6 else [EOS_ID]
+            chain.append(max(allowed, key=lambda i: penalized(model, source, [*chain, i], 3.0)))
+        assert each.ids == chain
+
+
+# -------------------------------------------------------------------------------- forbidden words
+
+
+def words_of(text: str) -> list[str]:
+    """Words between ASCII characters other than letters and digits."""
+    return re.split(r"[\x00-/:-@\[-`{-\x7f]+", text)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_forbidden_words_do_not_occur(tiny_run: Path, beam_size: int) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    free = [each.text for each in translator.translate(LINES, beam_size)]
+    frequent = sorted({word for text in free for word in words_of(text) if word.isalpha()})
+    assert len(frequent) > 3
+    words = tuple(frequent[::2])
+    found = translator.translate(LINES, beam_size, settings=SearchSettings(forbidden=words))
+    assert any(set(words_of(text)) & set(words) for text in free)
+    for each in found:
+        assert not set(words_of(each.text)) & set(words)
+    again = translator.translate(LINES[3:5], beam_size, settings=SearchSettings(forbidden=words))
+    assert again == found[3:5]
+
+
+@pytest.mark.parametrize(
+    ("text", "contains"),
+    [
+        ("mo", True),
+        ("ba mo", True),
+        ("ba mo da", True),
+        ("mo.", True),
+        ("momo", False),
+        ("amo", False),
+        ("mo ", True),
+        ("ka zu", True),
+        ("ka", False),
+        ("ka  zu", False),
+        ("ka zus", False),
+        ("ka zu!", True),
+        ("moé", False),
+        ("(mo", True),
+        ("ba-mo", True),
+        ("ba-mos", False),
+    ],
+)
+def test_the_automaton_finds_words_in_any_segmentation(
+    tiny_vocabularies: Vocabularies, text: str, contains: bool
+) -> None:
+    forbidden = Forbidden(tiny_vocabularies.tgt, ["mo", "ka  zu", " "])
+    tokens = tiny_vocabularies.tgt.tokens(range(len(tiny_vocabularies.tgt)))
+    ids = {token: i for i, token in enumerate(tokens)}
+    surface = "▁" + text.replace(" ", "▁")
+    (usual,) = tiny_vocabularies.tgt.encode([text])
+    by_bytes = [
+        ids[token]
+        for each in surface
+        for token in ([each] if each == "▁" else [f"<0x{b:02X}>" for b in each.encode()])
+    ]
+    usual = [*usual, ids["▁"]] if text.endswith(" ") else usual
+    for own in (usual, by_bytes):
+        state, found = forbidden.start, False
+        for token in own:
+            found = found or token in forbidden.never(state, False).tolist()
+            state = forbidden.after(state, token)
+        found = found or EOS_ID in forbidden.never(state, False).tolist()
+        if text == "ka  zu" and own is usual:
+            continue  # the vocabulary joins spaces
+        assert found == contains
+
+
+def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
+    """The oracle has no text, so any automaton will do: token 4 may not be last."""
+
+    class Never:
+        start = 0
+
+        def after(self, _state: int, token: int) -> int:
+            return int(token == 4)
+
+        def never(self, state: int, last: bool) -> torch.Tensor:
+            return torch.tensor([4] * last + [EOS_ID] * state, dtype=torch.long)
+
+    forbidden: Any = Never()
+    for size in (1, 3):
+        model: Any = Oracle(2)
+        options = SearchOptions(size, forbidden=forbidden)
+        for hypotheses in search(model, SOURCES, [1, 2, 3, 4, 5], options, CPU):
+            assert hypotheses
+            assert all(each.ids[-2] != 4 for each in hypotheses)
+
+
+# --------------------------------------------------------------------------------- the command line
+
+
+def test_decoding_keys_are_overridden_by_every_command(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, src, ref = tiny_runs["luong"], tmp_path / "src", tmp_path / "ref"
+    src.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    ref.write_text("".join(f"{line}\n" for line in OTHERS), encoding="utf-8")
+    key = "decoding.max_length=3"
+    translator = Translator.load(run, device="cpu", overrides=[key, "decoding.length_penalty=0"])
+    assert translator.decoding.max_length == 3
+    texts = [each.text for each in Translator.load(run, overrides=[key]).translate(LINES)]
+    assert main(["translate", "-m", str(run), "-i", str(src), key]) == 0
+    assert capsys.readouterr().out.splitlines() == texts
+    assert main(["translate", key, "-m", str(run), LINES[0], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == texts[0]
+    hyp = tmp_path / "hyp"
+    call = ["evaluate", "-m", str(run), "-i", str(src), "-r", str(ref), "-o", str(hyp), key]
+    assert main(call) == 0
+    assert hyp.read_text(encoding="utf-8").splitlines() == texts
+    capsys.readouterr()
+    call = ["score", "-m", str(run), "-i", str(src), "-r", str(ref)]
+    assert main([*call, "decoding.length_penalty=0"]) == 0
+    scores = [each.score for each in score_lines(translator, LINES, OTHERS)]
+    assert capsys.readouterr().out.splitlines() == [f"{each:.6f}" for each in scores]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("decoding.beam_sise=3", "did you mean 'beam_size'"),
+        ("decoding.beam_size=0", "beam_size"),
+        ("decoding.min_length=9", "larger than max_length (5)"),
+        ("decoding.repetition_penalty=0.5", "repetition_penalty"),
+        ("training.seed=3", "unrecognized arguments: training.seed=3"),
+    ],
+)
+def test_wrong_overrides_are_refused_in_one_line(
+    tiny_runs: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    override: str,
+    message: str,
+) -> None:
+    (tmp_path / "text").write_text("ba\n", encoding="utf-8")
+    text = str(tmp_path / "text")
+    call = ["score", "-m", str(tiny_runs["luong"]), "-i", text, "-r", text]
+    assert main([*call, "decoding.max_length=5", override]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_python_refuses_other_keys(tiny_runs: dict[str, Path]) -> None:
+    with pytest.raises(UserError, match=r"decoding\.\* keys only"):
+        Translator.load(tiny_runs["luong"], overrides=["model.dropout=0"])
+    with pytest.raises(TypeError, match="overrides: must be a list"):
+        Translator.load(tiny_runs["luong"], overrides="decoding.beam_size=1")
+
+
+def test_the_command_takes_forbidden_words(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words"
+    words.write_text("mo\n\nka zu\n", encoding="utf-8")
+    assert main(["translate", "-m", str(tiny_run), "--forbidden", str(words), *LINES]) == 0
+    found = capsys.readouterr().out.splitlines()
+    translator = Translator.load(tiny_run)
+    settings = SearchSettings(forbidden=("mo", "", "ka zu"))
+    assert found == [each.text for each in translator.translate(LINES, settings=settings)]
+    assert BOS_ID not in translator.vocabularies.tgt.encode(found)[0]
