@@ -168,7 +168,7 @@ class RepetitionPenalty:
 
     def apply(self, log_probs: Tensor, rows: Rows) -> None:
         history = rows.history
-        assert history is not None, "tokens are looked up in the history"
+        assert history is not None, "repeated tokens are read from the history"
         if history.shape[1]:
             log_probs.scatter_(1, history, log_probs.gather(1, history) * self.factor)
 
