@@ -86,6 +86,15 @@ class Vocabulary:
         src, tgt = ([normalized(each) for each in text_list(side, "texts")] for side in (src, tgt))
         return self._sampler.sample_pairs(src, tgt, seed)
 
+    def tag_of(self, text: str) -> str | None:
+        """Return the tag that begins a text: a single token that the vocabulary was given."""
+        word = text.partition(" ")[0]
+        if not (word.startswith("<") and word.endswith(">")):
+            return None
+        token = self._processor.piece_to_id(SPACE + word)
+        given = token != UNK_ID and self._processor.get_score(token) == 0  # trained ones have less
+        return word if given else None
+
     def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
         """Return the text of ids, without special tokens.
 

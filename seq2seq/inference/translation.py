@@ -77,6 +77,13 @@ class Translation:
     log_probs: list[float] = field(default_factory=list)  # one per target token, nats, if requested
 
 
+def with_tag(texts: Sequence[str], tag: str | None) -> list[str]:
+    """Put the tag of a line before those of its parts that do not begin with it."""
+    if tag is None:
+        return list(texts)
+    return [text if text.split(maxsplit=1)[:1] == [tag] else f"{tag} {text}" for text in texts]
+
+
 def split_line(line: str, vocabulary: "Vocabulary", max_length: int) -> tuple[list[str], bool]:
     """Split a line into parts of at most `max_length` tokens, at sentence ends or between words.
 

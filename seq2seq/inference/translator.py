@@ -34,7 +34,13 @@ from seq2seq.inference.nbest import Candidate, NBestEntry, fill, merged
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.search import search
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
-from seq2seq.inference.translation import AttentionMatrix, Translation, join_parts, split_line
+from seq2seq.inference.translation import (
+    AttentionMatrix,
+    Translation,
+    join_parts,
+    split_line,
+    with_tag,
+)
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
 from seq2seq.runtime import argument_types
@@ -374,13 +380,15 @@ class Translator:
         if has_no_tokens(line, ids):
             return _Line([], False, [], [], phrases)
         texts, encoded, left_out = [line], [ids], False
-        notes = self.source.notes(line)
+        notes, tag = self.source.notes(line), src.tag_of(line)
         if not (prefix.states or phrases) and len(texts := self.source.parts(line)) > 1:
+            texts = with_tag(texts, tag)
             encoded = src.encode(texts)
             notes.append(_SENTENCES)
         if any(len(each) > self.max_length for each in encoded):
-            found = [split_line(text, src, self.max_length) for text in texts]
-            texts = [part for parts, _ in found for part in parts]
+            room = max(1, self.max_length - (tag is not None))
+            found = [split_line(text, src, room) for text in texts]
+            texts = with_tag([part for parts, _ in found for part in parts], tag)
             encoded, left_out = src.encode(texts), any(omitted for _, omitted in found)
             notes += [_LONG, _LEFT_OUT] if left_out else [_LONG]
         words = [[] if src.has_byte_fallback else words_of(text) for text in texts]

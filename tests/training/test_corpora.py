@@ -22,6 +22,7 @@ from seq2seq.data.corpus import read_pairs
 from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary import Vocabularies, check_tags, train_vocabularies
+from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
@@ -305,3 +306,20 @@ def test_a_changed_weight_is_refused_on_resume(small_corpus: Path) -> None:
     changed = with_corpora(small_corpus, f"{files[0]}, weight: 3", files[1])
     with pytest.raises(UserError, match=r"data\.train\.1\.weight: 2(\.0)? -> 3"):
         train(configured(changed, "run", "training.max_steps=4"), "cpu", resume=True)
+
+
+def test_every_part_of_a_line_that_is_split_has_its_tag(small_corpus: Path) -> None:
+    files = halves(small_corpus.parent, 60)
+    path = with_corpora(small_corpus, f"{files[0]}, tag: <bt>", files[1])
+    run = train(configured(path, "run", "training.max_steps=1"), "cpu")
+    translator = Translator.load(run, device="cpu")
+    (text,) = toy_pairs(1, seed=9)[0]
+    line = " ".join([text] * 40)
+    for start in ("", "<bt> ", "<other> "):
+        (translation,) = translator.translate([start + line], beam_size=1)
+        assert translation.parts > 2
+        tags = translation.src_tokens.count("\u2581<bt>")
+        assert tags == (translation.parts if start == "<bt> " else 0)
+    assert translator.vocabularies.src.tag_of("<bt> a") == "<bt>"
+    assert translator.vocabularies.src.tag_of("a <bt>") is None
+    assert translator.vocabularies.src.tag_of("") is None
