@@ -15,6 +15,7 @@ from seq2seq.data.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]
+_READ_LINES, _MAX_READ_STEP, _MAX_READ_BYTES = 4096, 32, 1 << 22  # lines read at once
 Item = TypeVar("Item", covariant=True)
 
 
@@ -78,14 +79,23 @@ class PackedLines(_Items[str]):
         return str(memoryview(self._text[start:end]), "utf-8")
 
     def _several(self, places: range) -> list[str]:
-        if places.step != 1 or not places:
+        if places.step not in range(1, _MAX_READ_STEP):
             return super()._several(places)
-        start, _ = _bounds(self._ends, places[0])
-        ends = self._ends[places.start : places.stop].tolist()
-        text = memoryview(self._text[start : ends[-1]])  # read at once
+        count = _READ_LINES // places.step
+        parts = (places[n : n + count] for n in range(0, len(places), count))
+        return [line for part in parts for line in self._part(part)]
+
+    def _part(self, places: range) -> list[str]:
+        """Return lines that are read at once, with those between them."""
+        first = places[0]
+        ends = [0] * (first == 0) + _values(self._ends, max(0, first - 1), places[-1] + 1)
+        start = ends[0]
+        if ends[-1] - start > _MAX_READ_BYTES:
+            return super()._several(places)
+        text = memoryview(self._text[start : ends[-1]])
         return [
-            str(text[first - start : end - start], "utf-8")
-            for first, end in zip([start, *ends], ends, strict=False)
+            str(text[ends[i - first] - start : ends[i - first + 1] - start], "utf-8")
+            for i in places
         ]
 
 

@@ -26,7 +26,7 @@ from test_cache import (
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
-from seq2seq.data import array_file
+from seq2seq.data import array_file, packed_sequences
 from seq2seq.data.cache import verification
 from seq2seq.data.cache.entries import (
     FORMAT,
@@ -684,7 +684,9 @@ def read_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("read_on_demand")
-def test_arrays_read_on_demand_are_those_in_memory(built: Built, run: Path) -> None:
+def test_arrays_read_on_demand_are_those_in_memory(
+    built: Built, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built.copied_to(run)
     found = taken(built.files, run)
     assert_alike(found, built.wanted)
@@ -696,7 +698,14 @@ def test_arrays_read_on_demand_are_those_in_memory(built: Built, run: Path) -> N
         lengths[len(wanted)]
     assert found.pairs.src[3:9:2] == built.wanted.pairs.src[3:9:2]
     assert found.text.src[-5:] == built.wanted.text.src[-5:]
-    assert found.text.src[40:2:-7] == built.wanted.text.src[40:2:-7]
+    keys = (slice(0, None, 3), slice(2, 80, 40), slice(5, 4), slice(40, 2, -7), slice(1, 90, 31))
+    for limit in (1 << 22, 0):
+        monkeypatch.setattr(packed_sequences, "_MAX_READ_BYTES", limit)
+        for key in (*keys, slice(None), slice(3, 9)):
+            assert found.text.src[key] == built.wanted.text.src[key]
+    monkeypatch.setattr(packed_sequences, "_READ_LINES", 40)
+    for key in keys:
+        assert found.text.src[key] == built.wanted.text.src[key]
 
 
 @pytest.mark.usefixtures("read_on_demand")
