@@ -100,11 +100,11 @@ def test_notes_and_the_log_of_a_run_have_a_line_each(
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
     with Reporter(here, step=0, last_step=1) as reporter:
         reporter.log(f"warning: {NAME}")
-        reporter.describe(1, NAME)
-    (note, *logged) = capsys.readouterr().err.splitlines()
-    assert note == f"note: {one_line(NAME)}"
-    assert logged == [f"warning: {one_line(NAME)}", f"step 1, {one_line(NAME)}"]
-    assert len((here / LOG).read_text(encoding="utf-8").split("\n")) == 3
+    printed = capsys.readouterr().err.split("\n")
+    assert printed == [f"note: {one_line(NAME)}", f"warning: {one_line(NAME)}", ""]
+    (logged, end) = (here / LOG).read_text(encoding="utf-8").split("\n")
+    assert logged.endswith(f" warning: {one_line(NAME)}")
+    assert end == ""
 
 
 def test_tables_keep_a_row_for_each_row() -> None:
