@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from seq2seq.cli import arguments
 from seq2seq.cli.input import Prompt
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines, iter_lines, read_lines
@@ -28,16 +29,45 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--glossary", type=Path, metavar="FILE", help=text)
     text = "no translation contains the words or phrases in FILE, one per line"
     group.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
+    text = "draw N translations of each line, in place of beam search; print the first"
+    group.add_argument("--sample", type=arguments.count, metavar="N", help=text)
+    text = "with --sample: divide log-probabilities by T (default: 1)"
+    group.add_argument("--temperature", type=float, metavar="T", help=text)
+    text = "with --sample: draw from the K most probable tokens"
+    group.add_argument("--top-k", type=arguments.count, metavar="K", help=text)
+    text = "with --sample: draw from the most probable tokens of total probability P"
+    group.add_argument("--top-p", type=float, metavar="P", help=text)
+    text = "with --sample: the seed (default: 1); a line is drawn alike in any batch"
+    group.add_argument("--seed", type=int, metavar="N", help=text)
+    text = (
+        "choose, of the hypotheses of the beam or the samples, the one with the highest expected "
+        "chrf or bleu (minimum Bayes risk)"
+    )
+    group.add_argument("--mbr", choices=("chrf", "bleu"), help=text)
 
 
 def search_settings(options: argparse.Namespace) -> "SearchSettings":
     """Return the settings that the options make; raises UserError."""
     from seq2seq.inference.glossary import Glossary
+    from seq2seq.inference.interface import Sampling
     from seq2seq.inference.settings import SearchSettings
 
+    details = {
+        name: value
+        for name in ("temperature", "top_k", "top_p", "seed")
+        if (value := getattr(options, name)) is not None
+    }
+    if details and options.sample is None:
+        option = next(iter(details)).replace("_", "-")
+        raise UserError(f"--{option}: needs --sample N, which draws translations")
+    if options.sample is not None and options.beam is not None:
+        raise UserError("-b cannot be used with --sample; remove one of them")
+    sampling = None if options.sample is None else Sampling(options.sample, **details)
     return SearchSettings(
         glossary=options.glossary and Glossary.read(options.glossary),
         forbidden=tuple(read_lines(options.forbidden)) if options.forbidden else (),
+        sampling=sampling,
+        mbr=options.mbr,
     )
 
 

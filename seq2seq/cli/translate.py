@@ -100,7 +100,12 @@ def run(options: argparse.Namespace) -> int:
     with _open(options) as (opened, numbers):
         lines = constraints.check(prefixes.check(opened, _name(options)), _name(options))
         translator = load_translator(
-            options.model, options.device, options.int8, options.beam, n_best, options.decoding
+            options.model,
+            options.device,
+            options.int8,
+            options.beam,
+            1 if options.sample else n_best,
+            options.decoding,
         )
         if options.document:
             translator.source = replace(translator.source, sentences=1)

@@ -33,6 +33,7 @@ class Rows:
         self.progress: list[list[PhraseProgress]] = [
             [] for _ in range(slots)
         ]  # [B][K], with phrases
+        self.seeds = [""] * slots  # that determine what is drawn, if search draws tokens
         self.forbidden: Forbidden | None = None
         self.text_states: list[list[int]] = [[] for _ in range(slots)]  # [B][K], of `forbidden`
         self.history: Tensor | None = None  # [N, T]
@@ -58,9 +59,12 @@ class Rows:
         limits: Sequence[int],
         prefixes: Sequence[Prefix],
         lexical: Sequence[Lexical],
+        seeds: Sequence[str],
     ) -> None:
         """Start sentences in slots; all rows but the first of a slot hold no hypothesis yet."""
-        for slot, limit, prefix, phrases in zip(slots, limits, prefixes, lexical, strict=True):
+        sentences = zip(slots, limits, prefixes, lexical, seeds, strict=True)
+        for slot, limit, prefix, phrases, seed in sentences:
+            self.seeds[slot] = seed
             self.lengths[slot], self.limits[slot] = 0, limit
             self.prefixes[slot] = prefix
             self.lexical[slot] = phrases
@@ -87,6 +91,7 @@ class Rows:
         self.lexical = [self.lexical[slot] for slot in slots]
         self.progress = [self.progress[slot] for slot in slots]
         self.text_states = [self.text_states[slot] for slot in slots]
+        self.seeds = [self.seeds[slot] for slot in slots]
 
     def advance(self, tokens: list[list[int]], parents: list[list[int]]) -> None:
         """Extend each row [B][K]: hypothesis `parents` of its slot followed by `tokens`."""

@@ -22,6 +22,7 @@ class Sentence(NamedTuple):
     limit: int  # tokens at most, end-of-sentence included
     prefix: Prefix
     lexical: Lexical
+    seed: str = ""
 
 
 class ContinuousBatch(ABC):
@@ -82,7 +83,9 @@ class ContinuousBatch(ABC):
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
         limits = [sentence.limit for sentence in sentences]
         prefixes = [sentence.prefix for sentence in sentences]
-        self.rows.begin(slots, limits, prefixes, [sentence.lexical for sentence in sentences])
+        lexical = [sentence.lexical for sentence in sentences]
+        seeds = [sentence.seed for sentence in sentences]
+        self.rows.begin(slots, limits, prefixes, lexical, seeds)
         self.begin(slots)
         return into
 

@@ -45,6 +45,16 @@ class Model(Protocol):
         """Return cheaper logits with an error bound; None if the model has none."""
 
 
+class Sampling(NamedTuple):
+    """Draw tokens at random instead of searching for the best."""
+
+    samples: int = 1  # translations drawn of each line
+    temperature: float = 1.0  # log-probabilities are divided by it
+    top_k: int = 0  # draw from the k most probable tokens; 0: from all
+    top_p: float = 1.0  # draw from the most probable tokens of this total probability
+    seed: int = 1
+
+
 class SearchOptions(NamedTuple):
     """Beam size, scoring of hypotheses, constraints, and what is returned.
 
@@ -60,6 +70,7 @@ class SearchOptions(NamedTuple):
     min_length: int = 0  # tokens at least, end-of-sentence not counted
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens in the hypothesis
     forbidden: "Forbidden | None" = None  # words that no hypothesis contains
+    sampling: Sampling | None = None  # with size 1
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time
 

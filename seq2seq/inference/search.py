@@ -16,11 +16,12 @@ from seq2seq.data.vocabulary import Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.beam_search import BeamSearch
 from seq2seq.inference.constraints import search_constraints
-from seq2seq.inference.continuous_batching import Sentence
+from seq2seq.inference.continuous_batching import ContinuousBatch, Sentence
 from seq2seq.inference.greedy_search import GreedySearch
-from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, Sampling, SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.sampling import SampledSearch
 
 WIDTH_STEP = 16  # padded source lengths are multiples of it
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
@@ -35,16 +36,22 @@ def search(
     prefixes: Sequence[Prefix] | None = None,
     on_found: Callable[[int], None] | None = None,
     lexical: Sequence[Lexical] | None = None,
+    samples: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return at most `options.size` hypotheses for each source, best first.
 
     Sources and limits exclude end-of-sentence. No hypothesis is empty or longer than its limit,
     which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
     occurs twice, except in a prefix. Hypotheses contain the phrases of `lexical`, which raises the
-    limit if they need more room, and which only a prefix overrides. `on_found` is called with the
-    number of each source whose search has ended. Raises NonFiniteError if the log-probabilities of
-    a sentence are not finite.
+    limit if they need more room, and which only a prefix overrides. With sampling, there are as
+    many hypotheses as samples, in the order in which they were drawn; `samples` are the numbers of
+    those of sources that are given several times. `on_found` is called with the number of each
+    source whose search has ended. Raises NonFiniteError if the log-probabilities of a sentence are
+    not finite.
     """
+    count = options.sampling.samples if options.sampling else 1
+    if count > 1:
+        return _search_samples(model, sources, limits, options, device, prefixes, on_found, count)
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
     lexical = lexical or [NO_LEXICAL] * len(sources)
@@ -55,7 +62,8 @@ def search(
             forced = len(prefixes[i].states)  # tokens at most
             limit = limits[i] if forced < limits[i] else limits[i] + forced
             limit = max(limit, options.min_length, forced + lexical[i].total)
-            sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i]))
+            seed = _seed(options.sampling, samples[i] if samples else 0, sources[i])
+            sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i], seed))
         queue = _Queue(model, sentences, width, sizes, device)
         try:
             for n, hypotheses in _search_queue(queue, options):
@@ -65,6 +73,51 @@ def search(
         except NonFiniteError as error:
             raise NonFiniteError(rows[error.sentence], error.value) from None
     return found
+
+
+def _search_samples(
+    model: Model,
+    sources: Sequence[Ids],
+    limits: Sequence[int],
+    options: SearchOptions,
+    device: torch.device,
+    prefixes: Sequence[Prefix] | None,
+    on_found: Callable[[int], None] | None,
+    count: int,
+) -> list[list[Hypothesis]]:
+    """Return `count` samples of each source, in the order of their numbers."""
+    assert options.sampling is not None
+    rows = [i for i in range(len(sources)) for _ in range(count)]
+    once = options._replace(sampling=options.sampling._replace(samples=1))
+    left = [count] * len(sources)
+
+    def count_down(number: int) -> None:
+        left[rows[number]] -= 1
+        if not left[rows[number]] and on_found is not None:
+            on_found(rows[number])
+
+    try:
+        found = search(
+            model,
+            [sources[i] for i in rows],
+            [limits[i] for i in rows],
+            once,
+            device,
+            [prefixes[i] for i in rows] if prefixes else None,
+            count_down,
+            samples=[*range(count)] * len(sources),
+        )
+    except NonFiniteError as error:
+        raise NonFiniteError(rows[error.sentence], error.value) from None
+    return [
+        [hypothesis for each in found[start : start + count] for hypothesis in each]
+        for start in range(0, len(found), count)
+    ]
+
+
+def _seed(sampling: Sampling | None, sample: int, source: Ids) -> str:
+    """Return the seed of a sample: it depends on the sentence, not on the others."""
+    return "" if sampling is None else f"{sampling.seed} {sample} {' '.join(map(str, source))}"
 
 
 def _queues(sources: Sequence[Ids], lexical: Sequence[Lexical]) -> Iterator[tuple[int, list[int]]]:
@@ -95,7 +148,9 @@ def _search_queue(
     sentences, tile_size = queue.sentences, len(queue.slots)
     constraints = search_constraints(options, [each.prefix for each in sentences])
     greedy = options.size == 1 and not sentences[0].lexical.phrases
-    kind = GreedySearch if greedy else BeamSearch
+    kind: type[ContinuousBatch] = GreedySearch if greedy else BeamSearch
+    if options.sampling is not None:
+        kind = SampledSearch
     batch = kind(queue.model, *queue.tile, queue.slots, options, constraints)
     entering, _ = queue.take(tile_size)  # the first tile is already in the slots
     batch.enter(range(len(entering)), [sentences[n] for n in entering])

@@ -1,18 +1,37 @@
 """Search settings of one call, beside the `decoding` section of the config."""
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 
 from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.interface import Sampling
+from seq2seq.inference.mbr import METRICS, Metric
+from seq2seq.runtime.errors import UserError
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Requirements on all translations of a call."""
+    """Requirements on all translations of a call, and the kind of search."""
 
     glossary: Glossary | None = None  # target phrases required by source phrases
     forbidden: tuple[str, ...] = ()  # words and phrases that no translation contains
+    sampling: Sampling | None = None  # draw translations, in place of beam search
+    mbr: Metric | None = None  # choose among the hypotheses or samples by minimum Bayes risk
+
+    def __post_init__(self) -> None:
+        """Raise UserError for values that are out of range or do not go together."""
+        if self.mbr is not None and self.mbr not in METRICS:
+            raise UserError(f"--mbr {self.mbr}: must be one of {', '.join(METRICS)}")
+        if (sampling := self.sampling) is None:
+            return
+        if self.glossary is not None:
+            raise UserError("--glossary cannot be used with --sample; remove one of them")
+        if not (sampling.temperature > 0 and math.isfinite(sampling.temperature)):
+            raise UserError(f"--temperature {sampling.temperature}: must be a positive number")
+        if not 0 < sampling.top_p <= 1:
+            raise UserError(f"--top-p {sampling.top_p}: must be above 0 and at most 1")
+        if sampling.top_k < 0 or sampling.samples < 1:
+            raise UserError("--top-k and --sample: must not be negative; draw at least 1 sample")
 
 
 DEFAULT_SETTINGS = SearchSettings()
-Phrases = Sequence[str]  # that the translation of one line must contain

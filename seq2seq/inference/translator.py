@@ -1,6 +1,7 @@
 """Translator: the Python API from text to text, which the command line uses as well."""
 
 import dataclasses
+import math
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker
+from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import Candidate, NBestEntry, fill, merged
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.search import search
@@ -228,7 +230,8 @@ class Translator:
         anything but strings, such as None or a single string in place of lines. Raises RunError if
         the model computes log-probabilities that are not finite.
         """
-        lines, size = line_list(lines, "lines"), self.beam_size(beam_size, n_best)
+        lines = line_list(lines, "lines")
+        size = self._search_size(beam_size, n_best, constraints is not None, settings)
         line_prefixes = self._prefixes(lines, prefixes)
         phrases = _phrases(lines, constraints)
         encoded = self.vocabularies.src.encode(lines)
@@ -240,7 +243,7 @@ class Translator:
         ]
         options = self._options(size, text_only, settings)
         parts = [part for line in split for part in line.parts]
-        found = self._search(parts, options, n_best, _counted(split, on_translated))
+        found = self._search(parts, options, n_best, _counted(split, on_translated), settings.mbr)
         return (
             replace(
                 join_parts([next(found) for _ in line.parts], n_best),
@@ -302,9 +305,25 @@ class Translator:
             min_length=decoding.min_length,
             repetition_penalty=decoding.repetition_penalty,
             forbidden=self._forbidden(settings.forbidden),
-            return_scores=not text_only,
+            sampling=settings.sampling,
+            return_scores=not text_only or settings.mbr is not None,
             return_attention=not text_only or self._needs_attention,
         )
+
+    def _search_size(
+        self, wanted: int | None, n_best: int, constrained: bool, settings: SearchSettings
+    ) -> int:
+        """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
+        sampling = settings.sampling
+        if sampling is None:
+            return self.beam_size(wanted, n_best)
+        if constrained:
+            raise UserError("--constraints cannot be used with --sample; remove one of them")
+        if n_best > sampling.samples:
+            raise UserError(
+                f"--n-best {n_best}: more than the samples ({sampling.samples}); increase --sample"
+            )
+        return 1
 
     def _forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
         """Return the automaton of forbidden words; it is kept for the next call."""
@@ -324,27 +343,38 @@ class Translator:
         options: SearchOptions,
         n_best: int,
         on_found: Callable[[int], None] | None,
+        mbr: Metric | None,
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         for rows in _chunks(parts):
             found = self._search_parts(
                 parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
             )
-            kept = options.size if n_best > 1 else 1
+            kept = None if n_best > 1 or mbr or options.sampling else 1
             lists = [
-                merged(self._candidates(part, hypotheses[:kept]))
+                self._candidates(part, hypotheses[:kept])
                 for part, hypotheses in zip(parts[rows], found, strict=True)
             ]
-
-            def wider(numbers: list[int], size: int, rows: slice = rows) -> list[list[Candidate]]:
-                short = [parts[rows][number] for number in numbers]
-                wide = options._replace(size=size, return_attention=self._needs_attention)
-                found = self._search_parts(short, wide, None)
-                return [self._candidates(*each) for each in zip(short, found, strict=True)]
-
-            fill(lists, n_best, options.size, wider)
+            if mbr is not None:
+                lists = [_by_utility(each, mbr, options) for each in lists]
+            elif options.sampling is None:
+                lists = [merged(each) for each in lists]
+                fill(lists, n_best, options.size, self._wider(parts[rows], options))
             for part, candidates in zip(parts[rows], lists, strict=True):
                 yield self._translation(part, candidates[:n_best])
+
+    def _wider(
+        self, parts: Sequence[_Part], options: SearchOptions
+    ) -> Callable[[list[int], int], list[list[Candidate]]]:
+        """Return a function that searches some of the parts with a larger beam."""
+
+        def search_again(numbers: list[int], size: int) -> list[list[Candidate]]:
+            short = [parts[number] for number in numbers]
+            wide = options._replace(size=size, return_attention=self._needs_attention)
+            found = self._search_parts(short, wide, None)
+            return [self._candidates(*each) for each in zip(short, found, strict=True)]
+
+        return search_again
 
     def _search_parts(
         self,
@@ -473,6 +503,20 @@ def _phrases(
             "none"
         )
     return [[each for each in texts if not is_blank(each)] for texts in phrases]
+
+
+def _by_utility(
+    candidates: Sequence[Candidate], metric: Metric, options: SearchOptions
+) -> list[Candidate]:
+    """Return one candidate per text, by expected utility.
+
+    Samples are weighted equally, hypotheses of a beam by their probability.
+    """
+    totals = [sum(each.hypothesis.log_probs) for each in candidates]
+    weights = [1.0 if options.sampling else math.exp(each - max(totals)) for each in totals]
+    utilities = expected_utilities([each.text for each in candidates], weights, metric)
+    order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
+    return merged([candidates[number] for number in order])
 
 
 def _counted(
