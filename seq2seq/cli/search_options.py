@@ -40,6 +40,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     text = "with --sample: the seed (default: 1); a line is drawn alike in any batch"
     group.add_argument("--seed", type=int, metavar="N", help=text)
     text = (
+        "diverse beam search: divide the beam into G groups, of which each avoids the tokens of "
+        "those before it"
+    )
+    group.add_argument("--groups", type=arguments.count, default=1, metavar="G", help=text)
+    text = "with --groups: penalty in nats for such a token (default: 0.5)"
+    group.add_argument("--diversity", type=float, metavar="X", help=text)
+    text = (
         "choose, of the hypotheses of the beam or the samples, the one with the highest expected "
         "chrf or bleu (minimum Bayes risk)"
     )
@@ -60,6 +67,8 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     if details and options.sample is None:
         option = next(iter(details)).replace("_", "-")
         raise UserError(f"--{option}: needs --sample N, which draws translations")
+    if options.diversity is not None and options.groups == 1:
+        raise UserError("--diversity: needs --groups G of at least 2")
     if options.sample is not None and options.beam is not None:
         raise UserError("-b cannot be used with --sample; remove one of them")
     sampling = None if options.sample is None else Sampling(options.sample, **details)
@@ -67,6 +76,8 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
         glossary=options.glossary and Glossary.read(options.glossary),
         forbidden=tuple(read_lines(options.forbidden)) if options.forbidden else (),
         sampling=sampling,
+        groups=options.groups,
+        diversity=0.5 if options.diversity is None else options.diversity,
         mbr=options.mbr,
     )
 

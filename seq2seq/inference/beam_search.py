@@ -14,7 +14,7 @@ from seq2seq.inference.beam_allocation import (
 )
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis
-from seq2seq.inference.topk import Continuations, topk_continuations
+from seq2seq.inference.topk import Continuations, diverse_continuations, topk_continuations
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
 MAX_FACTOR = 1e30  # larger penalties and norms overflow, and infinite numbers have no order
@@ -30,7 +30,8 @@ class BeamSearch(ContinuousBatch):
     """
 
     def allocate(self, slots: int) -> None:
-        shape = (slots, self.options.size)
+        self.width = self.options.size // self.options.groups  # hypotheses of a group, K / G
+        shape = (slots * self.options.groups, self.width)
         self.scores = torch.full(shape, -torch.inf, device=self.device)  # partial hypotheses
         self.pool_scores = self.scores.clone()  # finished hypotheses, best first; -inf: none
         self.pool_parents = torch.zeros(shape, dtype=torch.long, device=self.device)
@@ -39,15 +40,19 @@ class BeamSearch(ContinuousBatch):
         self.trail: list[_TrailStep] = []  # since the first step of the oldest sentence
 
     def keep(self, slots: Sequence[int]) -> None:
-        kept = torch.tensor(slots, device=self.device)
-        rows = self.rows.of(kept)
+        kept, rows = self._groups_of(slots), self.rows.of(torch.tensor(slots, device=self.device))
         self.scores, self.pool_scores = self.scores[kept], self.pool_scores[kept]
         self.pool_parents, self.pool_lengths = self.pool_parents[kept], self.pool_lengths[kept]
         self.coverage = None if self.coverage is None else self.coverage[rows]
         self.trail = [step.select(slots, rows) for step in self.trail]
 
+    def _groups_of(self, slots: Sequence[int]) -> Tensor:
+        """Return the groups [M * G] of slots; each has scores and a pool of its own."""
+        first = torch.tensor(slots, device=self.device)[:, None] * self.options.groups
+        return (first + torch.arange(self.options.groups, device=self.device)).flatten()
+
     def begin(self, slots: Sequence[int]) -> None:
-        rows = torch.tensor(slots, device=self.device)
+        rows = self._groups_of(slots)
         self.scores[rows] = -torch.inf
         self.scores[rows, 0] = 0
         self.pool_scores[rows] = -torch.inf
@@ -59,8 +64,9 @@ class BeamSearch(ContinuousBatch):
         logits = self.model.project(step.outputs).float()
         log_probs = torch.log_softmax(logits, -1, out=logits)  # in place: it is large
         candidates = self._candidates(log_probs)
-        self.check_finite(candidates.scores[:, 0].tolist())
+        self.check_finite(candidates.scores[:: self.options.groups, 0].tolist())
         lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
+        lengths = lengths.repeat_interleave(self.options.groups, 0)
         norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
         norms = norms.clamp(max=MAX_FACTOR)
         self._add_coverage(step.attention_weights)
@@ -70,7 +76,12 @@ class BeamSearch(ContinuousBatch):
 
     def _candidates(self, log_probs: Tensor) -> Continuations:
         """Constrain log-probabilities [N, V], in place; return the best continuations [B, 2K]."""
-        count = 2 * self.options.size
+        count = 2 * self.width
+        if self.options.groups > 1:
+            constrained = self.constrain(log_probs)
+            return diverse_continuations(
+                constrained, self.scores, self.options.groups, self.options.diversity
+            )
         if not any(self.rows.lexical[slot].phrases for slot in self.rows.busy()):
             return topk_continuations(self.constrain(log_probs), self.scores, count)
         advancing = advancing_tokens(log_probs, self.rows)
@@ -97,13 +108,14 @@ class BeamSearch(ContinuousBatch):
         clamped = coverage.clamp(MIN_COVERAGE, 1).log()
         covered = clamped.unflatten(0, self.scores.shape)  # [B, K, S]
         positions = torch.arange(covered.shape[-1], device=self.device)
-        padding = positions >= self.src_lengths[:, None, None]
+        src_lengths = self.src_lengths.repeat_interleave(self.options.groups)
+        padding = positions >= src_lengths[:, None, None]
         total: Tensor = covered.masked_fill(padding, 0).sum(dim=-1)
         return min(self.options.coverage_penalty, MAX_FACTOR) * total
 
     def _pool_finished(self, candidates: Continuations, lengths: Tensor, norms: Tensor) -> None:
         """Move those of the K best candidates that end now to the pool, with their final score."""
-        size = self.options.size
+        size = self.width
         scores = candidates.scores.masked_fill(candidates.tokens != EOS_ID, -torch.inf) / norms
         if self.coverage is not None:
             penalties = self._coverage_penalties(self.coverage)
@@ -123,9 +135,12 @@ class BeamSearch(ContinuousBatch):
         """Continue with the K best candidates [B, 2K] that do not end."""
         ended = candidates.tokens == EOS_ID
         partial = candidates.scores.masked_fill(ended, -torch.inf)
-        self.scores, kept = partial.topk(self.options.size, dim=-1)
+        self.scores, kept = partial.topk(self.width, dim=-1)
         parents, tokens = candidates.parents.gather(1, kept), candidates.tokens.gather(1, kept)
         weights = attention_weights if self.options.return_attention else None
+        if self.options.groups > 1:  # from hypotheses of a group to those of a slot
+            tokens = tokens.reshape(-1, self.options.size)
+            parents = (parents + self._offsets(len(parents))).reshape(-1, self.options.size)
         rows = (self.rows.first + parents).flatten()
         values = None
         if self.options.return_scores:
@@ -138,9 +153,15 @@ class BeamSearch(ContinuousBatch):
             self.coverage = self.coverage[rows]
         self.rows.advance(self.trail[-1].tokens, self.trail[-1].parents)
 
+    def _offsets(self, count: int) -> Tensor:
+        """Return the first hypothesis, within its slot, of each of many groups: [count, 1]."""
+        groups = torch.arange(count, device=self.device) % self.options.groups
+        return (groups * self.width)[:, None]
+
     def _pop_finished(self, norms: Tensor) -> list[tuple[int, list[Hypothesis]]]:
         """Empty the slots of finished sentences and return their hypotheses."""
-        is_finished = (self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]).tolist()
+        groups_finished = self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]
+        is_finished = groups_finished.view(-1, self.options.groups).all(dim=1).tolist()
         finished = []
         for slot in self.rows.busy():
             if is_finished[slot] or self.rows.lengths[slot] >= self.rows.limits[slot]:
@@ -152,9 +173,17 @@ class BeamSearch(ContinuousBatch):
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
         """Trace the pool of a slot back to its first tokens; return its hypotheses, best first."""
         steps = self.trail[len(self.trail) - self.rows.lengths[slot] :]
-        pool = (self.pool_scores, self.pool_parents, self.pool_lengths)
+        pool = [
+            part.view(-1, self.options.size)[slot].tolist()
+            for part in (
+                self.pool_scores,
+                self.pool_parents + self._offsets(len(self.pool_parents)),
+                self.pool_lengths,
+            )
+        ]
+        pooled = sorted(zip(*pool, strict=True), key=lambda each: -each[0])  # of all groups
         found, attending = [], []  # `attending`: the row of each hypothesis at each step
-        for score, row, length in zip(*(part[slot].tolist() for part in pool), strict=True):
+        for score, row, length in pooled:
             if score == -torch.inf:
                 continue
             path, rows, end = [EOS_ID], [row], steps[length - 1].log_probs

@@ -16,12 +16,20 @@ class SearchSettings:
     glossary: Glossary | None = None  # target phrases required by source phrases
     forbidden: tuple[str, ...] = ()  # words and phrases that no translation contains
     sampling: Sampling | None = None  # draw translations, in place of beam search
+    groups: int = 1  # of hypotheses in diverse beam search
+    diversity: float = 0.5  # penalty, nats, for a token that an earlier group takes
     mbr: Metric | None = None  # choose among the hypotheses or samples by minimum Bayes risk
 
     def __post_init__(self) -> None:
         """Raise UserError for values that are out of range or do not go together."""
         if self.mbr is not None and self.mbr not in METRICS:
             raise UserError(f"--mbr {self.mbr}: must be one of {', '.join(METRICS)}")
+        if self.groups < 1 or not 0 <= self.diversity < math.inf:
+            raise UserError("--groups and --diversity: must be at least 1 and at least 0")
+        if self.groups > 1 and (self.sampling is not None or self.glossary is not None):
+            raise UserError(
+                "--groups cannot be used with --sample or --glossary; remove one of them"
+            )
         if (sampling := self.sampling) is None:
             return
         if self.glossary is not None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from seq2seq.data.vocabulary import EOS_ID
 from seq2seq.inference.weights import int8_multiplier, quantize
 
 CHUNK = 64  # tokens per chunk of a row; the maxima of chunks are compared first
@@ -48,6 +49,37 @@ def topk_continuations(log_probs: Tensor, scores: Tensor, count: int) -> Continu
     best, where = totals.flatten(1).topk(count, dim=-1)
     places = places.flatten(1).gather(1, where)
     return Continuations(best, places // width, places % width)
+
+
+def diverse_continuations(
+    log_probs: Tensor, scores: Tensor, groups: int, diversity: float
+) -> Continuations:
+    """Return the continuations of groups, chosen one after the other: [B G, 2 K / G].
+
+    Diverse beam search (Vijayakumar et al. 2018) with Hamming diversity: a group ranks tokens by
+    their log-probability minus `diversity` times the number of hypotheses of earlier groups that
+    continue with the same token at this step. Scores [B G, K / G] are log-probabilities without the
+    penalty; continuations beyond the K / G best that end, or do not end, have -inf.
+    """
+    width, size = scores.shape[1], log_probs.shape[-1]
+    by_group = log_probs.view(-1, groups, width, size)
+    own_scores = scores.view(-1, groups, width)
+    counts = log_probs.new_zeros(len(by_group), size)
+    found = []
+    for group in range(groups):
+        own = by_group[:, group]  # [B, K / G, V]
+        ranked = (own - diversity * counts[:, None]).reshape(-1, size).contiguous()
+        best = topk_continuations(ranked, own_scores[:, group], 2 * width)
+        totals = own_scores[:, group].gather(1, best.parents)
+        totals = totals + own.flatten(1).gather(1, best.parents * size + best.tokens)
+        ends = best.tokens == EOS_ID
+        place = torch.arange(best.tokens.shape[1], device=scores.device)
+        kept = torch.where(ends, place < width, (~ends).cumsum(dim=1) <= width)
+        totals = totals.masked_fill(~kept | best.scores.isneginf(), -torch.inf)
+        continuing = (kept & ~ends & ~totals.isneginf()).to(counts.dtype)
+        counts.scatter_add_(1, best.tokens, continuing)
+        found.append(Continuations(totals, best.parents, best.tokens))
+    return Continuations(*(torch.stack(part, 1).flatten(0, 1) for part in zip(*found, strict=True)))
 
 
 def argmax_token(values: Tensor) -> Tensor:

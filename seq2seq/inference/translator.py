@@ -306,6 +306,8 @@ class Translator:
             repetition_penalty=decoding.repetition_penalty,
             forbidden=self._forbidden(settings.forbidden),
             sampling=settings.sampling,
+            groups=settings.groups,
+            diversity=settings.diversity,
             return_scores=not text_only or settings.mbr is not None,
             return_attention=not text_only or self._needs_attention,
         )
@@ -316,7 +318,13 @@ class Translator:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
         sampling = settings.sampling
         if sampling is None:
-            return self.beam_size(wanted, n_best)
+            size = self.beam_size(wanted, n_best)
+            if size % settings.groups or (settings.groups > 1 and constrained):
+                raise UserError(
+                    f"--groups {settings.groups}: must divide the beam size ({size}) and cannot be "
+                    "used with --constraints"
+                )
+            return size
         if constrained:
             raise UserError("--constraints cannot be used with --sample; remove one of them")
         if n_best > sampling.samples:

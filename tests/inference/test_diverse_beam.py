@@ -1,0 +1,111 @@
+"""Diverse beam search against groups written out with lists."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import toy_pairs
+from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
+
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary import EOS_ID, Ids
+from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.search import search
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
+
+LINES, _ = toy_pairs(20, seed=8)
+Scored = list[tuple[Ids, float]]
+
+
+def listed_groups(
+    model: Oracle, source: Ids, limit: int, width: int, groups: int, diversity: float
+) -> Scored:
+    """Each group in turn keeps its `width` best; all go on until every group is finished."""
+    living: list[Scored] = [[([], 0.0)] for _ in range(groups)]
+    ended: list[Scored] = [[] for _ in range(groups)]
+    for length in range(1, limit + 2):
+        taken: list[int] = []
+        allowed = [*(MAY_FOLLOW if length <= limit else ()), *([EOS_ID] if length > 1 else [])]
+        for group in range(groups):
+            ranked = [
+                ([*ids, i], ask(model, source, [*ids, i]).log_prob)
+                for ids, _ in living[group]
+                for i in allowed
+            ]
+            ranked.sort(
+                key=lambda each: each[1] - diversity * taken.count(each[0][-1]), reverse=True
+            )
+            ranked = ranked[: 2 * width]
+            ended[group] += [
+                (ids, total / length) for ids, total in ranked[:width] if ids[-1] == EOS_ID
+            ]
+            ended[group] = best_of(ended[group], width)
+            kept = [each for each in ranked if each[0][-1] != EOS_ID][:width]
+            taken += [ids[-1] for ids, _ in kept]
+            living[group] = best_of(kept, width)
+        if all(
+            len(pool) == width and (not alive or pool[-1][1] >= alive[0][1] / length)
+            for pool, alive in zip(ended, living, strict=True)
+        ):
+            break
+    return best_of([each for pool in ended for each in pool], width * groups)
+
+
+@pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2), (3, 2), (2, 3)])
+@pytest.mark.parametrize("diversity", [0.0, 0.8, 5.0])
+def test_it_is_the_search_written_out_with_lists(width: int, groups: int, diversity: float) -> None:
+    for seed in range(3):
+        model: Any = Oracle(seed)
+        options = SearchOptions(width * groups, groups=groups, diversity=diversity)
+        limits = [2, 7, 6, 5, 1]
+        found = search(model, SOURCES, limits, options, CPU)
+        for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
+            expected = listed_groups(model, source, limit, width, groups, diversity)
+            assert sorted(each.ids for each in hypotheses) == sorted(ids for ids, _ in expected)
+            for each, (_, score) in zip(hypotheses, expected, strict=True):
+                assert each.score == pytest.approx(score, rel=1e-5)
+                answer = ask(model, source, each.ids)
+                assert each.score == pytest.approx(answer.log_prob / len(each.ids), rel=1e-4)
+                assert sum(each.log_probs) == pytest.approx(answer.log_prob, rel=1e-4)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64])
+def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
+    model, sources = MAKERS["luong"](), random_sources(70, seed=5)
+    options = SearchOptions(6, groups=3, diversity=0.7, coverage_penalty=0.2)
+    together = search(model, sources, [12] * 70, options, CPU)
+    order = list(range(70))
+    random.Random(batch).shuffle(order)
+    for start in range(0, 70, batch):
+        rows = order[start : start + batch]
+        found = search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
+        for i, hypotheses in zip(rows, found, strict=True):
+            assert [each[:2] for each in hypotheses] == [each[:2] for each in together[i]]
+
+
+def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    plain = translator.translate(LINES, 6, 6)
+    settings = SearchSettings(groups=6, diversity=2.0)
+    diverse = translator.translate(LINES, 6, 6, settings=settings)
+    firsts = [
+        sum(len({entry.tokens[0] for entry in each.nbest}) for each in found)
+        for found in (plain, diverse)
+    ]
+    assert firsts[1] > firsts[0]
+
+
+def test_groups_are_checked(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    with pytest.raises(UserError, match="must divide the beam size"):
+        translator.translate(["ba"], 5, settings=SearchSettings(groups=2))
+    with pytest.raises(UserError, match="groups"):
+        SearchSettings(groups=0)
+    call = ["translate", "-m", str(tiny_run), "-b", "4", "ba"]
+    assert main([*call, "--diversity", "1"]) == 2
+    assert "--diversity: needs --groups G" in capsys.readouterr().err
+    assert main([*call, "--groups", "2", "--diversity", "1", "--n-best", "4"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
