@@ -181,7 +181,7 @@ class BeamSearch(ContinuousBatch):
                 self.pool_lengths,
             )
         ]
-        pooled = sorted(zip(*pool, strict=True), key=lambda each: -each[0])  # of all groups
+        pooled = sorted(zip(*pool, strict=True), key=lambda each: -each[0])  # all groups together
         found, attending = [], []  # `attending`: the row of each hypothesis at each step
         for score, row, length in pooled:
             if score == -torch.inf:

@@ -71,7 +71,7 @@ class SearchOptions(NamedTuple):
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens in the hypothesis
     forbidden: "Forbidden | None" = None  # words that no hypothesis contains
     sampling: Sampling | None = None  # with size 1
-    groups: int = 1  # of hypotheses in diverse beam search; a divisor of the size
+    groups: int = 1  # diverse beam search: number of groups, a divisor of the size
     diversity: float = 0.0  # penalty, nats, for a token that an earlier group takes at this step
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time

@@ -16,7 +16,7 @@ class SearchSettings:
     glossary: Glossary | None = None  # target phrases required by source phrases
     forbidden: tuple[str, ...] = ()  # words and phrases that no translation contains
     sampling: Sampling | None = None  # draw translations, in place of beam search
-    groups: int = 1  # of hypotheses in diverse beam search
+    groups: int = 1  # diverse beam search: number of groups
     diversity: float = 0.5  # penalty, nats, for a token that an earlier group takes
     mbr: Metric | None = None  # choose among the hypotheses or samples by minimum Bayes risk
 

@@ -67,10 +67,10 @@ def diverse_continuations(
     counts = log_probs.new_zeros(len(by_group), size)
     found = []
     for group in range(groups):
-        own = by_group[:, group]  # [B, K / G, V]
+        own, totals = by_group[:, group], own_scores[:, group].contiguous()  # [B, K / G (, V)]
         ranked = (own - diversity * counts[:, None]).reshape(-1, size).contiguous()
-        best = topk_continuations(ranked, own_scores[:, group], 2 * width)
-        totals = own_scores[:, group].gather(1, best.parents)
+        best = topk_continuations(ranked, totals, 2 * width)
+        totals = totals.gather(1, best.parents)
         totals = totals + own.flatten(1).gather(1, best.parents * size + best.tokens)
         ends = best.tokens == EOS_ID
         place = torch.arange(best.tokens.shape[1], device=scores.device)
