@@ -779,6 +779,7 @@ ALTERNATIVES = {
     "training.clip_norm": "0.01",
     "training.label_smoothing": "0.3",
     "training.consistency": "1",
+    "training.coverage_loss": "2",
     "training.batch_tokens": "150",
     "training.accumulate": "2",
     "training.average": "0.5",
@@ -801,8 +802,10 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# test_device.py and test_cuda.py; test_scheduled_sampling.py; test_average.py; test_save_every.py
+# test_device.py and test_cuda.py; test_scheduled_sampling.py; test_average.py; test_save_every.py;
+# test_copied_names.py
 ELSEWHERE = {
+    "training.invented_names",
     "training.deterministic",
     "training.scheduled_sampling",
     "training.scheduled_sampling_steps",
@@ -828,6 +831,8 @@ def test_every_key_has_an_effect(
         base += ["training.decay=plateau", "training.patience=1"]
     if key == "training.min_improvement":
         base += ["training.metric=loss", "training.patience=1"]
+    if key == "training.coverage_loss":
+        base.append("model.score=coverage")
     name = " ".join(base)
     if name not in base_prints:
         base_prints[name] = fingerprint(trained(small_corpus, *base, run="base"))
