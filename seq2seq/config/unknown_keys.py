@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 KeyPath = tuple[str, ...]
 _RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
-_GENERIC = ("name", "size", "type", "src", "tgt", "tsv")  # do not identify a section
+_OF_A_TEXT = {"src", "tgt", "file", "columns", "tag", "weight", "tsv"}
+_GENERIC = ("name", "size", "type", *sorted(_OF_A_TEXT))  # do not identify a section
 # Minimum ratios of matching characters: of a key of the same section, of another section, of each
 # word of a key, and of keys with another number of words (maxsteps, warm_up_steps).
 _SIMILAR, _SIMILAR_ELSEWHERE, _SIMILAR_WORD, _SAME_WORDS = 0.75, 0.85, 0.65, 0.9
@@ -40,7 +41,7 @@ def _hint(path: KeyPath, value: object, schema: type[BaseModel]) -> str:
         if ".".join(path) in known:
             return f"; write {path[-1]} below the section {'.'.join(path[:-1])}"
     above, name = "".join(f"{each}." for each in path[:-1]), _plain(path[-1])
-    if isinstance(value, Mapping) and not above and not value.keys() <= {"src", "tgt", "tsv"}:
+    if isinstance(value, Mapping) and not above and not value.keys() <= _OF_A_TEXT:
         section = foreign_keys.SECTIONS.get(name)
         if section in known:
             return f"; did you mean the section '{section}'?"

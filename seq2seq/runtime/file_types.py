@@ -48,7 +48,8 @@ def _document(name: str) -> FileType:
 
 GZIP, BZIP2, XZ, ZSTD = map(_compressed, ("gzip", "bzip2", "xz", "zstd"))
 PARQUET = FileType(
-    "a Parquet file", "Write its columns as text; pandas.read_parquet, for one, reads it"
+    "a Parquet file",
+    "A config reads it as {{file: NAME.parquet}}; otherwise write its columns as text",
 )
 _WORKBOOK, _ZIP = _document("an Excel workbook (xlsx)"), _archive("a zip", "unzip")
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # a block, or the end of an empty file

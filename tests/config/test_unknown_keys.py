@@ -215,7 +215,7 @@ def test_a_section_of_another_tool_is_recognized(tmp_path: Path, section: str, o
 
 
 def test_text_files_outside_of_data_are_recognized(tmp_path: Path) -> None:
-    lines = refusal(tmp_path, more="test: {src: a, tgt: b}\ndev: {file: c}\n")
+    lines = refusal(tmp_path, more="test: {src: a, tgt: b}\ndev: {file: c, columns: [1, 2]}\n")
     assert [line.partition("unknown key")[2] for line in lines] == [
         "; did you mean 'data.test'?",
         f"; did you mean 'data.valid' ({KNOWN['data.valid']})?",
