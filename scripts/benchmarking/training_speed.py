@@ -10,7 +10,8 @@ import torch
 
 from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows, make_batch
+from seq2seq.data.batching import EncodedPairs, EpochOrder, make_batch
+from seq2seq.data.length_windows import Rows
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device, derive_seed, synchronize
 from seq2seq.training.loss import batch_loss

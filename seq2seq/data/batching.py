@@ -4,28 +4,21 @@ The order of an epoch is a pure function of (seed, epoch).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple, Self, TypeVar, overload
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.invented_names import NameInventor
-from seq2seq.data.packed_sequences import PackedIds, encode_chunk
+from seq2seq.data.length_windows import Rows, choose_spread, layouts, sorted_batches
+from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
-Rows = NDArray[np.int64]
-Length = TypeVar("Length", int, Rows)
-
-SRC_STEP, TGT_STEP, ROW_STEP = 4, 2, 8  # padded lengths and batch sizes are multiples of these
-SRC_SHARE = 1.25  # maximum padded source tokens of a batch, relative to the target token budget
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
-_MAX_SRC_LENGTH = (1 << 32) - 1
 
 
 class Batch(NamedTuple):
@@ -147,12 +140,12 @@ def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
     return float(above - difference * (1 - fraction))
 
 
-class EpochOrder(Sequence[Rows]):
+class EpochOrder(Items[Rows]):
     """The rows of each batch of an epoch, in training order; for epoch None by length, unshuffled.
 
-    A batch contains pairs of similar length. It is full when another pair would make its padded
-    target, including EOS, exceed `batch_tokens`, or its padded source SRC_SHARE times as many. A
-    pair that exceeds the budget forms a batch of its own.
+    A batch contains pairs of similar length, drawn at random from one of the `length_windows`. Its
+    padded target, including EOS, has at most `batch_tokens`, its padded source SRC_SHARE times as
+    many. A pair that exceeds the budget forms a batch of its own.
 
     Memory does not grow with the corpus: it is divided into interleaved blocks of at most
     BLOCK_PAIRS, of which one is shuffled at a time. All epochs have the same number of batches,
@@ -164,7 +157,9 @@ class EpochOrder(Sequence[Rows]):
     ) -> None:
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
         self._blocks = -(-len(pairs) // BLOCK_PAIRS)
-        counts = [len(self._bounds(np.sort(self._keys(n)))) - 1 for n in range(self._blocks)]
+        if epoch is not None and self._blocks:  # by the first block, a sample of the corpus
+            self._spread = choose_spread(*self._lengths(0), batch_tokens)
+        counts = [self._count(block) for block in range(self._blocks)]
         self._starts = np.cumsum([0, *counts])
         self._current = -1  # the block whose batches are kept
         self._batches: list[Rows] = []
@@ -172,49 +167,38 @@ class EpochOrder(Sequence[Rows]):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    @overload
-    def __getitem__(self, n: int) -> Rows: ...
-
-    @overload
-    def __getitem__(self, n: slice) -> list[Rows]: ...
-
-    def __getitem__(self, n: int | slice) -> Rows | list[Rows]:
-        if isinstance(n, slice):
-            return [self[i] for i in range(*n.indices(len(self)))]
-        n = range(len(self))[n]  # negative indices; IndexError
-        block = int(np.searchsorted(self._starts, n, side="right")) - 1
+    def _item(self, i: int) -> Rows:
+        block = int(np.searchsorted(self._starts, i, side="right")) - 1
         if block != self._current:
             self._current, self._batches = block, self._batches_of(block)
-        return self._batches[n - int(self._starts[block])]
+        return self._batches[i - int(self._starts[block])]
 
     def _batches_of(self, block: int) -> list[Rows]:
-        keys, epoch = self._keys(block), self._epoch
-        # PCG64 reads missing numbers as 0: block 0 is shuffled like a corpus of a single block.
-        number = 0 if epoch is None else epoch + 1
-        generator = np.random.Generator(np.random.PCG64([self._seed, number, block]))
-        rows = np.arange(len(keys)) if epoch is None else generator.permutation(len(keys))
-        rows = rows[np.argsort(keys[rows], kind="stable")]
-        bounds = self._bounds(keys[rows])
-        used = self._used(block)
-        rows = block + (rows if used is None else used[rows]) * self._blocks
-        batches = [rows[start:end] for start, end in pairwise(bounds)]
-        if epoch is not None:
-            batches = [batches[i] for i in generator.permutation(len(batches))]
-        return batches
+        lengths, used = self._lengths(block), self._used(block)
+        if self._epoch is None:
+            batches = sorted_batches(*lengths, self._budget)
+        else:
+            # PCG64 reads missing numbers as 0: block 0 is shuffled like a corpus of a single block.
+            numbers = [self._seed, self._epoch + 1, block]
+            generator = np.random.Generator(np.random.PCG64(numbers))
+            both = layouts(*lengths, self._budget, self._spread)
+            batches = both.draw(self._epoch + block, generator)
+        rows = (each if used is None else used[each] for each in batches)
+        return [block + each * self._blocks for each in rows]
 
-    def _keys(self, block: int) -> Rows:
-        """Return the sort keys of a block: padded target length, then source length.
+    def _count(self, block: int) -> int:
+        """Return the number of batches of a block."""
+        lengths = self._lengths(block)
+        if self._epoch is None:
+            return len(sorted_batches(*lengths, self._budget))
+        return layouts(*lengths, self._budget, self._spread).batches if len(lengths[0]) else 0
 
-        Source lengths ascend and descend alternately, so that they stay similar where a batch
-        continues with longer targets.
-        """
+    def _lengths(self, block: int) -> tuple[Rows, Rows]:
+        """Return the source and target lengths of a block's pairs in use, including EOS."""
         sides = self._pairs.src, self._pairs.tgt
         src, tgt = (side.lengths[block :: self._blocks].astype(np.int64) + 1 for side in sides)
-        if (used := self._used(block)) is not None:
-            src, tgt = src[used], tgt[used]
-        steps = _round_up(tgt, TGT_STEP) // TGT_STEP
-        keys: Rows = (steps << 32) + _alternating(src, steps)
-        return keys
+        used = self._used(block)
+        return (src, tgt) if used is None else (src[used], tgt[used])
 
     def _used(self, block: int) -> Rows | None:
         """Return the positions in a block of the pairs that this epoch uses; None for all."""
@@ -223,52 +207,16 @@ class EpochOrder(Sequence[Rows]):
         rows = np.arange(block, len(self._pairs), self._blocks)
         return np.flatnonzero(used_in_epoch(rows, self._pairs.shares, self._seed, self._epoch))
 
-    def _bounds(self, keys: Rows) -> list[int]:
-        """Return the first positions of the batches of sorted pairs, and the end of the last."""
-        steps = keys >> 32
-        src = _round_up(_alternating(keys & _MAX_SRC_LENGTH, steps), SRC_STEP)
-        return [0, *_batch_ends(src, TGT_STEP * steps, self._budget)]
-
-
-def _round_up(length: Length, step: int) -> Length:
-    return -(-length // step) * step
-
-
-def _alternating(src: Rows, steps: Rows) -> Rows:
-    """Reverse the order of source lengths for every second number of target steps; self-inverse."""
-    return np.where(steps % 2 == 0, src, _MAX_SRC_LENGTH - src)
-
-
-def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
-    """Yield the end of each batch of pairs, given padded lengths that are sorted by target.
-
-    Batches have a multiple of ROW_STEP rows if possible: fewer shapes need fewer kernels.
-    """
-    start = 0
-    while start < len(tgt):
-        most = max(1, batch_tokens // int(tgt[start]))
-        counts = np.arange(1, len(tgt[start : start + most]) + 1)
-        longest = np.maximum.accumulate(src[start : start + most])
-        fits = counts * tgt[start : start + most] <= batch_tokens
-        fits &= counts * longest <= SRC_SHARE * batch_tokens
-        count = len(fits) if fits.all() else max(1, int(np.argmin(fits)))
-        if start + count < len(tgt) and count > ROW_STEP:
-            count -= count % ROW_STEP
-        start += count
-        yield start
-
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:
-    """Pad pairs of ids into a batch, to lengths that are multiples of SRC_STEP and TGT_STEP."""
-    src_width = _round_up(max(map(len, src)) + 1, SRC_STEP)
-    tgt_width = _round_up(max(map(len, tgt)) + 1, TGT_STEP)
-    tgt_out = pad([[*ids, EOS_ID] for ids in tgt], tgt_width)
+    """Pad pairs of ids into a batch."""
+    tgt_out = pad([[*ids, EOS_ID] for ids in tgt])
     positions = (tgt_out.flatten() != PAD_ID).nonzero().squeeze(1)
-    src_padded, src_lengths = pad_sources(src, src_width)
+    src_padded, src_lengths = pad_sources(src)
     return Batch(
         src_padded,
         src_lengths,
-        pad([[BOS_ID, *ids] for ids in tgt], tgt_width),
+        pad([[BOS_ID, *ids] for ids in tgt]),
         tgt_out.flatten()[positions],
         positions,
     )

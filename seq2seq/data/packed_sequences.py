@@ -27,7 +27,7 @@ class Array(Protocol):
     def __getitem__(self, key: Any, /) -> Any: ...
 
 
-class _Items(Sequence[Item]):
+class Items(Sequence[Item]):
     """Sequence whose slices are lists of its items."""
 
     @overload
@@ -52,7 +52,7 @@ class _Items(Sequence[Item]):
         return [self._item(i) for i in places]
 
 
-class PackedIds(_Items[list[int]]):
+class PackedIds(Items[list[int]]):
     """Sequences of token ids, one behind the other: sequence i is what is before `ends[i]`."""
 
     def __init__(self, ids: Array, ends: Array, lengths: Array) -> None:
@@ -65,7 +65,7 @@ class PackedIds(_Items[list[int]]):
         return _values(self.ids, *_bounds(self.ends, i))
 
 
-class PackedLines(_Items[str]):
+class PackedLines(Items[str]):
     """Lines of UTF-8 text, one behind the other: line i is what is before `ends[i]`."""
 
     def __init__(self, text: Array, ends: Array) -> None:
@@ -99,7 +99,7 @@ class PackedLines(_Items[str]):
         ]
 
 
-class SelectedLines(_Items[str]):
+class SelectedLines(Items[str]):
     """Lines at the given rows of others."""
 
     def __init__(self, lines: Sequence[str], rows: Array) -> None:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import Batch, Rows, make_batch, sampled_pairs
+from seq2seq.data.batching import Batch, make_batch, sampled_pairs
+from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runtime.device import derive_seed, is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError

@@ -8,8 +8,9 @@ import torch
 from seq2seq.analysis.check import forecast as module
 from seq2seq.analysis.check.forecast import forecast
 from seq2seq.config.schema import load_config
-from seq2seq.data.batching import Batch, EpochOrder, Rows, encode_pairs
+from seq2seq.data.batching import Batch, EpochOrder, encode_pairs
 from seq2seq.data.corpus import usable
+from seq2seq.data.length_windows import Rows
 from seq2seq.data.vocabulary import train_vocabularies
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.session import TrainingSession, new_session, read_texts

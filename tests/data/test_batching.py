@@ -1,5 +1,9 @@
 """Batches: nothing lost, nothing twice, the budget kept, the order arithmetic, the shifts right."""
 
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,9 +14,6 @@ from hypothesis import strategies as st
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data import batching as module
 from seq2seq.data.batching import (
-    ROW_STEP,
-    SRC_STEP,
-    TGT_STEP,
     Batch,
     EncodedPairs,
     EpochOrder,
@@ -23,6 +24,8 @@ from seq2seq.data.batching import (
     pad_sources,
     sampled_pairs,
 )
+from seq2seq.data.demo_corpora import unpack_demo_corpora
+from seq2seq.data.length_windows import ROW_STEP, Rows
 from seq2seq.data.packed_sequences import pack_ids
 from seq2seq.data.vocabulary import (
     BOS_ID,
@@ -85,8 +88,9 @@ def test_the_budget_is_kept(
 @settings(deadline=None)
 @given(corpora, st.integers(1, 300), st.integers(0, 2**62))
 def test_every_epoch_has_as_many_batches(pairs: EncodedPairs, batch_tokens: int, seed: int) -> None:
-    counts = {len(EpochOrder(pairs, batch_tokens, seed, epoch)) for epoch in (0, 1, 9, None)}
-    assert len(counts) == 1
+    orders = [EpochOrder(pairs, batch_tokens, seed, epoch) for epoch in (0, 1, 2, 9)]
+    assert len({len(order) for order in orders}) == 1
+    assert all(len(order) == len([*order]) for order in orders)
 
 
 def test_the_order_is_a_function_of_seed_and_epoch_alone() -> None:
@@ -111,35 +115,104 @@ def test_epochs_and_seeds_differ_in_order_and_in_company() -> None:
             assert len(shared) < len(orders[n]) / 2
 
 
-def test_the_order_is_that_of_its_definition() -> None:
-    """Shuffled, sorted with ties as they fell, cut row by row, the batches shuffled.
+def sorted_by_length(pairs: EncodedPairs, budget: int) -> list[Rows]:
+    """Batches of sorted pairs, cut row by row: by padded target length, then by source length.
 
-    By padded target length; with as long a target by source length, upwards and downwards in turn.
+    Source lengths ascend and descend in turn.
     """
-    pairs, budget = like_speech(700), 260
     src, tgt = ([len(ids) + 1 for ids in side] for side in (pairs.src, pairs.tgt))
-    generator = np.random.Generator(np.random.PCG64([5, 3]))
 
     def place(i: int) -> tuple[int, int]:
-        steps = -(-tgt[i] // TGT_STEP)
+        steps = -(-tgt[i] // 2)
         return steps, -src[i] if steps % 2 else src[i]
 
-    rows = sorted(generator.permutation(len(src)).tolist(), key=place)
-    batches = []
+    rows, batches = sorted(range(len(src)), key=place), []
     while rows:
         taken = 1
         while taken < len(rows):
-            widths = [-(-src[i] // SRC_STEP) * SRC_STEP for i in rows[: taken + 1]]
-            height = -(-tgt[rows[taken]] // TGT_STEP) * TGT_STEP
-            if (taken + 1) * height > budget or (taken + 1) * max(widths) > 1.25 * budget:
+            width = padded(max(src[i] for i in rows[: taken + 1]), 4)
+            height = padded(tgt[rows[taken]], 2)
+            if (taken + 1) * height > budget or (taken + 1) * width > 1.25 * budget:
                 break
             taken += 1
         if taken < len(rows) and taken > ROW_STEP:
             taken -= taken % ROW_STEP
-        batches.append(rows[:taken])
-        del rows[:taken]
-    wanted = [batches[i] for i in generator.permutation(len(batches))]
-    assert as_lists(EpochOrder(pairs, budget, seed=5, epoch=2)) == wanted
+        batches.append(np.array(rows[:taken]))
+        rows = rows[taken:]
+    return batches
+
+
+def padded(length: int, step: int) -> int:
+    return -(-length // step) * step
+
+
+def padded_tokens(order: list[Rows], pairs: EncodedPairs, src_step: int, tgt_step: int) -> int:
+    sides = (pairs.src, src_step), (pairs.tgt, tgt_step)
+    return sum(
+        len(rows) * padded(max(len(side[i]) for i in rows) + 1, step)
+        for rows in order
+        for side, step in sides
+    )
+
+
+def test_without_an_epoch_the_order_is_that_of_its_definition() -> None:
+    pairs, budget = like_speech(700), 260
+    wanted = as_lists(sorted_by_length(pairs, budget))
+    assert as_lists(EpochOrder(pairs, budget, seed=5, epoch=None)) == wanted
+
+
+def shares_met_again(before: list[Rows], after: list[Rows]) -> tuple[float, float]:
+    """The mean share of its batch-mates that a pair met before: over pairs, over batch-mates."""
+    batch_of = {row: n for n, rows in enumerate(before) for row in rows.tolist()}
+    shares, met, mates = [], 0, 0
+    for rows in after:
+        again = [Counter(batch_of[row] for row in rows.tolist())[batch_of[i]] - 1 for i in rows]
+        shares += [count / (len(rows) - 1) for count in again if len(rows) > 1]
+        met, mates = met + sum(again), mates + len(rows) * (len(rows) - 1)
+    return float(np.mean(shares)), met / mates
+
+
+@pytest.fixture(scope="module")
+def demo_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    unpack_demo_corpora(folder)
+    return folder
+
+
+def corpus_of(name: str, folder: Path) -> EncodedPairs:
+    if name == "like speech":
+        return like_speech(12_000)
+    texts = [
+        (folder / name / f"train.{lang}").read_text("utf-8").split("\n")[:-1] for lang in LANGS
+    ]
+    vocabularies = train_vocabularies(VocabularyConfig(type="bpe", size=2400), *texts)
+    return encode_pairs(*texts, vocabularies, 100)
+
+
+LANGS = ("en", "fr")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "budget"), [("like speech", 800), ("demo", 450), ("demo-lengths", 450)]
+)
+def test_few_mates_meet_again_for_little_padding(
+    demo_corpora: Path, corpus: str, budget: int
+) -> None:
+    """At most 5 % from one epoch to the next, for at most 5 % more tokens than in sorted order.
+
+    Sorted as in earlier checkouts, which padded to multiples of 4 and 2 and shuffled only ties.
+    """
+    pairs = corpus_of(corpus, demo_corpora)
+    usual = sorted_by_length(pairs, budget)
+    most = 1.05 * padded_tokens(usual, pairs, 4, 2)
+    for seed in (1, 2):
+        epochs = [[*EpochOrder(pairs, budget, seed, epoch)] for epoch in range(4)]
+        assert max(padded_tokens(order, pairs, 1, 1) for order in epochs) <= most
+        for before, after in pairwise(epochs):
+            assert max(shares_met_again(before, after)) <= 0.05
+        for before, after in zip(epochs, epochs[2:], strict=False):
+            assert max(shares_met_again(before, after)) <= 0.2
+        assert len(epochs[0]) < 1.2 * len(usual)
 
 
 def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +250,7 @@ def test_the_ratio_of_lengths_is_numpys_quantile(pairs: EncodedPairs, quantile: 
 def test_without_an_epoch_batches_come_by_length() -> None:
     pairs = like_speech(300)
     order = EpochOrder(pairs, 200, seed=5, epoch=None)
-    lengths = [len(pairs.tgt[i]) // TGT_STEP for rows in order for i in rows]
+    lengths = [(len(pairs.tgt[i]) + 2) // 2 for rows in order for i in rows]
     assert lengths == sorted(lengths)
     assert as_lists(EpochOrder(pairs, 200, seed=6, epoch=None)) == as_lists(order)
 
@@ -191,7 +264,7 @@ def test_an_epoch_is_not_in_order_of_length() -> None:
 
 def test_batches_are_full_and_hold_little_padding() -> None:
     pairs, budget = like_speech(3000), 1000
-    order = EpochOrder(pairs, budget, seed=1, epoch=0)
+    order = EpochOrder(pairs, budget, seed=1, epoch=None)
     real = sum(len(ids) + 1 for ids in pairs.tgt)
     padded = sum(len(rows) * max(len(pairs.tgt[i]) + 1 for i in rows) for rows in order)
     assert 0 < padded - real < 0.05 * padded
@@ -199,6 +272,15 @@ def test_batches_are_full_and_hold_little_padding() -> None:
     src_real = sum(len(ids) + 1 for ids in pairs.src)
     src_padded = sum(len(rows) * max(len(pairs.src[i]) + 1 for i in rows) for rows in order)
     assert src_padded - src_real < 0.15 * src_padded
+
+
+def test_a_small_corpus_is_mixed_as_far_as_padding_allows() -> None:
+    pairs, budget = like_speech(3000), 1000
+    most = 1.05 * padded_tokens(sorted_by_length(pairs, budget), pairs, 4, 2)
+    epochs = [[*EpochOrder(pairs, budget, 1, epoch)] for epoch in range(3)]
+    assert sum(padded_tokens(order, pairs, 1, 1) for order in epochs[:2]) / 2 <= most
+    for before, after in pairwise(epochs):
+        assert max(shares_met_again(before, after)) <= 0.2
 
 
 def test_large_batches_have_whole_multiples_of_eight_rows() -> None:
@@ -226,11 +308,8 @@ ids = st.lists(st.integers(4, 500), max_size=9)
 def test_a_batch_is_its_pairs_shifted_and_padded(rows: list[tuple[list[int], list[int]]]) -> None:
     src, tgt = ([row[side] for row in rows] for side in (0, 1))
     batch = make_batch(src, tgt)
-    for padded, side, step in ((batch.src, src, SRC_STEP), (batch.tgt_in, tgt, TGT_STEP)):
-        longest = max(map(len, side)) + 1
-        assert padded.shape[0] == len(rows)
-        assert longest <= padded.shape[1] < longest + step
-        assert padded.shape[1] % step == 0
+    for ids, side in ((batch.src, src), (batch.tgt_in, tgt)):
+        assert ids.shape == (len(rows), max(map(len, side)) + 1)
     assert batch.src_lengths.tolist() == [len(one) + 1 for one in src]
     assert {part.dtype for part in batch} == {torch.int64}
     tgt_out = torch.full_like(batch.tgt_in, PAD_ID).flatten()

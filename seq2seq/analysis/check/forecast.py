@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.data.batching import EncodedPairs, EpochOrder, Rows
+from seq2seq.data.batching import EncodedPairs, EpochOrder
+from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.optimizer import learning_rate

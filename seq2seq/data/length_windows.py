@@ -1,0 +1,219 @@
+"""Windows of pairs of similar length, from which the batches of an epoch are drawn at random.
+
+Batches of pairs sorted by length have the least padding, but hardly change from epoch to epoch. A
+window therefore holds the pairs of several batches. There are two layouts of windows over the same
+pairs, used in turn: one narrow in target length and wide in source length, the other the reverse.
+Few pairs share a window in both layouts, so windows of a few batches suffice for few batch-mates
+to meet again in the next epoch.
+
+Lengths include EOS and are positive int64 arrays [N].
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ROW_STEP = 8  # batch sizes are multiples of it if possible: fewer shapes need fewer kernels
+SRC_SHARE = 1.25  # maximum padded source tokens of a batch, relative to the target token budget
+MAX_MET_AGAIN = 0.048  # share of batch-mates met again in the next epoch
+MAX_PADDED = 1.08  # padded tokens, relative to batches of sorted pairs
+MAX_BATCHES = 1.25  # number of batches, relative to batches of sorted pairs
+_SPREADS = 1.07 ** np.arange(-16, 56)  # window sizes to try, relative to the mean in `layouts`
+_SORTED_STEPS = 4, 2  # of source and target lengths
+_MIN_BATCHES = 1  # per window
+_GROUP_WINDOWS = 3  # per group of equal or neighbouring lengths on the narrow side
+_MAX_LENGTH = (1 << 32) - 1
+
+
+class Layout(NamedTuple):
+    """A division of pairs into windows."""
+
+    rows: Rows  # [N], window by window
+    window: Rows  # [N], of each of `rows`
+    batch_ends: Rows  # in `rows`, ascending; a batch fits the budget whichever rows it draws
+
+    def draw(self, generator: np.random.Generator) -> list[Rows]:
+        """Return the rows of each batch, drawn at random within each window."""
+        order = np.argsort(self.window + generator.random(len(self.rows)), kind="stable")
+        return np.split(self.rows[order], self.batch_ends[:-1])
+
+
+class Layouts(NamedTuple):
+    """Both layouts of the same pairs."""
+
+    by_tgt: Layout  # narrow in target length
+    by_src: Layout  # narrow in source length
+
+    @property
+    def batches(self) -> int:
+        """The number of batches of an epoch: that of the layout with more of them."""
+        return max(len(each.batch_ends) for each in self)
+
+    def draw(self, number: int, generator: np.random.Generator) -> list[Rows]:
+        """Return the batches of an even or odd epoch, in random order.
+
+        If the layout has fewer batches than the other, some of the largest are halved.
+        """
+        batches = self[number % 2].draw(generator)
+        while missing := self.batches - len(batches):
+            batches.sort(key=len, reverse=True)
+            halves = [half for each in batches[:missing] for half in np.array_split(each, 2)]
+            batches = [half for half in halves if len(half)] + batches[missing:]
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def layouts(src: Rows, tgt: Rows, batch_tokens: int, spread: float) -> Layouts:
+    """Divide pairs of source and target lengths into windows, in both ways.
+
+    A window holds at least two batches, and about `spread` times the geometric mean of the pairs of
+    a batch and of the pairs that have the same two lengths.
+    """
+    fit = _rows_that_fit(src, tgt, batch_tokens)
+    _, cell, equal = np.unique((tgt << 32) + src, return_inverse=True, return_counts=True)
+    shares = 1 / np.maximum(_MIN_BATCHES * fit, spread * np.sqrt(fit * equal[cell]))
+    both = []
+    for narrow, wide in ((tgt, src), (src, tgt)):
+        rows = _arranged(narrow, wide, shares)
+        both.append(_layout(rows, src[rows], tgt[rows], shares[rows], batch_tokens))
+    return Layouts(*both)
+
+
+def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
+    """Return the smallest spread by which at most MAX_MET_AGAIN of the batch-mates meet again.
+
+    If the batches are too few for that, return the largest for which their number and their padded
+    tokens are at most MAX_BATCHES and MAX_PADDED times those of batches of sorted pairs.
+    """
+    by_length = sorted_batches(src, tgt, batch_tokens)
+    most = MAX_PADDED * padded_tokens(by_length, src, tgt)
+
+    def epochs(spread: float) -> list[list[Rows]]:
+        both = layouts(src, tgt, batch_tokens, spread)
+        return [both.draw(n, np.random.Generator(np.random.PCG64(n))) for n in range(3)]
+
+    def is_mixed(spread: float) -> bool:
+        return max(met_again(*each) for each in pairwise(epochs(spread))) <= MAX_MET_AGAIN
+
+    def is_costly(spread: float) -> bool:
+        even, odd, _ = epochs(spread)
+        if len(even) > MAX_BATCHES * len(by_length):
+            return True
+        return padded_tokens(even, src, tgt) + padded_tokens(odd, src, tgt) > 2 * most
+
+    spreads: list[float] = _SPREADS.tolist()
+    if not len(src):
+        return spreads[0]
+    mixed, costly = (bisect_left(spreads, True, key=each) for each in (is_mixed, is_costly))
+    return spreads[min(mixed, max(0, costly - 1))]
+
+
+def met_again(before: Sequence[Rows], after: Sequence[Rows]) -> float:
+    """Return the share of its batch-mates that a pair has met in the epoch before, the mean of all.
+
+    The larger of the means over pairs and over batch-mates.
+    """
+    old, new = (np.empty(sum(map(len, after)), np.int64) for _ in range(2))
+    for number, batches in ((old, before), (new, after)):
+        number[np.concatenate(batches)] = np.repeat(np.arange(len(batches)), [*map(len, batches)])
+    mates = np.array([*map(len, after)])[new] - 1
+    _, both, counts = np.unique((old << 32) + new, return_inverse=True, return_counts=True)
+    again = counts[both] - 1
+    means = (again / np.maximum(mates, 1)).mean(), again.sum() / max(1, mates.sum())
+    return float(max(means))
+
+
+def padded_tokens(batches: Sequence[Rows], src: Rows, tgt: Rows) -> int:
+    """Return the tokens of both sides of all batches, padding included."""
+    return sum(len(rows) * int(src[rows].max() + tgt[rows].max()) for rows in batches)
+
+
+def sorted_batches(src: Rows, tgt: Rows, batch_tokens: int) -> list[Rows]:
+    """Return the rows of batches of pairs sorted by target length, then by source length.
+
+    Lengths count as multiples of _SORTED_STEPS. Source lengths ascend and descend alternately, so
+    that they stay similar where a batch continues with longer targets. A batch is full when another
+    pair would exceed its budget.
+    """
+    src_step, tgt_step = _SORTED_STEPS
+    steps = -(-tgt // tgt_step)
+    rows = np.argsort((steps << 32) + _alternating(src, steps), kind="stable")
+    src_padded = -(-src[rows] // src_step) * src_step
+    ends = _batch_ends(src_padded, tgt_step * steps[rows], batch_tokens)
+    return [rows[start:end] for start, end in pairwise([0, *ends])]
+
+
+def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
+    """Return the rows sorted by groups of `narrow`, and by `wide` in each.
+
+    A group holds neighbouring lengths, enough for _GROUP_WINDOWS windows. `shares` [N] is the part
+    of a window that each pair fills.
+    """
+    filled = np.bincount(narrow, shares)
+    before = np.cumsum(filled) - filled
+    group = (before / _GROUP_WINDOWS).astype(np.int64)[narrow]
+    return np.argsort((group << 32) + _alternating(wide, group), kind="stable")
+
+
+def _layout(rows: Rows, src: Rows, tgt: Rows, shares: Floats, batch_tokens: int) -> Layout:
+    """Cut arranged rows into windows where the shares sum to 1; lengths and shares as arranged."""
+    window, batch_ends, start = np.empty_like(rows), [], 0
+    for number, (end, size) in enumerate(_cuts(src, tgt, np.cumsum(shares), batch_tokens)):
+        window[start:end] = number
+        batch_ends.append(np.minimum(np.arange(start + size, end + size, size), end))
+        start = end
+    return Layout(rows, window, np.concatenate(batch_ends))
+
+
+def _cuts(src: Rows, tgt: Rows, filled: Floats, batch_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield the end of each window and the rows of its batches, which are full in all but the last.
+
+    `filled` is the cumulative share of a window.
+    """
+    start, done, count = 0, 0.0, len(src)
+    while start < count:
+        end = min(count, max(start + 1, int(np.searchsorted(filled, done + 1))))
+        if filled[-1] - filled[end - 1] < 0.5:
+            end = count
+        longest = src[start:end].max(keepdims=True), tgt[start:end].max(keepdims=True)
+        size = int(_rows_that_fit(*longest, batch_tokens)[0])
+        if end < count and end - start > size:
+            end -= (end - start) % size
+        yield end, size
+        start, done = end, float(filled[end - 1])
+
+
+def _rows_that_fit(src: Rows, tgt: Rows, batch_tokens: int) -> Rows:
+    """Return how many pairs of given lengths fit a batch, at least one."""
+    fit = np.minimum(batch_tokens // tgt, (SRC_SHARE * batch_tokens / src).astype(np.int64))
+    return np.maximum(1, np.where(fit > ROW_STEP, fit - fit % ROW_STEP, fit))
+
+
+def _alternating(lengths: Rows, group: Rows) -> Rows:
+    """Reverse the order of lengths in every second group."""
+    return np.where(group % 2 == 0, lengths, _MAX_LENGTH - lengths)
+
+
+def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
+    """Yield the end of each batch of pairs, given lengths that are sorted by target.
+
+    Batches have a multiple of ROW_STEP rows if possible.
+    """
+    start = 0
+    while start < len(tgt):
+        most = max(1, batch_tokens // int(tgt[start]))
+        counts = np.arange(1, len(tgt[start : start + most]) + 1)
+        longest = np.maximum.accumulate(src[start : start + most])
+        fits = counts * tgt[start : start + most] <= batch_tokens
+        fits &= counts * longest <= SRC_SHARE * batch_tokens
+        count = len(fits) if fits.all() else max(1, int(np.argmin(fits)))
+        if start + count < len(tgt) and count > ROW_STEP:
+            count -= count % ROW_STEP
+        start += count
+        yield start
