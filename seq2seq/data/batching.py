@@ -78,23 +78,26 @@ def sampled_pairs(
     alike: bool = False,
     inventor: NameInventor | None = None,
 ) -> tuple[list[Ids], list[Ids]]:
-    """Return the ids of `rows` under random segmentations, a pure function of the arguments.
+    """Return the ids of `rows` under random segmentations.
 
-    A pair whose sample exceeds `max_length` on either side keeps its text and usual segmentation.
-    With `alike`, for a joint vocabulary, a word of the source has the same tokens in the target.
-    An inventor replaces names before.
+    Those of a pair are a pure function of its text, its row and the seed. A pair whose sample
+    exceeds `max_length` on either side keeps its text and usual segmentation. With `alike`, for a
+    joint vocabulary, a word of the source has the same tokens in the target. An inventor replaces
+    names before.
     """
-    src_texts, tgt_texts = ([side[i] for i in rows] for side in (pairs.src_texts, pairs.tgt_texts))
+    numbers = rows.tolist()
+    sides = pairs.src_texts, pairs.tgt_texts
+    src_texts, tgt_texts = ([side[i] for i in numbers] for side in sides)
     if inventor is not None:
-        src_texts, tgt_texts = inventor.invent(src_texts, tgt_texts, seed + 2)
+        src_texts, tgt_texts = inventor.invent(src_texts, tgt_texts, seed + 2, numbers)
     if vocabularies.src.sampling == 0:
         src, tgt = vocabularies.src.encode(src_texts), vocabularies.tgt.encode(tgt_texts)
     elif alike:
-        src, tgt = vocabularies.src.sample_pairs(src_texts, tgt_texts, seed)
+        src, tgt = vocabularies.src.sample_pairs(src_texts, tgt_texts, seed, numbers)
     else:
-        src = vocabularies.src.sample(src_texts, seed)
-        tgt = vocabularies.tgt.sample(tgt_texts, seed + 1)
-    for n, i in enumerate(rows):
+        src = vocabularies.src.sample(src_texts, seed, numbers)
+        tgt = vocabularies.tgt.sample(tgt_texts, seed + 1, numbers)
+    for n, i in enumerate(numbers):
         if max(len(src[n]), len(tgt[n])) > max_length:
             src[n], tgt[n] = pairs.src[i], pairs.tgt[i]
     return src, tgt

@@ -9,7 +9,7 @@ function of the seed.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
@@ -42,11 +42,22 @@ class NameInventor:
         self._parts = sorted(filter(str.isalpha, self.names))
 
     def invent(
-        self, src: Iterable[str], tgt: Iterable[str], seed: int
+        self,
+        src: Sequence[str],
+        tgt: Sequence[str],
+        seed: int,
+        numbers: Sequence[int] | None = None,
     ) -> tuple[list[str], list[str]]:
-        """Return both sides of pairs with invented names, the same on both sides of a pair."""
-        generator = np.random.Generator(np.random.PCG64(seed))
-        pairs = [self._pair(*pair, generator) for pair in zip(src, tgt, strict=True)]
+        """Return both sides of pairs with invented names, the same on both sides of a pair.
+
+        Those of a pair are a pure function of its texts, the seed and its number, by default its
+        position.
+        """
+        numbers = range(len(src)) if numbers is None else numbers
+        pairs = [
+            self._pair(one, other, np.random.Generator(np.random.PCG64([seed, number])))
+            for one, other, number in zip(src, tgt, numbers, strict=True)
+        ]
         return [each for each, _ in pairs], [each for _, each in pairs]
 
     def _pair(self, src: str, tgt: str, generator: np.random.Generator) -> tuple[str, str]:

@@ -1,57 +1,52 @@
-"""Subword regularization: random segmentations of words, a pure function of (text, seed).
+"""Subword regularization: random segmentations, a pure function of (text, seed, text number).
 
-Tokens never cross a space, so each word of a text is sampled independently, where Kudo (2018)
-samples among the best segmentations of a sentence. The candidate segmentations of a word are
-computed once and kept. (SentencePiece's own sampling differs between processes: a resumed run would
-not repeat the interrupted one.)
+Tokens never cross a space, so each word of a text is sampled independently. Every occurrence of a
+word is a new draw from the exact distribution; what is cached of a word only saves time.
+(SentencePiece's own sampling differs between processes: a resumed run would not repeat the
+interrupted one.)
 """
 
 import hashlib
 import math
 import re
-from array import array
 from bisect import bisect
 from collections.abc import Sequence
-from itertools import accumulate, chain, pairwise
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from sys import intern
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
-CANDIDATES = 32  # per word; half as many for BPE, whose candidates take longer to compute
+MAX_NEW_WORDS = 20_000  # cached, besides as many previous ones; at most about 6 kB each
+MAX_STATES = 8  # cached of a word under BPE-dropout
+_MORE = 8  # random numbers for a word, besides one for each character
 _EDGES = re.compile(r"^\W+|\W+$")  # punctuation around a word
-MAX_NEW_WORDS = 40_000  # kept, besides as many previous ones; about 900 bytes each
+_MAX_LENGTH = 24  # characters of a cached word
+_MAX_DROPPED = 4096  # merges dropped at once; words have fewer possible merges
+_UNKNOWN_PENALTY = 10.0  # of an unknown character's log-probability, below the lowest of a token
+
+_GAMMA = np.array([0x9E3779B97F4A7C15], np.uint64)  # constants of SplitMix64
+_FACTORS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
 
-class Candidates(NamedTuple):
-    """Segmentations of a word, packed as bytes to save memory."""
+class Word(Protocol):
+    """Distribution over the segmentations of a word."""
 
-    code: str  # type of ids and ends: H or I, 16 or 32 bits
-    ids: bytes  # the segmentations, concatenated
-    ends: bytes  # the end of each segmentation
-    cumulative: bytes  # float64 cumulative probabilities; the last is 1
-
-    def draw(self, number: float) -> list[int]:
-        """Return the segmentation whose interval of the cumulative probabilities has the number."""
-        cumulative = memoryview(self.cumulative).cast("d")
-        ends = memoryview(self.ends).cast(self.code)  # type: ignore[call-overload]
-        n = min(bisect(cumulative, number), len(ends) - 1)
-        ids = memoryview(self.ids).cast(self.code)  # type: ignore[call-overload]
-        drawn: list[int] = ids[ends[n - 1] if n else 0 : ends[n]].tolist()
-        return drawn
+    def draw(self, choices: Sequence[Any]) -> list[int]:
+        """Return the ids of a segmentation, from its share of `Model.choices`."""
 
 
-def pack_candidates(ids: list[list[int]], cumulative: list[float]) -> Candidates:
-    """Pack segmentations and their cumulative probabilities."""
-    flat, ends = list(chain.from_iterable(ids)), list(accumulate(map(len, ids)))
-    code = "H" if max(chain(flat, ends)) < 1 << 16 else "I"
-    return Candidates(
-        code,
-        array(code, flat).tobytes(),
-        array(code, ends).tobytes(),
-        array("d", cumulative).tobytes(),
-    )
+class Model(Protocol):
+    """Distribution over the segmentations of each word."""
+
+    def choices(self, numbers: NDArray[np.float64]) -> list[Any]:
+        """Return what uniform numbers decide, whichever the word."""
+
+    def word(self, text: str) -> Word:
+        """Return the distribution of a word, which starts with SPACE."""
 
 
 class SubwordSampler:
@@ -59,120 +54,267 @@ class SubwordSampler:
 
     def __init__(self, processor: SentencePieceProcessor, amount: float) -> None:
         """`amount`: the exponent of a unigram model's probabilities, or the BPE dropout rate."""
-        self._processor = processor
-        self._amount = amount
-        self._scores = _scores(processor)
+        tokens = self._tokens = Tokens(processor)
         # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
-        self._bpe = all(score.is_integer() for score, _ in self._scores.values())
-        self._known: dict[str, Candidates] = {}
-        self._previous: dict[str, Candidates] = {}  # words known before MAX_NEW_WORDS was reached
+        bpe = all(score.is_integer() for score in tokens.scores.values())
+        self._model: Model = (BpeDropout if bpe else UnigramModel)(tokens, amount)
+        self._known: dict[str, Word] = {}
+        self._previous: dict[str, Word] = {}  # words known before MAX_NEW_WORDS was reached
 
-    def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Return the ids of each text under one random segmentation."""
+    def sample(self, texts: Sequence[str], seed: int, numbers: Sequence[int]) -> list[list[int]]:
+        """Return the ids of each text under a random segmentation.
+
+        They depend on the text, the seed and the text's number alone.
+        """
         words = [_words(text) for text in texts]
-        return [self._line(*each) for each in zip(words, _numbers(words, seed), strict=True)]
+        choices = self._choices(words, seed, numbers)
+        return [self._line(*each) for each in zip(words, choices, strict=True)]
 
     def sample_pairs(
-        self, src: Sequence[str], tgt: Sequence[str], seed: int
+        self, src: Sequence[str], tgt: Sequence[str], seed: int, numbers: Sequence[int]
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of both sides, `tgt` drawn with seed + 1, equal words segmented alike.
 
         A word of a pair that occurs before, on either side and whatever punctuation surrounds it,
-        takes the random number of its first occurrence. A string that is copied from source to
+        takes the random numbers of its first occurrence. A string that is copied from source to
         target thus consists of the same tokens on both sides.
         """
         sides = [[_words(text) for text in texts] for texts in (src, tgt)]
-        numbers = [_numbers(side, seed + n) for n, side in enumerate(sides)]
+        choices = [self._choices(side, seed + n, numbers) for n, side in enumerate(sides)]
         found: tuple[list[list[int]], list[list[int]]] = ([], [])
-        for lines in zip(*sides, *numbers, strict=True):
-            first: dict[str, float] = {}
+        for lines in zip(*sides, *choices, strict=True):
+            first: dict[str, list[Any]] = {}
             for words, own, side in zip(lines[:2], lines[2:], found, strict=True):
                 shared = [
-                    first.setdefault(_EDGES.sub("", word), number)
-                    for word, number in zip(words, own, strict=True)
+                    first.setdefault(_EDGES.sub("", word), each)
+                    for word, each in zip(words, own, strict=True)
                 ]
                 side.append(self._line(words, shared))
         return found
 
-    def _line(self, words: Sequence[str], numbers: Sequence[float]) -> list[int]:
-        drawn = map(self._draw, words, numbers)
-        return [*chain.from_iterable(drawn)]
+    def _choices(
+        self, lines: Sequence[Sequence[str]], seed: int, numbers: Sequence[int]
+    ) -> list[list[list[Any]]]:
+        """Return what decides each word of each line, enough for some punctuation more."""
+        widths = [[len(word) + 1 + _MORE for word in line] for line in lines]
+        flat, start = self._model.choices(uniform(seed, numbers, [*map(sum, widths)])), 0
+        choices = []
+        for line in widths:
+            ends = [*accumulate(line, initial=start)]
+            choices.append([flat[first:end] for first, end in pairwise(ends)])
+            start = ends[-1]
+        return choices
 
-    def _draw(self, word: str, number: float) -> list[int]:
-        candidates = self._known.get(word)
-        if candidates is None:
+    def _line(self, words: Sequence[str], choices: Sequence[Sequence[Any]]) -> list[int]:
+        ids: list[int] = []
+        for word, each in zip(words, choices, strict=True):
+            ids += (self._known.get(word) or self._remembered(word)).draw(each)
+        return ids
+
+    def _remembered(self, text: str) -> Word:
+        word = self._previous.get(text) or self._word(text)
+        if len(text) <= _MAX_LENGTH:
             if len(self._known) == MAX_NEW_WORDS:
                 self._known, self._previous = {}, self._known
-            candidates = self._previous.get(word) or self._candidates(word)
-            self._known[word] = candidates
-        return candidates.draw(number)
+            self._known[text] = word
+        return word
 
-    def _candidates(self, word: str) -> Candidates:
-        if word[0] == "<" and word[-1] == ">" and SPACE + word in self._scores:  # a tag
-            return pack_candidates([[self._scores[SPACE + word][1]]], [1.0])
-        if not self._bpe:
-            return self._n_best(word)
-        ids = _bpe_dropout(word, self._scores, self._amount, self._processor)
-        return pack_candidates(ids, [(n + 1) / len(ids) for n in range(len(ids))])
+    def _word(self, text: str) -> Word:
+        if text[0] == "<" and text[-1] == ">" and SPACE + text in self._tokens.scores:
+            return _Tag(self._tokens.ids(SPACE + text))
+        return self._model.word(SPACE + text)
 
-    def _n_best(self, word: str) -> Candidates:
-        """Return the n best segmentations, weighted by P(x)^amount (Kudo, 2018, section 3.2)."""
-        ids: list[list[int]] = self._processor.nbest_encode(word, nbest_size=CANDIDATES)
-        scores = [self._amount * sum(map(self._processor.get_score, each)) for each in ids]
-        weights = [math.exp(score - max(scores)) for score in scores]
-        return pack_candidates(ids, [part / sum(weights) for part in accumulate(weights)])
+
+class _Tag:
+    """A word with a single segmentation."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    def draw(self, _choices: Sequence[Any]) -> list[int]:
+        return self._ids
 
 
 def _words(text: str) -> list[str]:
     return [word for word in text.replace(SPACE, " ").split(" ") if word]
 
 
-def _numbers(lines: Sequence[Sequence[str]], seed: int) -> list[list[float]]:
-    """Return a random number below 1 for each word of each line."""
-    numbers = np.random.Generator(np.random.PCG64(seed)).random(sum(map(len, lines)))
-    ends = [*accumulate(map(len, lines))]
-    return [numbers[end - len(line) : end].tolist() for line, end in zip(lines, ends, strict=True)]
+def uniform(seed: int, numbers: Sequence[int], counts: Sequence[int]) -> NDArray[np.float64]:
+    """Return `counts[i]` uniform numbers in [0, 1) for each of `numbers`, concatenated.
 
-
-def _scores(processor: SentencePieceProcessor) -> dict[str, tuple[float, int]]:
-    """Return the score and id of each token, except special tokens and bytes."""
-    return {
-        processor.id_to_piece(i): (processor.get_score(i), i)
-        for i in range(processor.get_piece_size())
-        if not (processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i))
-    }
-
-
-def _bpe_dropout(
-    word: str,
-    scores: dict[str, tuple[float, int]],
-    dropout: float,
-    processor: SentencePieceProcessor,
-) -> list[list[int]]:
-    """Return segmentations by BPE that drops each merge at random (Provilkov et al., 2020).
-
-    They depend on the word alone.
+    Those for a number depend on it and the seed alone (SplitMix64, Steele et al., 2014).
     """
-    seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-    generator = np.random.Generator(np.random.PCG64(seed))
-    found = []
-    for _ in range(CANDIDATES // 2):
-        tokens = list(SPACE + word)
-        while merges := [
-            (scores[left + right][0], -n)
-            for n, (left, right) in enumerate(pairwise(tokens))
-            if left + right in scores and generator.random() >= dropout
-        ]:
-            n = -max(merges)[1]
-            tokens[n : n + 2] = [tokens[n] + tokens[n + 1]]
-        found.append([i for token in tokens for i in _ids(token, scores, processor)])
-    return found
+    digest = hashlib.blake2b(repr(seed).encode(), digest_size=8).digest()
+    key = np.frombuffer(digest, "<u8").astype(np.uint64)
+    start = _mixed(key + _GAMMA * np.asarray(numbers, np.int64).astype(np.uint64))
+    repeats = np.asarray(counts, np.int64)
+    place = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    bits = _mixed(np.repeat(start, repeats) + _GAMMA * (place + 1).astype(np.uint64))
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _ids(
-    token: str, scores: dict[str, tuple[float, int]], processor: SentencePieceProcessor
-) -> list[int]:
-    """Return the id of a token, or the ids of the bytes of a character that has none."""
-    if token in scores:
-        return [scores[token][1]]
-    return [processor.piece_to_id(f"<0x{byte:02X}>") for byte in token.encode()]
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the output function of SplitMix64."""
+    for shift, factor in ((30, _FACTORS[:1]), (27, _FACTORS[1:])):
+        bits = (bits ^ (bits >> np.uint64(shift))) * factor
+    return bits ^ (bits >> np.uint64(31))
+
+
+class Tokens:
+    """Scores and ids of a SentencePiece model's tokens, except special tokens and bytes."""
+
+    def __init__(self, processor: SentencePieceProcessor) -> None:
+        self.scores: dict[str, float] = {}
+        self._ids: dict[str, int] = {}
+        for i in range(processor.get_piece_size()):
+            if not (processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i)):
+                token = processor.id_to_piece(i)
+                self._ids[token], self.scores[token] = i, processor.get_score(i)
+        self._bytes = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+
+    def ids(self, token: str) -> list[int]:
+        """Return the id of a token, or the ids of the bytes of a character that has none."""
+        i = self._ids.get(token)
+        return [self._bytes[byte] for byte in token.encode()] if i is None else [i]
+
+
+class BpeDropout:
+    """BPE-dropout (Provilkov et al., 2020, algorithm 1).
+
+    In each step every possible merge is dropped with probability p, and the best of the others is
+    applied; a word is done when none is left. With m possible merges the best k are dropped, and
+    the next applied, with probability p^k (1 - p), and all with p^m: one number decides a step.
+    """
+
+    def __init__(self, tokens: Tokens, dropout: float) -> None:
+        self._tokens = tokens
+        self._ranks = {token: -score for token, score in tokens.scores.items()}
+        self._at_least = 1 - dropout ** np.arange(1, _MAX_DROPPED + 1)  # 1 to _MAX_DROPPED dropped
+
+    def choices(self, numbers: NDArray[np.float64]) -> list[int]:
+        """Return the number of merges dropped in each step."""
+        dropped: list[int] = self._at_least.searchsorted(numbers, side="right").tolist()
+        return dropped
+
+    def word(self, text: str) -> Word:
+        """Return the distribution of a word."""
+        return _BpeWord(text, self._tokens, self._ranks)
+
+
+class _BpeWord:
+    """A word under BPE-dropout. Partly merged words are cached as a graph, which grows."""
+
+    __slots__ = ("_ranks", "_start", "_states", "_tokens")
+
+    def __init__(self, text: str, tokens: Tokens, ranks: dict[str, float]) -> None:
+        self._tokens, self._ranks, self._states = tokens, ranks, 0
+        each = [ranks.get(left + right, math.inf) for left, right in pairwise(text)]
+        self._start = _State(tuple(text), tuple(each))
+
+    def draw(self, choices: Sequence[int]) -> list[int]:
+        state = self._start
+        for dropped in choices:
+            if dropped >= state.merges:
+                break
+            following = state.after.get(dropped) if state.after else None
+            if following is None:
+                following = state.merged(dropped, self._ranks)
+                if self._states < MAX_STATES:
+                    self._states += 1
+                    state.after = {**(state.after or {}), dropped: following}
+            state = following
+        if state.ids is None:
+            state.ids = [i for token in state.tokens for i in self._tokens.ids(token)]
+        return state.ids
+
+
+class _State:
+    """A partly merged word: its tokens, and the rank of the merge of each with the next."""
+
+    __slots__ = ("_ranks", "after", "ids", "merges", "tokens")
+
+    def __init__(self, tokens: tuple[str, ...], ranks: tuple[float, ...]) -> None:
+        self.tokens, self._ranks = tokens, ranks
+        self.merges = len(ranks) - ranks.count(math.inf)  # possible merges
+        self.after: dict[int, _State] | None = None  # by the number of merges dropped
+        self.ids: list[int] | None = None
+
+    def merged(self, dropped: int, known: dict[str, float]) -> "_State":
+        """Apply the best merge except `dropped` better ones; of equal ones the first is best."""
+        tokens, ranks = self.tokens, self._ranks
+        order = sorted(range(len(ranks)), key=ranks.__getitem__) if dropped else ()
+        n = order[dropped] if order else ranks.index(min(ranks))
+        token = intern(tokens[n] + tokens[n + 1])  # one string for all states that have it
+        left = [known.get(each + token, math.inf) for each in tokens[n - 1 : n] if n]
+        right = [known.get(token + each, math.inf) for each in tokens[n + 2 : n + 3]]
+        return _State(
+            (*tokens[:n], token, *tokens[n + 2 :]),
+            (*ranks[: max(0, n - 1)], *left, *right, *ranks[n + 2 :]),
+        )
+
+
+class UnigramModel:
+    """Segmentations x of a word with probability proportional to P(x)^amount (Kudo, 2018, 3.2).
+
+    Drawn token by token from the sums over all of them, not over the n best.
+    """
+
+    def __init__(self, tokens: Tokens, amount: float) -> None:
+        self._ids = tokens.ids
+        self._scores = {token: amount * score for token, score in tokens.scores.items()}
+        self._unknown = amount * (min(tokens.scores.values()) - _UNKNOWN_PENALTY)
+        self._longest = max(map(len, tokens.scores))
+
+    def choices(self, numbers: NDArray[np.float64]) -> list[float]:
+        """Return the numbers, each of which chooses a token by cumulative probabilities."""
+        each: list[float] = numbers.tolist()
+        return each
+
+    def word(self, text: str) -> Word:
+        """Return the distribution of a word, a lattice of its tokens."""
+        log_sums, lattice = [0.0] * (len(text) + 1), []
+        for start in range(len(text) - 1, -1, -1):
+            ends, scores = [], []
+            for end in range(start + 1, min(start + self._longest, len(text)) + 1):
+                score = self._scores.get(text[start:end])
+                if score is None and end == start + 1:
+                    score = self._unknown
+                if score is not None:
+                    ends.append(end)
+                    scores.append(score + log_sums[end])
+            best = max(scores)
+            sums = list(accumulate(math.exp(score - best) for score in scores))
+            log_sums[start] = best + math.log(sums[-1])
+            ids = [self._ids(text[start:end]) for end in ends]
+            lattice.append(_Node(ends, ids, [each / sums[-1] for each in sums[:-1]]))
+        return _UnigramWord(lattice[::-1])
+
+
+class _Node:
+    """The tokens that start at a position: where they end, their ids and cumulative probability."""
+
+    __slots__ = ("cumulative", "ends", "ids")
+
+    def __init__(self, ends: list[int], ids: list[list[int]], cumulative: list[float]) -> None:
+        self.ends, self.ids, self.cumulative = ends, ids, cumulative
+
+
+class _UnigramWord:
+    """A word under a unigram model: the tokens that start at each of its characters."""
+
+    __slots__ = ("_lattice",)
+
+    def __init__(self, lattice: list[_Node]) -> None:
+        self._lattice = lattice
+
+    def draw(self, choices: Sequence[float]) -> list[int]:
+        lattice, place = self._lattice, 0
+        found: list[int] = []
+        for number in choices:
+            node = lattice[place]
+            n = bisect(node.cumulative, number)
+            found += node.ids[n]
+            place = node.ends[n]
+            if place == len(lattice):
+                return found
+        return found + [i for node in lattice[place:] for i in node.ids[0]]

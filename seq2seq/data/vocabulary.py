@@ -72,19 +72,29 @@ class Vocabulary:
         ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
         return ids
 
-    def sample(self, texts: Iterable[str], seed: int) -> list[list[int]]:
-        """Return ids under a random segmentation of each text, a pure function of (texts, seed).
+    def sample(
+        self, texts: Iterable[str], seed: int, numbers: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        """Return ids under a random segmentation of each text.
 
-        Uses subword regularization (Kudo, 2018) or BPE-dropout (Provilkov et al., 2020).
+        Uses subword regularization (Kudo, 2018) or BPE-dropout (Provilkov et al., 2020). The ids of
+        a text are a pure function of (text, seed, its number); numbers default to positions.
         """
-        return self._sampler.sample([normalized(each) for each in text_list(texts, "texts")], seed)
+        lines = [normalized(text) for text in text_list(texts, "texts")]
+        return self._sampler.sample(lines, seed, range(len(lines)) if numbers is None else numbers)
 
     def sample_pairs(
-        self, src: Iterable[str], tgt: Iterable[str], seed: int
+        self,
+        src: Iterable[str],
+        tgt: Iterable[str],
+        seed: int,
+        numbers: Sequence[int] | None = None,
     ) -> tuple[list[Ids], list[Ids]]:
         """Return ids of both sides of pairs as `sample`, equal words of a pair segmented alike."""
         src, tgt = ([normalized(each) for each in text_list(side, "texts")] for side in (src, tgt))
-        return self._sampler.sample_pairs(src, tgt, seed)
+        return self._sampler.sample_pairs(
+            src, tgt, seed, range(len(src)) if numbers is None else numbers
+        )
 
     def tag_of(self, text: str) -> str | None:
         """Return the tag that begins a text: a single token that the vocabulary was given."""

@@ -33,12 +33,9 @@ class StepResult(NamedTuple):
 
 def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch]:
     """Return this rank's share of a step's batches; shares without a pair are left out."""
-    seed, step, group = session.config.seed, session.progress.step, session.group
-    return [
-        batch_of(session, rows, derive_seed(seed, step, number, *group.seed_part()))
-        for number, rows in enumerate(map(group.share, batches))
-        if len(rows)
-    ]
+    seed = derive_seed(session.config.seed, session.progress.epoch)
+    shares = map(session.group.share, batches)
+    return [batch_of(session, rows, seed) for rows in shares if len(rows)]
 
 
 def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:

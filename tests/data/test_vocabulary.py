@@ -19,7 +19,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.subword_sampling import pack_candidates
 from seq2seq.data.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -253,15 +252,6 @@ def test_words_forgotten_are_drawn_as_before(
     assert few.sample(SRC, 5) == wanted
     assert len(few._sampler._known) <= 7
     assert len(few._sampler._previous) <= 7
-
-
-def test_ids_beyond_sixteen_bits_are_drawn_whole() -> None:
-    ids = [[70_000, 5], [1], [2, 3, 4]]
-    for shift, code in ((0, "I"), (70_000 - 9, "H")):
-        moved = [[max(1, i - shift) for i in each] for each in ids]
-        candidates = pack_candidates(moved, [0.25, 0.5, 1.0])
-        assert candidates.code == code
-        assert [candidates.draw(number) for number in (0.0, 0.3, 0.9999)] == moved
 
 
 def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(

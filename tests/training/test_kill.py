@@ -28,6 +28,7 @@ SEED = int(os.environ.get("SEQ2SEQ_KILL_SEED", "1"))
 MOST_KILLS = 4  # of one run; then it may end
 SETTINGS = (
     "model.decoder=luong",
+    "vocabulary.type=bpe",
     "vocabulary.sampling=0.2",
     "training.average=0.9",
     "decoding.max_length=6",

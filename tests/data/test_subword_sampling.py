@@ -1,0 +1,194 @@
+"""Random segmentations: the papers' distributions, fresh draws, the same in any batch."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from conftest import toy_pairs
+from sentencepiece import SentencePieceProcessor
+
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.data.batching import encode_pairs, sampled_pairs
+from seq2seq.data.subword_sampling import SPACE, uniform
+from seq2seq.data.vocabulary import Vocabularies, Vocabulary, train_vocabularies
+
+SRC, TGT = toy_pairs(300, seed=4)
+DRAWS = 6000
+Segmentation = tuple[str, ...]
+
+
+def trained(kind: str, amount: float) -> Vocabularies:
+    return train_vocabularies(VocabularyConfig(type=kind, size=400, sampling=amount), SRC, TGT)
+
+
+def processor_of(vocabulary: Vocabulary) -> SentencePieceProcessor:
+    processor = SentencePieceProcessor()
+    processor.LoadFromSerializedProto(vocabulary.model)
+    return processor
+
+
+def scores_of(vocabulary: Vocabulary) -> dict[str, float]:
+    processor = processor_of(vocabulary)
+    return {
+        processor.id_to_piece(i): processor.get_score(i)
+        for i in range(4, processor.get_piece_size())
+        if not processor.is_byte(i)
+    }
+
+
+def bpe_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, float]:
+    """Exact, by algorithm 1 of Provilkov et al. (2020): over all sets of dropped merges."""
+    scores, dropout = scores_of(vocabulary), vocabulary.sampling
+    found: Counter[Segmentation] = Counter()
+
+    def follow(tokens: Segmentation, share: float) -> None:
+        merges = [n for n, (a, b) in enumerate(pairwise(tokens)) if a + b in scores]
+        for count in range(len(merges) + 1):
+            for kept in combinations(merges, count):
+                part = share * (1 - dropout) ** count * dropout ** (len(merges) - count)
+                if not kept:
+                    found[tokens] += part
+                    continue
+                n = max(kept, key=lambda n: (scores[tokens[n] + tokens[n + 1]], -n))
+                follow((*tokens[:n], tokens[n] + tokens[n + 1], *tokens[n + 2 :]), part)
+
+    follow(tuple(SPACE + word), 1.0)
+    return found
+
+
+def bpe_draws(vocabulary: Vocabulary, word: str) -> Counter[Segmentation]:
+    """The same algorithm step by step, as the paper writes it."""
+    scores, generator, found = scores_of(vocabulary), random.Random(1), Counter[Segmentation]()
+    for _ in range(DRAWS):
+        tokens = [*(SPACE + word)]
+        while True:
+            merges = [n for n, (a, b) in enumerate(pairwise(tokens)) if a + b in scores]
+            merges = [n for n in merges if generator.random() >= vocabulary.sampling]
+            if not merges:
+                break
+            n = max(merges, key=lambda n: (scores[tokens[n] + tokens[n + 1]], -n))
+            tokens[n : n + 2] = [tokens[n] + tokens[n + 1]]
+        found[tuple(tokens)] += 1
+    return found
+
+
+def unigram_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, float]:
+    """Exact: P(x) to the power of `sampling` for every segmentation (Kudo, 2018)."""
+    scores = scores_of(vocabulary)
+
+    def every(text: str) -> Iterator[Segmentation]:
+        if not text:
+            yield ()
+        for end in range(1, len(text) + 1):
+            if text[:end] in scores:
+                yield from ((text[:end], *rest) for rest in every(text[end:]))
+
+    weights = {
+        each: math.exp(vocabulary.sampling * sum(map(scores.__getitem__, each)))
+        for each in every(SPACE + word)
+    }
+    return {each: weight / sum(weights.values()) for each, weight in weights.items()}
+
+
+def drawn(vocabulary: Vocabulary, word: str, seed: int = 3) -> Counter[Segmentation]:
+    ids = vocabulary.sample([word] * DRAWS, seed)
+    return Counter(tuple(vocabulary.tokens(each)) for each in ids)
+
+
+def chi_square(counts: Counter[Segmentation], wanted: dict[Segmentation, float]) -> float:
+    """The statistic of a goodness-of-fit test in standard deviations; rare ones are one class."""
+    assert counts.keys() <= wanted.keys()
+    common = {each: share for each, share in wanted.items() if share * DRAWS >= 10}
+    classes = [(counts[each], share * DRAWS) for each, share in common.items()]
+    rest = 1 - sum(common.values())
+    if rest * DRAWS >= 10:
+        classes.append((DRAWS - sum(count for count, _ in classes), rest * DRAWS))
+    freedom = len(classes) - 1
+    statistic = sum((count - expected) ** 2 / expected for count, expected in classes)
+    return (statistic - freedom) / math.sqrt(2 * max(1, freedom))
+
+
+def words_of(least: int, most: int) -> list[str]:
+    """The longest words of the text with so many letters."""
+    words = {word for line in SRC for word in line.split() if least <= len(word) <= most}
+    return sorted(words, key=lambda word: (-len(word), word))[:4]
+
+
+PROBABILITIES: dict[str, Callable[[Vocabulary, str], dict[Segmentation, float]]] = {
+    "bpe": bpe_probabilities,
+    "unigram": unigram_probabilities,
+}
+
+
+@pytest.mark.parametrize("amount", [0.1, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("kind", PROBABILITIES)
+def test_segmentations_have_the_probabilities_of_the_paper(kind: str, amount: float) -> None:
+    vocabulary = trained(kind, amount).src
+    several = 0
+    for word in words_of(2, 7):
+        wanted = PROBABILITIES[kind](vocabulary, word)
+        assert sum(wanted.values()) == pytest.approx(1)
+        assert chi_square(drawn(vocabulary, word), wanted) < 5
+        several += len(wanted) > 2
+    assert several >= 2
+
+
+def test_the_paper_s_algorithm_agrees_with_its_probabilities() -> None:
+    vocabulary = trained("bpe", 0.3).src
+    for word in words_of(4, 7):
+        assert chi_square(bpe_draws(vocabulary, word), bpe_probabilities(vocabulary, word)) < 5
+
+
+OFTEN = {"bpe": 0.5, "unigram": 0.05}  # amounts by which most words vary
+
+
+def test_a_long_text_without_a_space_is_drawn_too() -> None:
+    for kind in PROBABILITIES:
+        vocabulary = trained(kind, OFTEN[kind]).src
+        text = "".join(SRC)[:900].replace(" ", "")
+        one, two = vocabulary.sample([text, text], seed=1)
+        assert one != two
+        assert vocabulary.decode(one) == vocabulary.decode(two) == text
+
+
+@pytest.mark.parametrize("kind", PROBABILITIES)
+def test_each_occurrence_is_a_draw_of_its_own(kind: str) -> None:
+    vocabulary = trained(kind, OFTEN[kind]).src
+    words = [word for line in SRC for word in line.split()]
+    lines = vocabulary.sample([" ".join([word] * 40) for word in words], 0)
+    varied = sum(ids != ids[: len(ids) // 40] * 40 for ids in lines)
+    assert varied > 0.8 * sum(len(PROBABILITIES[kind](vocabulary, word)) > 1 for word in words)
+    assert varied > 0.5 * len(words)
+
+
+def test_uniform_numbers_are_uniform_and_apart() -> None:
+    numbers = uniform(7, range(500), [40] * 500).reshape(500, 40)
+    assert 0 <= numbers.min() < numbers.max() < 1
+    assert len(np.unique(numbers)) == numbers.size
+    for side in numbers, numbers.T:  # of one text, and of one place
+        counts = np.histogram(side[:20].ravel(), 10, (0, 1))[0] / side[:20].size
+        assert np.abs(counts - 0.1).max() < 0.06
+    assert np.abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.03
+    assert np.abs(np.corrcoef(numbers[:, :-1].ravel(), numbers[:, 1:].ravel())[0, 1]) < 0.03
+    other = uniform(8, range(500), [40] * 500)
+    assert np.abs(np.corrcoef(numbers.ravel(), other)[0, 1]) < 0.03
+    assert uniform(7, [3, 499], [40, 2]).tolist() == [*numbers[3], *numbers[499, :2]]
+    assert uniform(2**70, [], []).tolist() == []
+
+
+@pytest.mark.parametrize("kind", PROBABILITIES)
+def test_a_pair_is_drawn_alike_in_any_batch(kind: str) -> None:
+    vocabularies = trained(kind, OFTEN[kind])
+    pairs = encode_pairs(SRC, TGT, vocabularies, None)
+    everything = sampled_pairs(pairs, np.arange(len(pairs)), vocabularies, 10**6, seed=9)
+    for rows in ([5], [290, 5, 17], [17, 290]):
+        some = sampled_pairs(pairs, np.array(rows), vocabularies, 10**6, seed=9)
+        assert some == tuple([side[i] for i in rows] for side in everything)
+    other = sampled_pairs(pairs, np.arange(len(pairs)), vocabularies, 10**6, seed=10)
+    for side in range(2):
+        same = sum(one == two for one, two in zip(everything[side], other[side], strict=True))
+        assert same < 0.3 * len(pairs)
