@@ -79,7 +79,8 @@ def statistics(config: Config, pairs: EncodedPairs, vocabularies: Vocabularies) 
 
 def real_tokens(pairs: EncodedPairs) -> int:
     """Return the tokens of both sides of all pairs, EOS included."""
-    return int(pairs.src.lengths.sum() + pairs.tgt.lengths.sum()) + 2 * len(pairs)
+    lengths = (np.asarray(side.lengths[:]) for side in (pairs.src, pairs.tgt))
+    return sum(int(each.sum()) for each in lengths) + 2 * len(pairs)
 
 
 def share_met(before: Order, after: Order, pairs: int) -> float:

@@ -76,8 +76,8 @@ class SubwordSampler:
         """Return the ids of both sides, `tgt` drawn with seed + 1, equal words segmented alike.
 
         A word of a pair that occurs before, on either side and whatever punctuation surrounds it,
-        takes the random numbers of its first occurrence. A string that is copied from source to
-        target thus consists of the same tokens on both sides.
+        takes the random numbers of its first occurrence, if they suffice. A string that is copied
+        from source to target thus consists of the same tokens on both sides.
         """
         sides = [[_words(text) for text in texts] for texts in (src, tgt)]
         choices = [self._choices(side, seed + n, numbers) for n, side in enumerate(sides)]
@@ -85,10 +85,10 @@ class SubwordSampler:
         for lines in zip(*sides, *choices, strict=True):
             first: dict[str, list[Any]] = {}
             for words, own, side in zip(lines[:2], lines[2:], found, strict=True):
-                shared = [
-                    first.setdefault(_EDGES.sub("", word), each)
-                    for word, each in zip(words, own, strict=True)
-                ]
+                shared = []
+                for word, each in zip(words, own, strict=True):
+                    earlier = first.setdefault(_EDGES.sub("", word), each)
+                    shared.append(earlier if len(earlier) > len(word) else each)
                 side.append(self._line(words, shared))
         return found
 
@@ -316,5 +316,5 @@ class _UnigramWord:
             found += node.ids[n]
             place = node.ends[n]
             if place == len(lattice):
-                return found
-        return found + [i for node in lattice[place:] for i in node.ids[0]]
+                break
+        return found
