@@ -57,7 +57,7 @@ def statistics(config: Config, pairs: EncodedPairs, vocabularies: Vocabularies) 
             if config.vocabulary.sampling > 0:
                 longest = config.data.max_length
                 sampled_pairs(pairs, rows, vocabularies, longest, epoch)
-        sampling = time.process_time() - marks  # of the last epoch: words are cached
+        sampling = time.process_time() - marks  # last epoch: words are cached
         for rows in order:
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             tokens[epoch] += batch.src.numel() + batch.tgt_in.numel()

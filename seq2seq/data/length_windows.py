@@ -26,7 +26,7 @@ MAX_MET_AGAIN = 0.048  # share of batch-mates met again in the next epoch
 MAX_PADDED = 1.08  # padded tokens, relative to batches of sorted pairs
 MAX_BATCHES = 1.25  # number of batches, relative to batches of sorted pairs
 _SPREADS = 1.07 ** np.arange(-16, 56)  # window sizes to try, relative to the mean in `layouts`
-_SORTED_STEPS = 4, 2  # of source and target lengths
+_SORTED_STEPS = 4, 2  # multiples to which sorting rounds source and target lengths
 _MIN_BATCHES = 1  # per window
 _GROUP_WINDOWS = 3  # per group of equal or neighbouring lengths on the narrow side
 _MAX_LENGTH = (1 << 32) - 1
@@ -57,7 +57,7 @@ class Layouts(NamedTuple):
         return max(len(each.batch_ends) for each in self)
 
     def draw(self, number: int, generator: np.random.Generator) -> list[Rows]:
-        """Return the batches of an even or odd epoch, in random order.
+        """Return the batches of an epoch in random order; `number` chooses the layout by parity.
 
         If the layout has fewer batches than the other, some of the largest are halved.
         """

@@ -26,7 +26,7 @@ _MORE = 8  # random numbers for a word, besides one for each character
 _EDGES = re.compile(r"^\W+|\W+$")  # punctuation around a word
 _MAX_LENGTH = 24  # characters of a cached word
 _MAX_DROPPED = 4096  # merges dropped at once; words have fewer possible merges
-_UNKNOWN_PENALTY = 10.0  # of an unknown character's log-probability, below the lowest of a token
+_UNKNOWN_PENALTY = 10.0  # an unknown character's log-probability is lower than any token's by this
 
 _GAMMA = np.array([0x9E3779B97F4A7C15], np.uint64)  # constants of SplitMix64
 _FACTORS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
@@ -36,10 +36,10 @@ class Word(Protocol):
     """Distribution over the segmentations of a word."""
 
     def draw(self, choices: Sequence[Any]) -> list[int]:
-        """Return the ids of a segmentation, from its share of `Model.choices`."""
+        """Return the ids of a segmentation, from its share of `SegmentationModel.choices`."""
 
 
-class Model(Protocol):
+class SegmentationModel(Protocol):
     """Distribution over the segmentations of each word."""
 
     def choices(self, numbers: NDArray[np.float64]) -> list[Any]:
@@ -57,7 +57,7 @@ class SubwordSampler:
         tokens = self._tokens = Tokens(processor)
         # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
         bpe = all(score.is_integer() for score in tokens.scores.values())
-        self._model: Model = (BpeDropout if bpe else UnigramModel)(tokens, amount)
+        self._model: SegmentationModel = (BpeDropout if bpe else UnigramModel)(tokens, amount)
         self._known: dict[str, Word] = {}
         self._previous: dict[str, Word] = {}  # words known before MAX_NEW_WORDS was reached
 
