@@ -502,7 +502,7 @@ def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
     cases: list[tuple[tuple[Any, ...], str]] = [
         (("typo", 2, ("training.max_stepz=3",)), "max_stepz"),
         (("whole", 2), "already holds a run"),
-        (("nowhere", 2, EVENTFUL, "--resume"), "no such run folder"),
+        (("whole", 2, (*EVENTFUL, "seed=9"), "--resume"), "--resume needs the config"),
     ]
     for call, line in cases:
         ended = trainings(*call)
@@ -510,6 +510,13 @@ def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
         assert len(ended.errors()) == 1
         assert sum(line in text for text in ended.told) == 1
     assert (whole.folder / LAST).exists()
+
+
+def test_resume_starts_a_run_on_all_ranks(trainings: Trainings, whole: Ended) -> None:
+    started = trainings("nowhere", 2, EVENTFUL, "--resume")
+    assert started.codes == [0, 0], started.told
+    assert "had no saved state to resume: started the run" in started.told[0]
+    assert_same(started, whole)
 
 
 @pytest.mark.parametrize("befall", ["other data", "other config"])
