@@ -177,7 +177,7 @@ def test_a_compressed_file_by_another_name_is_unpacked_by_the_command_named(
     assert read_lines(path.rename(f"{path}{suffix}")) == LINES
 
 
-@pytest.mark.parametrize("content", [gzip.compress(TEXT.encode()), tarred()])
+@pytest.mark.parametrize("content", [gzip.compress(TEXT.encode()), tarred()], ids=["gzip", "tar"])
 def test_what_is_packed_twice_is_unpacked_by_the_commands_named(
     tmp_path: Path, content: bytes
 ) -> None:
