@@ -48,6 +48,9 @@ _KEYS = {
         bpe_dropout subword_sampling subword_regularization subword_regularisation subword_alpha
         src_subword_alpha tgt_subword_alpha sentencepiece_alphas enable_sampling spm_alpha
         vocabulary.alpha vocabulary.dropout""",
+    "vocabulary.names": """
+        name_placeholders placeholders mask_names named_entities entity_masking
+        transliterate_names""",
     "model.decoder": """
         attention_architecture
         model_type architecture arch network decoder_type dec_type rnn_decoder model.type

@@ -63,6 +63,17 @@ class VocabularyConfig(Section):
         0.0, "subword regularisation: unigram exponent, or rate of BPE-dropout; 0: off"
     )
 
+    names: Bool = key(False, "translate names as placeholders, spelled in the target's script")
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, names: bool, info: ValidationInfo) -> bool:
+        if names and info.data.get("type") == "word":
+            raise ValueError(
+                "must be false with type word, which cannot split an ending off a name"
+            )
+        return names
+
     @field_validator("sampling")
     @classmethod
     def _check_sampling(cls, sampling: float, info: ValidationInfo) -> float:

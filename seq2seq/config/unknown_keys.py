@@ -11,7 +11,7 @@ from pydantic import BaseModel
 KeyPath = tuple[str, ...]
 _RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
 _OF_A_TEXT = {"src", "tgt", "file", "columns", "tag", "weight", "tsv"}
-_GENERIC = ("name", "size", "type", *sorted(_OF_A_TEXT))  # do not identify a section
+_GENERIC = ("name", "names", "size", "type", *sorted(_OF_A_TEXT))  # do not identify a section
 # Minimum ratios of matching characters: of a key of the same section, of another section, of each
 # word of a key, and of keys with another number of words (maxsteps, warm_up_steps).
 _SIMILAR, _SIMILAR_ELSEWHERE, _SIMILAR_WORD, _SAME_WORDS = 0.75, 0.85, 0.65, 0.9

@@ -86,10 +86,11 @@ def sampled_pairs(
     names before.
     """
     numbers = rows.tolist()
-    sides = pairs.src_texts, pairs.tgt_texts
-    src_texts, tgt_texts = ([side[i] for i in numbers] for side in sides)
+    src_texts: Sequence[str] = [pairs.src_texts[i] for i in numbers]
+    tgt_texts: Sequence[str] = [pairs.tgt_texts[i] for i in numbers]
     if inventor is not None:
         src_texts, tgt_texts = inventor.invent(src_texts, tgt_texts, seed + 2, numbers)
+    src_texts, tgt_texts = vocabularies.mask_pairs(src_texts, tgt_texts)
     if vocabularies.src.sampling == 0:
         src, tgt = vocabularies.src.encode(src_texts), vocabularies.tgt.encode(tgt_texts)
     elif alike:

@@ -142,7 +142,7 @@ def encode_chunk(
     start: int = 0,
 ) -> Chunk:
     """Encode pairs that start at a row of the text; drop those of more than `max_length` tokens."""
-    src_ids, tgt_ids = vocabularies.src.encode(src), vocabularies.tgt.encode(tgt)
+    src_ids, tgt_ids = vocabularies.encode_pairs(src, tgt)
     kept = [
         i
         for i in range(len(src))

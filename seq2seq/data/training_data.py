@@ -206,7 +206,7 @@ class _CachedTrainingData(TrainingData):
         def build(folder: PrivateFolder) -> Facts:
             place = self._cache.folder, self._folder
             with closing(encode_cached(*place, self.text, vocabularies, max_length)) as chunks:
-                return write_ids(folder, chunks, max(map(len, vocabularies)))
+                return write_ids(folder, chunks, max(map(len, vocabularies[:2])))
 
         opened = self._load(
             _TOKENS,

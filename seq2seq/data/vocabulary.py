@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import chain, groupby, repeat
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sentencepiece
 
+from seq2seq.data.names.names import Names, train_names
+from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
 
 Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+NAME_IDS = range(4, 4 + len(PLACEHOLDERS))  # ids of placeholders in a vocabulary with names
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
 MIN_SIZE = 4 + 256  # special tokens and bytes
 MAX_TRAINING_PAIRS = 300_000  # more cost time and memory without a better vocabulary
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
-_JOINT, _SIDES = "joint", ("src", "tgt")
+_JOINT, _SIDES, NAMES = "joint", ("src", "tgt"), "names"  # stems of files
 _TOO_LARGE, _TOO_SMALL = re.compile(r"value <= (\d+)"), re.compile(r"required_chars\. \d+ vs (\d+)")
 _MAX_MODEL_BYTES = 1 << 26
 
@@ -139,11 +142,33 @@ class Vocabularies(NamedTuple):
 
     src: Vocabulary
     tgt: Vocabulary
+    names: Names | None = None  # masked in the text of both sides
 
     @property
     def joint(self) -> bool:
         """Return whether both sides share one vocabulary."""
         return self.src is self.tgt
+
+    def encode_pairs(
+        self, src: Sequence[str], tgt: Sequence[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of both sides of pairs, without EOS; names are masked."""
+        src, tgt = self.mask_pairs(src, tgt)
+        return self.src.encode(src), self.tgt.encode(tgt)
+
+    def mask_pairs(
+        self, src: Sequence[str], tgt: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Replace the names of pairs by placeholders, if the vocabulary has any."""
+        return (src, tgt) if self.names is None else _mask_pairs(self.names, src, tgt)
+
+
+def _mask_pairs(
+    names: Names, src: Sequence[str], tgt: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    texts = zip(map(normalized, src), map(normalized, tgt), strict=True)
+    masked = [names.mask_pair(*pair) for pair in texts]
+    return [src for src, _ in masked], [tgt for _, tgt in masked]
 
 
 def train_vocabularies(
@@ -157,6 +182,10 @@ def train_vocabularies(
     step = -(-len(src) // MAX_TRAINING_PAIRS)
     if step > 1:
         src, tgt = src[::step], tgt[::step]
+    names = None
+    if config.names:
+        names = train_names([normalized(text) for text in src], [normalized(text) for text in tgt])
+        src, tgt = _mask_pairs(names, src, tgt)
     sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}
     trained, errors = [], {}
     for side, texts in sides.items():
@@ -166,11 +195,11 @@ def train_vocabularies(
             errors[side] = str(error)
     if errors:
         raise UserError(f"vocabulary.size: {config.size} {_size_error(errors)}")
-    return Vocabularies(trained[0], trained[-1])
+    return Vocabularies(trained[0], trained[-1], names)
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`.
+    """Write `joint.model`, or `src.model` and `tgt.model`, and `names.json` if there are names.
 
     Raises OSError, and UserError if the folder is a symbolic link.
     """
@@ -180,21 +209,34 @@ def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
 
 
 def write_vocabularies(vocabularies: Vocabularies, folder: Folder) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`, in an open folder. Raises OSError."""
-    for name, vocabulary in _named(vocabularies).items():
-        folder.write(f"{name}.model", vocabulary.model)
+    """Write `joint.model`, or `src.model` and `tgt.model`, and any names, in an open folder.
 
-
-def read_vocabularies(folder: Folder, names: Sequence[str], sampling: float = 0.0) -> Vocabularies:
-    """Read the models of these names: `joint`, or `src` and `tgt`.
-
-    Raises OSError, and RuntimeError from SentencePiece for a file that is not a model.
+    Raises OSError.
     """
-    loaded = []
-    for name in names:
-        with os.fdopen(folder.open(f"{name}.model"), "rb") as file:
-            loaded.append(Vocabulary(file.read(_MAX_MODEL_BYTES), sampling))
-    return Vocabularies(loaded[0], loaded[-1])
+    for stem, vocabulary in _named(vocabularies).items():
+        folder.write(file_of(stem), vocabulary.model)
+    if vocabularies.names is not None:
+        folder.write(file_of(NAMES), vocabularies.names.stored)
+
+
+def read_vocabularies(folder: Folder, stems: Sequence[str], sampling: float = 0.0) -> Vocabularies:
+    """Read files by their stems: `joint`, or `src` and `tgt`, and `names` if there are names.
+
+    Raises OSError, RuntimeError from SentencePiece for a file that is not a model, and ValueError
+    for damaged names.
+    """
+    contents = {}
+    for stem in stems:
+        with os.fdopen(folder.open(file_of(stem)), "rb") as file:
+            contents[stem] = file.read(_MAX_MODEL_BYTES)
+    names = contents.pop(NAMES, None)
+    models = [Vocabulary(model, sampling) for _, model in sorted(contents.items())]
+    return Vocabularies(models[0], models[-1], None if names is None else Names.from_bytes(names))
+
+
+def file_of(stem: str) -> str:
+    """Return the name of a vocabulary's file."""
+    return f"{stem}.json" if stem == NAMES else f"{stem}.model"
 
 
 def load_vocabularies(
@@ -205,19 +247,31 @@ def load_vocabularies(
     Raises UserError if a file is missing, is not a model or has another checksum.
     """
     known = checksums or {}
-    names = known or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
-    loaded = [_load(folder / f"{name}.model", sampling, known.get(name)) for name in sorted(names)]
-    return Vocabularies(loaded[0], loaded[-1])
+    stems = known or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
+    loaded = [
+        _load(folder / file_of(stem), sampling, known.get(stem))
+        for stem in sorted(stems)
+        if stem != NAMES
+    ]
+    path = folder / file_of(NAMES)
+    has_names = NAMES in known if known else path.exists()
+    names = _load_names(path, known.get(NAMES)) if has_names else None
+    return Vocabularies(loaded[0], loaded[-1], names)
 
 
 def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
     """Return the SHA-256 of each model by the stem of its file name."""
-    return {name: _checksum(each.model) for name, each in _named(vocabularies).items()}
+    checksums = {name: _checksum(each.model) for name, each in _named(vocabularies).items()}
+    if vocabularies.names is not None:
+        checksums[NAMES] = _checksum(vocabularies.names.stored)
+    return checksums
 
 
 def are_checksums(value: object) -> bool:
     """Return whether the value has the form of what `checksums_of` returns."""
-    if not isinstance(value, dict) or sorted(value) not in ([_JOINT], list(_SIDES)):
+    if not isinstance(value, dict):
+        return False
+    if sorted(value.keys() - {NAMES}) not in ([_JOINT], list(_SIDES)):
         return False
     return all(isinstance(each, str) for each in value.values())
 
@@ -225,26 +279,43 @@ def are_checksums(value: object) -> bool:
 def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
     if vocabularies.joint:
         return {_JOINT: vocabularies.src}
-    return dict(zip(_SIDES, vocabularies, strict=True))
+    return dict(zip(_SIDES, vocabularies[:2], strict=True))
 
 
 def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
+    with _reading(path, "a SentencePiece model"):
+        return Vocabulary(_read(path, checksum), sampling)
+
+
+def _load_names(path: Path, checksum: str | None) -> Names:
+    with _reading(path, "a file of names"):
+        return Names.from_bytes(_read(path, checksum))
+
+
+def _read(path: Path, checksum: str | None) -> bytes:
+    """Read a file of a vocabulary, and verify it if a checksum is given."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise OSError("not a file")
+    content = read_bounded(path, _MAX_MODEL_BYTES)
+    if checksum is not None and _checksum(content) != checksum:
+        raise UserError(
+            f"{path}: its checksum differs from the one recorded with the weights; "
+            "it is damaged, or one of them is from another run"
+        )
+    return content
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Convert a failure to read a file of this kind into a UserError."""
     check_readable(path)
     try:
-        if path.exists() and not path.is_file():  # reading a pipe would block
-            raise OSError("not a file")
-        model = read_bounded(path, _MAX_MODEL_BYTES)
-        if checksum is not None and _checksum(model) != checksum:
-            raise UserError(
-                f"{path}: its checksum differs from the one recorded with the weights; "
-                "it is damaged, or one of them is from another run"
-            )
-        return Vocabulary(model, sampling)
+        yield
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; a run folder has its vocabulary there") from None
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not a SentencePiece model ({reason})") from None
+        raise UserError(f"{path}: not {kind} ({reason})") from None
 
 
 def _checksum(model: bytes) -> str:
@@ -282,7 +353,10 @@ def _train(
         unk_id=UNK_ID,
         bos_id=BOS_ID,
         eos_id=EOS_ID,
-        user_defined_symbols=[SPACE + tag for tag in tags],
+        user_defined_symbols=[
+            *(PLACEHOLDERS if config.names else ()),  # first, for their ids
+            *(SPACE + tag for tag in tags),
+        ],
         minloglevel=2,
     )
     return Vocabulary(written.getvalue(), config.sampling)

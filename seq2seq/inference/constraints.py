@@ -1,4 +1,4 @@
-"""Constraints on the next token: forbidden ids, length limits, prefixes, no repeated n-grams."""
+"""Constraints on the next token: forbidden ids, length limits, prefixes, n-grams, kept tokens."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,6 +11,8 @@ from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, PhraseProgress
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
+
+Missing = tuple[int, ...]  # tokens that a hypothesis must still contain
 
 
 class Rows:
@@ -36,6 +38,7 @@ class Rows:
         self.seeds = [""] * slots  # that determine what is drawn, if search draws tokens
         self.forbidden: Forbidden | None = None
         self.text_states: list[list[int]] = [[] for _ in range(slots)]  # [B][K], of `forbidden`
+        self.missing: list[list[Missing]] = [[()] * beam_size for _ in range(slots)]
         self.history: Tensor | None = None  # [N, T]
         if keep_history:
             self.history = torch.zeros(slots * beam_size, 0, dtype=torch.long, device=device)
@@ -58,14 +61,18 @@ class Rows:
         slots: Sequence[int],
         limits: Sequence[int],
         prefixes: Sequence[Prefix],
-        lexical: Sequence[Lexical],
-        seeds: Sequence[str],
+        lexical: Sequence[Lexical] = (),
+        seeds: Sequence[str] = (),
+        kept: Sequence[Missing] = (),
     ) -> None:
         """Start sentences in slots; all rows but the first of a slot hold no hypothesis yet."""
-        sentences = zip(slots, limits, prefixes, lexical, seeds, strict=True)
-        for slot, limit, prefix, phrases, seed in sentences:
+        lexical, kept = lexical or [NO_LEXICAL] * len(slots), kept or [()] * len(slots)
+        seeds = seeds or [""] * len(slots)
+        sentences = zip(slots, limits, prefixes, lexical, seeds, kept, strict=True)
+        for slot, limit, prefix, phrases, seed, missing in sentences:
             self.seeds[slot] = seed
             self.lengths[slot], self.limits[slot] = 0, limit
+            self.missing[slot] = [missing] * self.beam_size
             self.prefixes[slot] = prefix
             self.lexical[slot] = phrases
             self.progress[slot] = [phrases.start()] * self.beam_size
@@ -92,6 +99,7 @@ class Rows:
         self.progress = [self.progress[slot] for slot in slots]
         self.text_states = [self.text_states[slot] for slot in slots]
         self.seeds = [self.seeds[slot] for slot in slots]
+        self.missing = [self.missing[slot] for slot in slots]
 
     def advance(self, tokens: list[list[int]], parents: list[list[int]]) -> None:
         """Extend each row [B][K]: hypothesis `parents` of its slot followed by `tokens`."""
@@ -116,6 +124,12 @@ class Rows:
                 states = self.text_states[slot]
                 self.text_states[slot] = [
                     self.forbidden.after(states[parent], token)
+                    for token, parent in zip(tokens[slot], parents[slot], strict=True)
+                ]
+        for slot, missing in enumerate(self.missing):
+            if any(missing):
+                self.missing[slot] = [
+                    tuple(each for each in missing[parent] if each != token)
                     for token, parent in zip(tokens[slot], parents[slot], strict=True)
                 ]
         if self.history is not None:
@@ -150,6 +164,8 @@ def search_constraints(options: SearchOptions, prefixes: Sequence[Prefix]) -> li
     if options.repetition_penalty != 1:
         constraints.append(RepetitionPenalty(options.repetition_penalty))
     constraints += [ForbiddenIds(options.forbidden_ids), LengthLimits(options.min_length)]
+    if options.kept_ids:
+        constraints.append(KeepTokens(options.kept_ids))
     if any(prefix.states for prefix in prefixes):
         constraints.append(KeepPrefix())
     if options.no_repeat_ngram:
@@ -231,6 +247,40 @@ class KeepPrefix:
         kept = log_probs[allowed]
         log_probs[numbers] = -torch.inf
         log_probs[allowed] = kept
+
+
+class KeepTokens:
+    """Tokens that a hypothesis contains once if they are in the source, and never otherwise.
+
+    No hypothesis ends before it contains all; if there is room for no other token, it takes them.
+    """
+
+    reads_history = False
+
+    def __init__(self, ids: range) -> None:
+        self.ids = slice(ids.start, ids.stop)
+
+    def apply(self, log_probs: Tensor, rows: Rows) -> None:
+        before = log_probs[:, self.ids].clone()
+        log_probs[:, self.ids] = -torch.inf
+        in_prefix = rows.in_prefix()
+        waiting, allowed, forced = [], [], []
+        for slot in rows.busy():
+            room = rows.limits[slot] - 1 - rows.lengths[slot] - rows.lexical[slot].total
+            for row, missing in enumerate(rows.missing[slot], start=slot * rows.beam_size):
+                if missing:
+                    allowed += [(row, token) for token in missing]
+                    if row not in in_prefix:
+                        waiting.append(row)
+                        forced += [row] if room <= len(missing) else []
+        if not allowed:
+            return
+        if forced:
+            log_probs[torch.tensor(forced, device=rows.device)] = -torch.inf
+        if waiting:
+            log_probs[torch.tensor(waiting, device=rows.device), EOS_ID] = -torch.inf
+        numbers, tokens = torch.tensor(allowed, device=rows.device).unbind(1)
+        log_probs[numbers, tokens] = before[numbers, tokens - self.ids.start]
 
 
 class NoRepeatNgram:

@@ -23,6 +23,7 @@ class Sentence(NamedTuple):
     prefix: Prefix
     lexical: Lexical
     seed: str = ""
+    kept: tuple[int, ...] = ()  # source tokens that the translation contains once
 
 
 class ContinuousBatch(ABC):
@@ -85,7 +86,8 @@ class ContinuousBatch(ABC):
         prefixes = [sentence.prefix for sentence in sentences]
         lexical = [sentence.lexical for sentence in sentences]
         seeds = [sentence.seed for sentence in sentences]
-        self.rows.begin(slots, limits, prefixes, lexical, seeds)
+        kept = [sentence.kept for sentence in sentences]
+        self.rows.begin(slots, limits, prefixes, lexical, seeds, kept)
         self.begin(slots)
         return into
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.batching import pad, pad_sources
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids
+from seq2seq.data.names.names import Masked
+from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids, normalized
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.search import by_width
@@ -19,6 +20,7 @@ from seq2seq.inference.translator import (
     Translator,
     has_no_tokens,
     line_list,
+    with_names,
 )
 from seq2seq.runtime.errors import UserError
 
@@ -71,11 +73,11 @@ def score_lines(
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    src, tgt = translator.vocabularies
     found = []
     pairs: list[tuple[Ids, Ids]] = []
-    encoded = zip(lines, translations, src.encode(lines), tgt.encode(translations), strict=True)
-    for line, translation, src_ids, tgt_ids in encoded:
+    sources_of = []
+    for line, translation, source, src_ids, tgt_ids in _encoded(translator, lines, translations):
+        sources_of.append(source)
         blank = has_no_tokens(line, src_ids), has_no_tokens(translation, tgt_ids)
         found.append(_BOTH_BLANK if all(blank) else _ONE_BLANK)
         pairs.append(([], []) if any(blank) else (src_ids, tgt_ids))
@@ -83,7 +85,7 @@ def score_lines(
     sources, targets = [pairs[i][0] for i in rows], [pairs[i][1] for i in rows]
     log_probs = forced_log_probs(translator.model, sources, targets, translator.device)
     for i, values in zip(rows, log_probs, strict=True):
-        found[i] = _scored_line(translator, *pairs[i], values)
+        found[i] = _scored_line(translator, *pairs[i], sources_of[i], values)
     return found
 
 
@@ -98,15 +100,13 @@ def attend(
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    src, tgt = translator.vocabularies
-    encoded = zip(lines, translations, src.encode(lines), tgt.encode(translations), strict=True)
-    for line, translation, src_ids, tgt_ids in encoded:
+    for line, translation, source, src_ids, tgt_ids in _encoded(translator, lines, translations):
         blank = has_no_tokens(line, src_ids) or has_no_tokens(translation, tgt_ids)
         if blank or max(len(src_ids), len(tgt_ids)) > MAX_ATTENTION_TOKENS:
             yield Translation(translation)
             continue
         found = forced_decodings(translator.model, [src_ids], [tgt_ids], translator.device, True)[0]
-        scored = _scored_line(translator, src_ids, tgt_ids, found.log_probs)
+        scored = _scored_line(translator, src_ids, tgt_ids, source, found.log_probs)
         weights = found.attention_weights
         yield Translation(
             *(translation, scored.score, scored.src_tokens, scored.tgt_tokens),
@@ -115,18 +115,42 @@ def attend(
         )
 
 
+def _encoded(
+    translator: Translator, lines: Sequence[str], translations: Sequence[str]
+) -> Iterator[tuple[str, str, Masked, Ids, Ids]]:
+    """Yield each line, its translation, the line with masked names, and the ids of both."""
+    src, tgt, _ = translator.vocabularies
+    masked = [_mask(translator, *pair) for pair in zip(lines, translations, strict=True)]
+    sources = [source for source, _ in masked]
+    src_ids = src.encode([source.text for source in sources])
+    tgt_ids = tgt.encode([target for _, target in masked])
+    return zip(lines, translations, sources, src_ids, tgt_ids, strict=True)
+
+
+def _mask(translator: Translator, line: str, translation: str) -> tuple[Masked, str]:
+    """Mask the names that occur on both sides, as a translation of the line has them."""
+    names = translator.vocabularies.names
+    if names is None:
+        return Masked(line, {}), translation
+    return names.mask_translation(normalized(line), normalized(translation))
+
+
 def _scored_line(
-    translator: Translator, src_ids: Ids, tgt_ids: Ids, log_probs: list[float]
+    translator: Translator,
+    src_ids: Ids,
+    tgt_ids: Ids,
+    masked: Masked,
+    log_probs: list[float],
 ) -> ScoredLine:
     total = 0.0
     for each in log_probs:  # in the order of greedy search; `sum` compensates from Python 3.12 on
         total += each
-    src, tgt = translator.vocabularies
+    src, tgt, names = translator.vocabularies
     return ScoredLine(
         total / len(log_probs) ** translator.decoding.length_penalty,
         total,
-        src.tokens([*src_ids, EOS_ID]),
-        tgt.tokens([*tgt_ids, EOS_ID]),
+        with_names(src.tokens([*src_ids, EOS_ID]), masked.names),
+        with_names(tgt.tokens([*tgt_ids, EOS_ID]), names.spellings(masked) if names else {}),
         log_probs,
     )
 

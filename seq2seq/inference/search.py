@@ -60,10 +60,12 @@ def search(
         sentences = []
         for i in rows:
             forced = len(prefixes[i].states)  # tokens at most
-            limit = limits[i] if forced < limits[i] else limits[i] + forced
-            limit = max(limit, options.min_length, forced + lexical[i].total)
+            kept = tuple(dict.fromkeys(each for each in sources[i] if each in options.kept_ids))
+            limit = max(limits[i], 1 + len(kept))
+            limit = limit if forced + len(kept) < limit else limit + forced
+            limit = max(limit, options.min_length, forced + lexical[i].total + len(kept))
             seed = _seed(options.sampling, samples[i] if samples else 0, sources[i])
-            sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i], seed))
+            sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i], seed, kept))
         queue = _Queue(model, sentences, width, sizes, device)
         try:
             for n, hypotheses in _search_queue(queue, options):

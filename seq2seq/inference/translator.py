@@ -4,7 +4,7 @@ import dataclasses
 import math
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,19 +15,23 @@ import torch
 from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import LengthLimit, pad_sources
 from seq2seq.data.lines import is_blank
+from seq2seq.data.names.names import Masked
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary import (
     BOS_ID,
+    NAME_IDS,
     PAD_ID,
     UNK_ID,
     Ids,
     Vocabularies,
     checksums_of,
+    normalized,
     words_of,
 )
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.forbidden import Forbidden
+from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker
@@ -65,6 +69,7 @@ class _Part(NamedTuple):
     ids: Ids
     words: list[str]  # the words of a word vocabulary, else empty
     prefix: Prefix  # NO_PREFIX for all but a line's first part
+    masked: Masked  # the text of the ids, and its names
     lexical: Lexical  # phrases that its translation must contain
     return_attention: bool  # False for very long lines
 
@@ -75,7 +80,6 @@ class _Line(NamedTuple):
     parts: list[_Part]
     left_out: bool
     notes: list[str]
-    texts: list[str]  # one per part
     phrases: Sequence[str]  # that the translation must contain
 
 
@@ -232,13 +236,14 @@ class Translator:
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        line_prefixes = self._prefixes(lines, prefixes)
+        masked = [self._mask(line) for line in lines]
+        line_prefixes = self._prefixes(masked, prefixes)
         phrases = _phrases(lines, constraints)
-        encoded = self.vocabularies.src.encode(lines)
+        encoded = self.vocabularies.src.encode([first.text for first, *_ in masked])
         split = [
             self._require(number, self._split(*each, return_attention=not text_only), settings)
             for number, each in enumerate(
-                zip(lines, encoded, line_prefixes, phrases, strict=True), start=1
+                zip(lines, masked, encoded, line_prefixes, phrases, strict=True), start=1
             )
         ]
         options = self._options(size, text_only, settings)
@@ -258,20 +263,46 @@ class Translator:
         if not line.phrases and settings.glossary is None:
             return line
         parts: list[_Part] = []
-        for part, text in zip(line.parts, line.texts, strict=True):
+        for part in line.parts:
             phrases = list(line.phrases) if not parts else []
             if settings.glossary is not None:
-                phrases += settings.glossary.targets(text)
+                part = self._with_glossary(part, settings.glossary)
+                phrases += settings.glossary.targets(part.masked.text)
+            if (names := self.vocabularies.names) is not None:
+                phrases = [names.mask_target(each, part.masked.names) for each in phrases]
             lexical = self._lexical_maker.lexical(phrases, f"constraints of line {number}")
             parts.append(part._replace(lexical=lexical))
         notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
         return line._replace(parts=parts, notes=notes)
 
+    def _with_glossary(self, part: _Part, glossary: Glossary) -> _Part:
+        """Spell names as the glossary does; where it has a phrase with a name, mask none."""
+        if (names := self.vocabularies.names) is None or not part.masked.names:
+            return part
+        given = {
+            mark: names.spelling(name, glossary.targets)
+            for mark, name in part.masked.names.items()
+            if glossary.targets(name)
+        }
+        terms = sum(len(glossary.targets(name)) for name in part.masked.names.values())
+        text = part.masked.written
+        if len(glossary.targets(text)) == terms + len(glossary.targets(part.masked.text)):
+            return part._replace(masked=part.masked._replace(given=given))
+        (ids,) = self.vocabularies.src.encode([text])
+        return part._replace(ids=ids, masked=Masked(text, {}))
+
     @cached_property
     def _lexical_maker(self) -> LexicalMaker:
         return LexicalMaker(self.vocabularies.tgt)
 
-    def _prefixes(self, lines: Sequence[str], prefixes: Iterable[str] | None) -> list[Prefix]:
+    def _mask(self, text: str) -> list[Masked]:
+        """Return a text with its names masked, in parts if it has many names."""
+        names = self.vocabularies.names
+        return [Masked(text, {})] if names is None else names.mask(normalized(text))
+
+    def _prefixes(
+        self, lines: Sequence[Sequence[Masked]], prefixes: Iterable[str] | None
+    ) -> list[Prefix]:
         """Return the prefix of each line; equal texts are converted once."""
         if prefixes is None:
             return [NO_PREFIX] * len(lines)
@@ -281,6 +312,11 @@ class Translator:
                 f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
             )
         check_prefixes(prefixes)
+        if (names := self.vocabularies.names) is not None:
+            prefixes = [
+                names.mask_target(normalized(prefix), parts[0].names)
+                for prefix, parts in zip(prefixes, lines, strict=True)
+            ]
         made = {
             text: NO_PREFIX
             if is_blank(text)
@@ -310,6 +346,7 @@ class Translator:
             diversity=settings.diversity,
             return_scores=not text_only or settings.mbr is not None,
             return_attention=not text_only or self._needs_attention,
+            kept_ids=range(0) if self.vocabularies.names is None else NAME_IDS,
         )
 
     def _search_size(
@@ -358,17 +395,20 @@ class Translator:
             found = self._search_parts(
                 parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
             )
+            own = list(parts[rows])
+            for number, part in self._with_lost_names(own, found).items():
+                own[number], found[number] = part, self._search_parts([part], options, None)[0]
             kept = None if n_best > 1 or mbr or options.sampling else 1
             lists = [
                 self._candidates(part, hypotheses[:kept])
-                for part, hypotheses in zip(parts[rows], found, strict=True)
+                for part, hypotheses in zip(own, found, strict=True)
             ]
             if mbr is not None:
                 lists = [_by_utility(each, mbr, options) for each in lists]
             elif options.sampling is None:
                 lists = [merged(each) for each in lists]
-                fill(lists, n_best, options.size, self._wider(parts[rows], options))
-            for part, candidates in zip(parts[rows], lists, strict=True):
+                fill(lists, n_best, options.size, self._wider(own, options))
+            for part, candidates in zip(own, lists, strict=True):
                 yield self._translation(part, candidates[:n_best])
 
     def _wider(
@@ -383,6 +423,20 @@ class Translator:
             return [self._candidates(*each) for each in zip(short, found, strict=True)]
 
         return search_again
+
+    def _with_lost_names(
+        self, parts: Sequence[_Part], lists: Sequence[Sequence[Hypothesis]]
+    ) -> dict[int, _Part]:
+        """Return parts whose best translations lack a name, with all their names masked."""
+        if (names := self.vocabularies.names) is None:
+            return {}
+        found = {}
+        for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True)):
+            if names.loses(part.masked, self._text(part, hypotheses[0])):
+                masked = names.mask_more(part.masked)
+                (ids,) = self.vocabularies.src.encode([masked.text])
+                found[number] = part._replace(ids=ids, masked=masked)
+        return found
 
     def _search_parts(
         self,
@@ -408,53 +462,68 @@ class Translator:
     def _split(
         self,
         line: str,
+        masked: list[Masked],
         ids: Ids,
         prefix: Prefix,
         phrases: Sequence[str],
         return_attention: bool,
     ) -> _Line:
-        """Split a line with more sentences than is usual, or with too many tokens."""
+        """Split a line with more sentences or names than is usual, or with too many tokens."""
         src = self.vocabularies.src
         if has_no_tokens(line, ids):
-            return _Line([], False, [], [], phrases)
-        texts, encoded, left_out = [line], [ids], False
+            return _Line([], False, [], phrases)
+        encoded, left_out = [ids], False
         notes, tag = self.source.notes(line), src.tag_of(line)
         if not (prefix.states or phrases) and len(texts := self.source.parts(line)) > 1:
-            texts = with_tag(texts, tag)
-            encoded = src.encode(texts)
+            masked = [part for text in with_tag(texts, tag) for part in self._mask(text)]
             notes.append(_SENTENCES)
+        if len(masked) > 1:
+            tagged = with_tag([part.text for part in masked], tag)
+            masked = [part._replace(text=text) for part, text in zip(masked, tagged, strict=True)]
+            encoded = src.encode([part.text for part in masked])
         if any(len(each) > self.max_length for each in encoded):
             room = max(1, self.max_length - (tag is not None))
-            found = [split_line(text, src, room) for text in texts]
-            texts = with_tag([part for parts, _ in found for part in parts], tag)
-            encoded, left_out = src.encode(texts), any(omitted for _, omitted in found)
+            found = [split_line(part.text, src, room) for part in masked]
+            masked = [
+                Masked(text, part.names)
+                for part, (texts, _) in zip(masked, found, strict=True)
+                for text in with_tag(texts, tag)
+            ]
+            encoded = src.encode([part.text for part in masked])
+            left_out = any(omitted for _, omitted in found)
             notes += [_LONG, _LEFT_OUT] if left_out else [_LONG]
-        words = [[] if src.has_byte_fallback else words_of(text) for text in texts]
+        words = [[] if src.has_byte_fallback else words_of(part.text) for part in masked]
         return_attention = return_attention and sum(map(len, encoded)) <= MAX_ATTENTION_TOKENS
-        prefixes = [prefix, *[NO_PREFIX] * (len(texts) - 1)]
+        prefixes = [prefix, *[NO_PREFIX] * (len(masked) - 1)]
         parts = [
             _Part(*each, NO_LEXICAL, return_attention)
-            for each in zip(encoded, words, prefixes, strict=True)
+            for each in zip(encoded, words, prefixes, masked, strict=True)
         ]
-        return _Line(parts, left_out, notes, texts, phrases)
+        return _Line(parts, left_out, notes, phrases)
 
     def _candidates(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
         return [Candidate(self._text(part, each), each) for each in hypotheses]
 
     def _translation(self, part: _Part, candidates: Sequence[Candidate]) -> Translation:
         """Return the translation of a part by its n-best candidates."""
-        src, tgt = self.vocabularies
+        src, tgt, names = self.vocabularies
         best, attention = candidates[0].hypothesis, None
+        spellings = names.spellings(part.masked) if names else {}
         if part.return_attention and best.attention_weights is not None:
             attention = AttentionMatrix([best.attention_weights])
         nbest = [
-            NBestEntry(text, each.score, tgt.tokens(each.ids), list(each.log_probs))
+            NBestEntry(
+                text,
+                each.score,
+                with_names(tgt.tokens(each.ids), spellings),
+                list(each.log_probs),
+            )
             for text, each in candidates
         ]
         return Translation(
             nbest[0].text,
             best.score,
-            [*src.tokens(part.ids), "</s>"],
+            with_names([*src.tokens(part.ids), "</s>"], part.masked.names),
             list(nbest[0].tokens),
             attention,
             nbest,
@@ -463,14 +532,14 @@ class Translator:
 
     def _text(self, part: _Part, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""
-        src, tgt = self.vocabularies
+        src, tgt, names = self.vocabularies
         words = part.prefix.words
         if self.decoding.replace_unknown:
             words = words + _attended_words(part, hypothesis)[len(words) :]
         text = _one_line(tgt.decode(hypothesis.ids, words))
         if is_blank(text):
             text = _one_line(" ".join(part.words) or src.decode(part.ids))
-        return text
+        return text if names is None else names.restore(text, part.masked)
 
 
 def _unpickled(kind: type[Translator], device: str, fields: bytes) -> Translator:
@@ -569,6 +638,11 @@ def has_no_tokens(line: str, ids: Ids) -> bool:
 def _one_line(text: str) -> str:
     """Replace line breaks by spaces and strip white space."""
     return _LINE_BREAKS.sub(" ", text).strip()
+
+
+def with_names(tokens: list[str], names: Mapping[str, str]) -> list[str]:
+    """Replace tokens that are placeholders by their names."""
+    return [names.get(token, token) for token in tokens] if names else tokens
 
 
 def _attended_words(part: _Part, hypothesis: Hypothesis) -> list[str]:

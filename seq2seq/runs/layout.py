@@ -1,7 +1,7 @@
 """Layout of a run folder: the names of its files, which of them are intact, errors in writing.
 
 config.yaml            resolved config
-vocabulary/            joint.model, or src.model and tgt.model
+vocabulary/            joint.model, or src.model and tgt.model; names.json, if there are names
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
 last.safetensors       training state

@@ -326,7 +326,7 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
     """Describe data, model and device for the log."""
     config, data, progress = session.config, session.data, session.progress
     parameters = count_parameters(session.model)
-    src, tgt = (len(vocabulary) for vocabulary in data.vocabularies)
+    src, tgt = (len(vocabulary) for vocabulary in data.vocabularies[:2])
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [
         f"{config.name}: {config.data.src_lang} -> {config.data.tgt_lang}, "

@@ -105,7 +105,7 @@ def test_the_attention_of_a_found_translation_is_that_of_search(
     translator = Translator.load(tiny_runs[decoder], device="cpu")
     sources = [line for line in toy_pairs(12, seed=9)[0] if line]
     found = translator.translate(sources, beam_size=1)
-    src, tgt = translator.vocabularies
+    src, tgt, _ = translator.vocabularies
     known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
     ids = [[known[token] for token in each.tgt_tokens[:-1]] for each in found]
     cpu = torch.device("cpu")

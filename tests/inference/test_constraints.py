@@ -285,3 +285,27 @@ def test_lengths_are_limited_from_both_sides() -> None:
     assert open_tokens[:4] == [7, 7, 1, 1]
     assert scores[2:4, EOS_ID].isfinite().all()
     assert rows.free() == [2]
+
+
+@pytest.mark.parametrize("kind", ["bahdanau", "luong", "ensemble"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("ngram", [0, 1])
+def test_kept_tokens_occur_once_in_every_hypothesis(kind: str, beam_size: int, ngram: int) -> None:
+    """Whatever the limit and the prefix, and whatever else is in the batch."""
+    model, kept = MAKERS[kind](), range(5, 9)
+    sources, generator = random_sources(60, seed=12), random.Random(5)
+    limits = [1 + n % 6 for n in range(60)]
+    prefixes = [forced([generator.randrange(9, VOCABULARY_SIZE)] * (n % 3 == 2)) for n in range(60)]
+    options = SearchOptions(beam_size, no_repeat_ngram=ngram, kept_ids=kept)
+    found = search(model, sources, limits, options, CPU, prefixes)
+    several = 0
+    for n, (source, hypotheses) in enumerate(zip(sources, found, strict=True)):
+        wanted = sorted({token for token in source if token in kept})
+        several += len(wanted) > 1
+        assert hypotheses
+        for ids, *_ in hypotheses:
+            assert sorted(token for token in ids if token in kept) == wanted
+            assert len(ids) <= max(limits[n], 1 + len(wanted)) + 1 + len(prefixes[n].states)
+        alone = search(model, [source], [limits[n]], options, CPU, [prefixes[n]])[0]
+        assert same(alone, hypotheses)
+    assert several > 10

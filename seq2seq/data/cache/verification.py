@@ -28,7 +28,15 @@ from seq2seq.data.cache.arrays import (
 from seq2seq.data.cache.entries import Entry, Unusable
 from seq2seq.data.corpus import ParallelText, Texts, as_list, has_text, iter_pairs, source_name
 from seq2seq.data.packed_sequences import PackedIds, SelectedLines
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, read_vocabularies
+from seq2seq.data.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    NAMES,
+    PAD_ID,
+    Vocabularies,
+    file_of,
+    read_vocabularies,
+)
 
 _BLOCK_LINES = 10_000  # read at a time
 _FIRST_PAIRS, _SAMPLED_PAIRS = 1000, 200  # compared with the files, and encoded again
@@ -78,8 +86,8 @@ def read_ids(
     _check_names(entry, ("rows", *names))
     rows = array_of(entry.folder, "rows", np.int64)
     _check_rows(rows, len(text))
-    size = max(map(len, vocabularies))
-    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+    size = max(map(len, vocabularies[:2]))
+    for side, vocabulary in zip(SIDES, vocabularies[:2], strict=True):
         ids, ends, lengths = ids_arrays(entry.folder, side, size)
         if not len(rows) == len(ends) == len(lengths):
             raise Unusable(f"{side}.ends does not have an end for each pair")
@@ -90,21 +98,24 @@ def read_ids(
                 raise Unusable(f"{side}.ids has ids that are not those of tokens")
     opened = open_ids(entry.folder, text, size)
     sample = random.SystemRandom().sample(range(len(rows)), min(len(rows), _SAMPLED_PAIRS))
-    for vocabulary, lines, found in zip(vocabularies, opened[:2], opened[2:], strict=True):
-        if vocabulary.encode([lines[i] for i in sample]) != [found[i] for i in sample]:
+    src, tgt = ([lines[i] for i in sample] for lines in opened[:2])
+    for encoded, ids_of in zip(vocabularies.encode_pairs(src, tgt), opened[2:], strict=True):
+        if encoded != [ids_of[i] for i in sample]:
             raise Unusable("its ids are not those of the text")
     return opened
 
 
 def read_models(entry: Entry, config: VocabularyConfig) -> Vocabularies:
     """Load the vocabularies of an entry; raises Unusable if they are not as configured."""
-    names = ("joint",) if config.joint else SIDES
-    _check_names(entry, (f"{name}.model" for name in names))
+    stems = (*(("joint",) if config.joint else SIDES), *((NAMES,) if config.names else ()))
+    _check_names(entry, map(file_of, stems))
     try:
-        vocabularies = read_vocabularies(entry.folder, names, config.sampling)
+        vocabularies = read_vocabularies(entry.folder, stems, config.sampling)
     except RuntimeError:  # from SentencePiece
         raise Unusable("it has no SentencePiece model") from None
-    for vocabulary in vocabularies:
+    except ValueError:
+        raise Unusable("its file of names is damaged") from None
+    for vocabulary in vocabularies[:2]:
         exact = config.type in ("unigram", "bpe")
         if exact and len(vocabulary) != config.size:
             raise Unusable(f"its vocabulary has {len(vocabulary):,} tokens")

@@ -1,0 +1,164 @@
+"""Mining of name pairs from parallel text: capitalised words with translations of similar sound.
+
+A source type is a candidate if it occurs capitalised and never in lower case. Each of its
+occurrences is compared with every start of every target word of its pair; what follows the start is
+a case ending. The sound model and the distribution of endings are estimated from the best pairs by
+Viterbi EM.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from seq2seq.data.names.sounds import SoundModel, ends_stem, starts_unit, units_of
+from seq2seq.data.names.words import count_cases, source_words, target_words
+
+MAX_LINES = 300_000  # evenly spaced pairs that are examined
+MAX_TYPES = 20_000  # the most frequent candidates
+MAX_OCCURRENCES = 40  # examined for each candidate, fewer if there are many
+_EXAMINED = 40_000  # occurrences in all
+_ITERATIONS = (0.9, 1.0, 0.6, 0.4)  # minimum score of a letter in each iteration of EM
+_FITTING_TYPES = 2_000  # candidates that all iterations but the last examine
+_MIN_SHARE = 0.3  # least share of occurrences with the same stem
+_COMMON, _CLOSE = (
+    0.1,
+    1.5,
+)  # minimum share of the best stem's occurrences, and distance from the best score in nats
+_NO_ENDING, _ENDING = 5.0, 0.02  # pseudo-counts
+
+
+class NamePair(NamedTuple):
+    """A name and its spelling in the target's script, without a case ending."""
+
+    stem: str
+    occurrences: int  # occurrences of the name in capitals
+
+
+@dataclass
+class _Evidence:
+    """A stem that occurs beside a candidate."""
+
+    score: float = 0.0
+    endings: list[str] = field(default_factory=list)
+
+
+class NameMiner:
+    """Finds name pairs in parallel text."""
+
+    def __init__(self, src: Sequence[str], tgt: Sequence[str]) -> None:
+        self.counts = count_cases(src)
+        self.sounds = SoundModel()
+        self._endings: Counter[str] = Counter()
+        self._occurrences = self._find_occurrences(src, tgt)
+        letters = Counter("".join(self._occurrences).lower())
+        total = letters.total()
+        self._letters = {letter: math.log(n / total) for letter, n in letters.items()}
+
+    def _find_occurrences(
+        self, src: Sequence[str], tgt: Sequence[str]
+    ) -> Mapping[str, list[set[str]]]:
+        """Return the target words beside occurrences of each candidate, by candidate."""
+        lower, capitalised = self.counts.lower, self.counts.capitalised
+        frequent = (word for word, _ in capitalised.most_common() if len(word) > 1)
+        names = list(islice((word for word in frequent if word.lower() not in lower), MAX_TYPES))
+        most = max(1, min(MAX_OCCURRENCES, _EXAMINED // max(1, len(names))))
+        found: dict[str, list[set[str]]] = {name: [] for name in names}
+        for src_line, tgt_line in zip(src, tgt, strict=True):
+            texts = (word.text for word in source_words(src_line))
+            wanted = [text for text in texts if text in found and len(found[text]) < most]
+            if wanted:
+                beside = {match[0] for match in target_words(tgt_line)}
+                for name in wanted:
+                    found[name].append(beside)
+        return found
+
+    def mine(self) -> dict[str, NamePair]:
+        """Return the spelling of each name found."""
+        names = list(self._occurrences)
+        best: dict[str, tuple[str, _Evidence]] = {}
+        for number, least in enumerate(_ITERATIONS, start=1):
+            examined = names if number == len(_ITERATIONS) else names[:_FITTING_TYPES]
+            found = {name: self._best_stem(name) for name in examined}
+            best = {
+                name: each for name, each in found.items() if each and self._fits(name, each, least)
+            }
+            self._fit(best)
+        return {
+            name: NamePair(self._citation_form(name, stem), self.counts.capitalised[name])
+            for name, (stem, _) in best.items()
+        }
+
+    def _fits(self, name: str, found: tuple[str, _Evidence], least: float) -> bool:
+        _, evidence = found
+        matched, beside = len(evidence.endings), len(self._occurrences[name])
+        return matched >= _MIN_SHARE * beside and evidence.score / matched > least * len(name)
+
+    def _fit(self, best: Mapping[str, tuple[str, _Evidence]]) -> None:
+        self.sounds.fit((name.lower(), units_of(stem)) for name, (stem, _) in best.items())
+        self._endings = Counter()
+        for _, evidence in best.values():
+            weight = len(evidence.endings) ** -0.5
+            for ending in evidence.endings:
+                self._endings[ending] += weight
+
+    def _best_stem(self, name: str) -> tuple[str, _Evidence] | None:
+        """Return the stem with the highest total score."""
+        evidence = self._evidence(name)
+        return max(evidence.items(), key=lambda each: (each[1].score, each[0]), default=None)
+
+    def _citation_form(self, name: str, best: str) -> str:
+        """Return the stem without an ending most often, of those that fit the name best.
+
+        An oblique stem, which takes all endings, may have a higher total score.
+        """
+        evidence = self._evidence(name)
+        means = {stem: each.score / len(each.endings) for stem, each in evidence.items()}
+        common = [
+            s for s in means if len(evidence[s].endings) >= _COMMON * len(evidence[best].endings)
+        ]
+        close = max(means[stem] for stem in common) - _CLOSE
+        bare = {s: evidence[s].endings.count("") for s in common if means[s] >= close}
+        return max(bare, key=lambda stem: (bare[stem], stem == best, stem))
+
+    def _evidence(self, name: str) -> dict[str, _Evidence]:
+        """Return the stems beside a name, each with the best score of each of its occurrences."""
+        evidence: dict[str, _Evidence] = defaultdict(_Evidence)
+        for words in self._occurrences[name]:
+            best: dict[str, tuple[float, str]] = {}
+            for word in sorted(words):
+                for stem, score in self.stems(name, word):
+                    if score > best.get(stem, (0.0, ""))[0]:
+                        best[stem] = (score, word[len(stem) :])
+            for stem, (score, ending) in best.items():
+                evidence[stem].score += score
+                evidence[stem].endings.append(ending)
+        return evidence
+
+    def stems(self, name: str, word: str) -> list[tuple[str, float]]:
+        """Return the starts of a target word that sound like a name, with their scores.
+
+        The score is the log-probability of the name's letters given the units, plus that of the
+        ending, relative to the letters' own probability.
+        """
+        letters = name.lower()
+        chance = sum(self._letters.get(letter, -4.0) for letter in letters)
+        units = units_of(word)[: 2 * len(letters) + 2]
+        found, end = [], 0
+        scores = self.sounds.prefix_scores(letters, units)
+        for unit, score in zip(units, scores[1:], strict=True):
+            end += len(unit)
+            if end < len(word) and not (starts_unit(word[end]) and ends_stem(unit)):
+                continue
+            total = score + self._ending_log_prob(word[end:]) - chance
+            if total > 0:
+                found.append((word[:end], total))
+        return found
+
+    def _ending_log_prob(self, ending: str) -> float:
+        if not self._endings:
+            return -0.5 if not ending else -4.0 - 0.5 * len(ending)
+        pseudo = _NO_ENDING if not ending else _ENDING
+        return math.log((self._endings[ending] + pseudo) / (self._endings.total() + 10.0))

@@ -1,0 +1,337 @@
+"""Names in parallel text: masked by placeholders before a model sees them, restored after it.
+
+"Rahul is a good boy." becomes "\ufdd0 is a good boy.", and the placeholder of its translation
+becomes the name, spelled in the target's script, with the case ending that the model gave it (Luong
+et al., 2015, "Addressing the rare word problem", copy the aligned word in the same way).
+"""
+
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+from seq2seq.data.names.detection import NameDetector, Spellings, train_weights
+from seq2seq.data.names.mining import NameMiner, NamePair
+from seq2seq.data.names.sounds import ends_stem, starts_unit, units_of
+from seq2seq.data.names.speller import Speller
+from seq2seq.data.names.words import (
+    PLACEHOLDERS,
+    Word,
+    is_letter,
+    placeholders_in,
+    target_words,
+    without_placeholders,
+)
+from seq2seq.runtime.errors import UserError
+
+MIN_NAMES = 10  # least number of different names to learn from
+FREQUENT = 20  # occurrences from which the model may learn a name as a word
+MAX_WORDS = 200_000  # source words kept
+MAX_TARGET_WORDS = 30_000  # kept for the speller
+MAX_MASKED = 100_000  # pairs kept, for the next epoch
+FORMAT = 1
+
+
+class Masked(NamedTuple):
+    """A source text with placeholders, and the names that they replace."""
+
+    text: str
+    names: Mapping[str, str]  # by placeholder
+    given: Mapping[str, str] = MappingProxyType({})  # spellings that are given, by placeholder
+
+    @property
+    def written(self) -> str:
+        """Return the text with its names as written."""
+        text = self.text
+        for mark, name in self.names.items():
+            text = text.replace(mark, name)
+        return text
+
+
+class Names:
+    """Finds the names of a language pair, masks and spells them; trained on parallel text."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        """`content`: as `train_names` returns it."""
+        self.content = content
+        self.pairs = {name: NamePair(*pair) for name, pair in content["names"].items()}
+        lower = content["lower"]
+        spellings = Spellings(self.pairs, lower)
+        self._detector = NameDetector(
+            self.pairs, lower, content["capitalised"], content["weights"], spellings
+        )
+        same = sum(name == pair.stem for name, pair in self.pairs.items())
+        self.copies = 2 * same > len(self.pairs)  # both languages write names alike
+        self._spelled: dict[str, tuple[str, bool]] = {}
+        self._masked: dict[tuple[str, str], tuple[str, str]] = {}
+
+    @cached_property
+    def _speller(self) -> Speller:
+        pairs = [(name.lower(), pair.stem) for name, pair in self.pairs.items()]
+        return Speller(pairs, self.content["words"])
+
+    def mask(self, text: str) -> list[Masked]:
+        """Replace the names of a normalized source text by placeholders.
+
+        Names that the model may have learned as words remain. A text with more names than there are
+        placeholders is returned in parts.
+        """
+        text = without_placeholders(text)
+        runs = list(
+            _runs(text, [word for word in self._detector.names_in(text) if self._is_rare(word)])
+        )
+        if not runs:
+            return [Masked(text, {})]
+        size = len(PLACEHOLDERS)
+        groups = [runs[n : n + size] for n in range(0, len(runs), size)]
+        starts = [0, *(group[0][0].start for group in groups[1:]), len(text)]
+        return [
+            _masked(text[start:end].rstrip(" "), group, start)
+            for group, start, end in zip(groups, starts, starts[1:], strict=False)
+        ]
+
+    def loses(self, masked: Masked, translation: str) -> bool:
+        """Return whether a translation lacks a name that `mask` left as a word."""
+        words = self._detector.names_in(masked.text)
+        return any(
+            _without_last_vowel(self.pairs[word.text].stem) not in translation
+            and word.text not in translation
+            for word in words
+            if word.text in self.pairs
+        )
+
+    def mask_more(self, masked: Masked) -> Masked:
+        """Replace the names that `mask` left as words, as far as there are placeholders."""
+        free = [mark for mark in PLACEHOLDERS if mark not in masked.names]
+        runs = list(_runs(masked.text, self._detector.names_in(masked.text)))[: len(free)]
+        more = _masked(masked.text, runs, 0, free)
+        return Masked(more.text, {**masked.names, **more.names}, masked.given)
+
+    def _is_rare(self, word: Word) -> bool:
+        pair = self.pairs.get(word.text)
+        return pair is None or pair.occurrences < FREQUENT
+
+    def mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
+        """Replace names that occur on both sides of a pair by the same placeholders.
+
+        A name that the model may learn as a word is replaced in every second of its pairs. The
+        result is a pure function of the pair.
+        """
+        masked = self._masked.get((src, tgt))
+        if masked is None:
+            if len(self._masked) == MAX_MASKED:
+                self._masked.clear()
+            masked = self._masked[src, tgt] = self._mask_pair(src, tgt)
+        return masked
+
+    def _mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
+        src, tgt = without_placeholders(src), without_placeholders(tgt)
+        words = self._detector.names_in(src)
+        if not words:
+            return src, tgt
+        seed = zlib.crc32(f"{src}\t{tgt}".encode("utf-8", "replace"))
+        words = [word for word in words if self._is_rare(word) or (seed >> 8) % 2]
+        found: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        for run in _runs(src, words):
+            found += self._located(src, tgt, run, [end for _, end in found])
+        chosen = found[: len(PLACEHOLDERS)]
+        marks = [PLACEHOLDERS[(seed + n) % len(PLACEHOLDERS)] for n in range(len(chosen))]
+        return tuple(  # type: ignore[return-value]
+            _replace(text, [pair[side] for pair in chosen], marks)
+            for side, text in enumerate((src, tgt))
+        )
+
+    def mask_translation(self, src: str, tgt: str) -> tuple[Masked, str]:
+        """Replace names that `mask` replaces, in both texts if a translation has them."""
+        src, tgt = without_placeholders(src), without_placeholders(tgt)
+        words = [word for word in self._detector.names_in(src) if self._is_rare(word)]
+        runs = list(_runs(src, words))
+        for run in runs:
+            name = src[run[0].start : run[-1].end]
+            if (place := self._find(tgt, name, [])) is not None:
+                tgt = _without_written(tgt, place[1], name)
+        found: list[tuple[list[Word], tuple[int, int]]] = []
+        for run in runs[: len(PLACEHOLDERS)]:
+            name = src[run[0].start : run[-1].end]
+            place = self._find(tgt, name, [place for _, place in found])
+            if place is not None:
+                found.append((run, place))
+        masked = _masked(src, [run for run, _ in found], 0)
+        return masked, _replace(tgt, [place for _, place in found], list(masked.names))
+
+    def mask_target(self, tgt: str, names: Mapping[str, str]) -> str:
+        """Replace those names of a source text that a target text has by placeholders."""
+        tgt = without_placeholders(tgt)
+        for mark, name in names.items():
+            if (place := self._find(tgt, name, [])) is not None:
+                tgt = _replace(_without_written(tgt, place[1], name), [place], [mark])
+        return tgt
+
+    def _located(
+        self, src: str, tgt: str, run: Sequence[Word], taken: Sequence[tuple[int, int]]
+    ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Return the places of a run of names on both sides: together, or those found alone."""
+        span = (run[0].start, run[-1].end)
+        place = self._find(tgt, src[slice(*span)], taken)
+        if place is not None:
+            return [(span, place)]
+        if len(run) == 1:
+            return []
+        found: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        for word in run:
+            ends = [*taken, *(place for _, place in found)]
+            found += self._located(src, tgt, [word], ends)
+        return found
+
+    def _find(
+        self, tgt: str, name: str, taken: Sequence[tuple[int, int]]
+    ) -> tuple[int, int] | None:
+        """Return the first place of a name's spelling on the target side that is not taken."""
+        for spelling in dict.fromkeys((self.spelling(name), name)):
+            for match in re.finditer(re.escape(spelling), tgt):
+                start, end = match.span()
+                separate = not start or not is_letter(tgt[start - 1])
+                if separate and _ends_stem(tgt, end) and (start, end) not in taken:
+                    return start, end
+        return None
+
+    def spelling(self, name: str, given: Callable[[str], Sequence[str]] = lambda _: ()) -> str:
+        """Return the spelling of a name, which may have several words, in the target's script.
+
+        Spellings that are given for a word replace that of the model.
+        """
+        return " ".join(
+            " ".join(given(word)) or self._spell_word(word)[0] for word in name.split(" ")
+        )
+
+    def _spell(self, name: str) -> tuple[str, bool]:
+        """Return the spelling of a name, and whether it is reliable."""
+        found = [self._spell_word(word) for word in name.split(" ")]
+        return " ".join(text for text, _ in found), all(reliable for _, reliable in found)
+
+    def _spell_word(self, word: str) -> tuple[str, bool]:
+        if (pair := self.pairs.get(word)) is not None:
+            return pair.stem, True
+        if self.copies or word.isupper():
+            return word, True
+        if word not in self._spelled:
+            self._spelled[word] = self._speller.spell(word.lower()) or (word, True)
+        return self._spelled[word]
+
+    def restore(self, text: str, masked: Masked) -> str:
+        """Replace the placeholders of a target text by the spellings of names.
+
+        A spelling that is not reliable is followed by the name as written, in parentheses, after
+        the ending that the translation gave it.
+        """
+        for mark in placeholders_in(text):
+            before, _, after = text.partition(mark)
+            ending = next(target_words(after), None)
+            end = ending.end() if ending is not None and ending.start() == 0 else 0
+            space = " " if before and is_letter(before[-1]) else ""
+            name, given = masked.names[mark], masked.given.get(mark)
+            spelling, reliable = self._spell(name) if given is None else (given, True)
+            written = "" if reliable else f" ({name})"
+            text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
+        return text
+
+    def spellings(self, masked: Masked) -> dict[str, str]:
+        """Return the spellings of names by placeholder."""
+        return {
+            mark: masked.given.get(mark) or self.spelling(name)
+            for mark, name in masked.names.items()
+        }
+
+    @cached_property
+    def stored(self) -> bytes:
+        """Return the content as JSON."""
+        return json.dumps(self.content, ensure_ascii=False, sort_keys=True).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return names from what is `stored`. Raises ValueError for anything else."""
+        try:
+            content = json.loads(data)
+            if content["format"] != FORMAT:
+                raise ValueError(f"format {content['format']}")
+            return cls(content)
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"not a file of names ({error!r})") from None
+
+
+def train_names(src: Sequence[str], tgt: Sequence[str]) -> Names:
+    """Find the names of normalized parallel text, and train what detects and spells others.
+
+    Raises UserError if it has hardly any.
+    """
+    miner = NameMiner(src, tgt)
+    found, counts = miner.mine(), miner.counts
+    if len(found) < MIN_NAMES:
+        raise UserError(
+            f"vocabulary.names: found {len(found)} names of similar sound in both languages of the "
+            "training text, too few to learn from; set it to false"
+        )
+    target = Counter(match[0] for line in tgt for match in target_words(line))
+    common = dict(counts.lower.most_common(MAX_WORDS))
+    capitalised = dict(counts.capitalised.most_common(MAX_WORDS))
+    return Names(
+        {
+            "format": FORMAT,
+            "names": {name: list(pair) for name, pair in found.items()},
+            "lower": common,
+            "capitalised": {word: n for word, n in capitalised.items() if word not in found},
+            "weights": train_weights(src, found, counts),
+            "words": [word for word, _ in target.most_common(MAX_TARGET_WORDS)],
+        }
+    )
+
+
+def _runs(text: str, words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Yield names together that follow one another with a single space between."""
+    run: list[Word] = []
+    for word in words:
+        if run and text[run[-1].end : word.start] != " ":
+            yield run
+            run = []
+        run.append(word)
+    if run:
+        yield run
+
+
+def _masked(
+    text: str, runs: Sequence[Sequence[Word]], offset: int, marks: Sequence[str] = PLACEHOLDERS
+) -> Masked:
+    """Replace the names of a part of a text that starts at an offset."""
+    spans = [(run[0].start - offset, run[-1].end - offset) for run in runs]
+    names = {mark: text[slice(*span)] for mark, span in zip(marks, spans, strict=False)}
+    return Masked(_replace(text, spans, list(names)), names)
+
+
+def _replace(text: str, spans: Sequence[tuple[int, int]], marks: Sequence[str]) -> str:
+    """Replace spans of a text by marks."""
+    for (start, end), mark in sorted(zip(spans, marks, strict=True), reverse=True):
+        text = f"{text[:start]}{mark}{text[end:]}"
+    return text
+
+
+def _without_written(text: str, end: int, name: str) -> str:
+    """Remove the written form that `restore` adds, after the ending of a spelling."""
+    ending = next(target_words(text[end:]), None)
+    start = end + (ending.end() if ending is not None and ending.start() == 0 else 0)
+    return text[:start] + text[start:].removeprefix(f" ({name})")
+
+
+def _without_last_vowel(stem: str) -> str:
+    """Return a stem without a vowel sign at its end, which endings may change."""
+    return stem if starts_unit(stem[-1]) or len(stem) < 2 else stem[:-1]
+
+
+def _ends_stem(text: str, end: int) -> bool:
+    """Return whether a word of the target, or the stem of one, may end here."""
+    if end == len(text) or not is_letter(text[end]):
+        return True
+    return starts_unit(text[end]) and ends_stem(units_of(text[:end][-2:])[-1])

@@ -1,0 +1,102 @@
+"""Words of source and target lines, and the placeholders that replace names."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+# Noncharacters of Unicode, meant for internal use: no text contains them.
+PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDD8)))
+_PLACEHOLDER = re.compile("[\ufdd0-\ufdd7]")
+_BMP = 0x10000
+_MARKS = "".join(
+    chr(code) for code in range(0x300, _BMP) if unicodedata.category(chr(code))[0] == "M"
+)
+_LETTERS = rf"(?:[^\W\d_]|[{_MARKS}\u200c\u200d])+"  # marks are no word characters to Python
+_WORD = re.compile(rf"{_LETTERS}(?:[\u2019'-]{_LETTERS})*")
+_TARGET_WORD = re.compile(_LETTERS)
+_POSSESSIVE = re.compile(r"[\u2019']s?$", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?:;>\u2026\"\u201c\u201d\u00ab\u00bb\u00a1\u00bf\u2014\u2013]|--")
+
+
+class Word(NamedTuple):
+    """A word of a source line, without a possessive ending."""
+
+    text: str
+    start: int  # in the line
+    end: int
+    before: str  # the word before in lower case, with "." if a sentence ends there; "" if first
+    after: str  # the word, ending or character after it; "" at the end of the line
+
+    @property
+    def initial(self) -> bool:
+        """Return whether the word starts the line or a sentence."""
+        return not self.before or self.before.endswith(".")
+
+    @property
+    def capitalised(self) -> bool:
+        """Return whether the word starts with a capital letter."""
+        return self.text[0].isupper() or self.text[0].istitle()
+
+
+def source_words(line: str) -> list[Word]:
+    """Return the words of a source line."""
+    found = list(_WORD.finditer(line))
+    words: list[Word] = []
+    before, last_end = "", 0
+    for n, match in enumerate(found):
+        start, text = match.start(), match[0]
+        text = _POSSESSIVE.sub("", text) or text
+        end = start + len(text)
+        between = line[last_end:start]
+        if words and _SENTENCE_END.search(between):
+            before += "."
+        following = found[n + 1].start() if n + 1 < len(found) else len(line)
+        gap = line[end:following].strip()
+        after = gap[:2] if gap else found[n + 1][0] if n + 1 < len(found) else ""
+        words.append(Word(text, start, end, before, after))
+        before, last_end = text.lower(), match.end()
+    return words
+
+
+def target_words(line: str) -> Iterator[re.Match[str]]:
+    """Yield the words of a target line: letters with their marks."""
+    yield from _TARGET_WORD.finditer(line)
+
+
+def is_letter(character: str) -> bool:
+    """Return whether a character belongs to words."""
+    return _TARGET_WORD.fullmatch(character) is not None
+
+
+def without_placeholders(text: str) -> str:
+    """Replace noncharacters that serve as placeholders by U+FFFD."""
+    return _PLACEHOLDER.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def placeholders_in(text: str) -> list[str]:
+    """Return the placeholders of a text in order."""
+    return _PLACEHOLDER.findall(text)
+
+
+class CaseCounts(NamedTuple):
+    """Frequencies of source words by case."""
+
+    lower: Counter[str]  # uncapitalised, by word in lower case
+    capitalised: Counter[str]
+    inside: Counter[str]  # capitalised within a sentence
+
+
+def count_cases(lines: Sequence[str]) -> CaseCounts:
+    """Count the words of source lines by case; lines in capitals do not count."""
+    counts = CaseCounts(Counter(), Counter(), Counter())
+    for line in lines:
+        for word in () if line.isupper() else source_words(line):
+            if not word.capitalised:
+                counts.lower[word.text.lower()] += 1
+                continue
+            counts.capitalised[word.text] += 1
+            if not word.initial:
+                counts.inside[word.text] += 1
+    return counts

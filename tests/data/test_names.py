@@ -1,0 +1,298 @@
+"""Names of a toy language pair: mined, detected, masked, spelled, restored and stored."""
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from name_cases import name_pairs, some_names, spelled
+
+from seq2seq.config.errors import ConfigError
+from seq2seq.config.schema import VocabularyConfig, load_config
+from seq2seq.data.names.mining import NameMiner
+from seq2seq.data.names.names import Masked, Names, train_names
+from seq2seq.data.names.ngrams import NgramModel
+from seq2seq.data.names.romanization import romanize
+from seq2seq.data.names.sounds import Link, SoundModel, units_of
+from seq2seq.data.names.vowel_length import VowelLengths
+from seq2seq.data.names.words import PLACEHOLDERS, placeholders_in, source_words
+from seq2seq.data.vocabulary import (
+    NAME_IDS,
+    checksums_of,
+    load_vocabularies,
+    save_vocabularies,
+    train_vocabularies,
+)
+from seq2seq.runtime.errors import UserError
+
+NAMES = some_names(150, seed=1)
+KNOWN, UNKNOWN = NAMES[:120], NAMES[120:]
+PAIRS = name_pairs(KNOWN, 900, seed=2)
+SRC, TGT = [pair.src for pair in PAIRS], [pair.tgt for pair in PAIRS]
+A, B, C = PLACEHOLDERS[:3]
+
+
+@pytest.fixture(scope="module")
+def names() -> Names:
+    return train_names(SRC, TGT)
+
+
+def texts(masked: list[Masked]) -> list[str]:
+    return [part.text for part in masked]
+
+
+# ----------------------------------------------------------------------------------------- mining
+
+
+def test_mining_finds_names_and_cuts_their_endings() -> None:
+    occurring = {name: stem for pair in PAIRS for name, stem in pair.names.items()}
+    found = {name: pair.stem for name, pair in NameMiner(SRC, TGT).mine().items()}
+    assert found.keys() <= occurring.keys()  # no ordinary word
+    right = sum(found.get(name) == stem for name, stem in occurring.items())
+    assert right >= 0.95 * len(occurring)
+
+
+def test_text_without_names_is_refused() -> None:
+    with pytest.raises(UserError, match=r"vocabulary\.names: found 0 names"):
+        train_names(["the house sleeps", "see the tree"] * 20, ["झडढ ढघफ", "शछढ घठछ"] * 20)
+
+
+def test_words_know_their_neighbours_and_lose_the_possessive() -> None:
+    found = {
+        word.text: word for word in source_words("Anna's dog (Rex) ran. O'Neil's? Yes, Jean-Luc!")
+    }
+    assert [*found] == ["Anna", "dog", "Rex", "ran", "O'Neil", "Yes", "Jean-Luc"]
+    assert [word for word, each in found.items() if each.initial] == ["Anna", "O'Neil", "Yes"]
+    assert found["Anna"].after == "'s"
+    assert found["Rex"].before == "dog"
+
+
+# -------------------------------------------------------------------------------------- detection
+
+
+@pytest.mark.parametrize("name", UNKNOWN[:10])
+def test_unknown_names_are_found(names: Names, name: str) -> None:
+    other = UNKNOWN[-1]
+    for line, wanted in {
+        f"The house of {name} sleeps.": [f"The house of {A} sleeps."],
+        f"{name} walks today.": [f"{A} walks today."],
+        f"{name}'s house sleeps": [f"{A}'s house sleeps"],
+        f"The tree sleeps. {name} walks today.": [f"The tree sleeps. {A} walks today."],
+        f"See {name}, {other} and {KNOWN[0]}.": [f"See {A}, {B} and {C}."],
+        f"The house of {name} {other} sleeps.": [f"The house of {A} sleeps."],
+    }.items():
+        assert texts(names.mask(line)) == wanted
+
+
+def test_ordinary_words_are_no_names(names: Names) -> None:
+    for line in (
+        "House sleeps today.",
+        "Water! The tree walks. Big house.",
+        "THE HOUSE OF KANO SLEEPS TODAY",
+        "the house",
+        "",
+        "I see. A tree.",
+        "12 x {} \u200b",
+    ):
+        assert texts(names.mask(line)) == [line]
+
+
+# ---------------------------------------------------------------------------------------- masking
+
+
+def test_pairs_are_masked_alike(names: Names) -> None:
+    masked = 0
+    for pair in PAIRS:
+        src, tgt = names.mask_pair(pair.src, pair.tgt)
+        assert (src, tgt) == Names(names.content).mask_pair(pair.src, pair.tgt)
+        assert sorted(placeholders_in(src)) == sorted(placeholders_in(tgt))
+        assert len(set(placeholders_in(src))) == len(placeholders_in(src))
+        order = sorted(pair.names, key=pair.src.index)
+        restored = src
+        for mark, name in zip(placeholders_in(src), order, strict=False):
+            restored = restored.replace(mark, name)
+            tgt = tgt.replace(mark, pair.names[name])
+        assert (restored, tgt) == (pair.src, pair.tgt)
+        masked += bool(placeholders_in(src))
+    assert masked >= 0.9 * sum(bool(pair.names) for pair in PAIRS)
+
+
+def test_a_name_that_one_side_lacks_stays(names: Names) -> None:
+    name, other = KNOWN[:2]
+    assert names.mask_pair(f"{name} sleeps.", "ढघफ.") == (f"{name} sleeps.", "ढघफ.")
+    src, tgt = names.mask_pair(f"{name} and {other} sleep.", f"{spelled(other)}ला ढघफ.")
+    mark = placeholders_in(src)[0]
+    assert (src, tgt) == (f"{name} and {mark} sleep.", f"{mark}ला ढघफ.")
+
+
+def test_characters_of_placeholders_are_not_taken_for_names(names: Names) -> None:
+    assert texts(names.mask(f"The {A} sleeps.")) == ["The \ufffd sleeps."]
+    assert names.mask_pair(f"a {B}", f"{C} b") == ("a \ufffd", "\ufffd b")
+
+
+def test_many_names_are_masked_in_parts(names: Names) -> None:
+    line = "See " + ", ".join(UNKNOWN[:20]) + "."
+    parts = names.mask(line)
+    assert len(parts) == 3
+    assert [name for part in parts for name in part.names.values()] == UNKNOWN[:20]
+    whole = " ".join(parts_text(part) for part in parts)
+    assert whole == line
+
+
+def parts_text(part: Masked) -> str:
+    text = part.text
+    for mark, name in part.names.items():
+        text = text.replace(mark, name)
+    return text
+
+
+# --------------------------------------------------------------------------------------- spelling
+
+
+def test_unknown_names_are_spelled_by_their_sounds(names: Names) -> None:
+    right = sum(names.spelling(name) == spelled(name) for name in UNKNOWN)
+    assert right >= 0.8 * len(UNKNOWN)
+    assert names.spelling(" ".join(KNOWN[:2])) == " ".join(map(spelled, KNOWN[:2]))
+
+
+def test_what_cannot_be_spelled_is_copied(names: Names) -> None:
+    for word in ("NASA", "Ωμέγα", "Zażółć"):
+        assert names.spelling(word) == word
+
+
+def test_restoring_keeps_endings_and_adds_the_written_form_where_unsure(names: Names) -> None:
+    name, unknown = KNOWN[0], "Kanora"
+    names = Names(names.content)
+    names.__dict__["_speller"] = SimpleNamespace(spell=lambda _: ("कानोरा", False))
+    masked = {A: name, B: unknown}
+    text = names.restore(f"{A}ला घठछ{B}चा.", Masked("", masked))
+    assert text == f"{spelled(name)}ला घठछ कानोराचा (Kanora)."
+    source, target = names.mask_translation(f"{name} and {unknown} sleep.", text)
+    assert (source.text, source.names) == (f"{A} and {B} sleep.", masked)
+    assert target == f"{A}ला घठछ {B}चा."
+    assert names.mask_target(text, masked) == target
+
+
+def test_languages_that_spell_names_alike_copy_them() -> None:
+    copied = train_names(SRC, [f"Das {' '.join(pair.names)} xq." for pair in PAIRS])
+    assert copied.copies
+    assert copied.spelling("Zażółć") == "Zażółć"
+
+
+def test_alignment_takes_each_letter_once() -> None:
+    sounds = SoundModel()
+    for name in NAMES:
+        links = sounds.align(name.lower(), units_of(spelled(name)))
+        assert links is not None
+        assert "".join(link.chunk for link in links) == name.lower()
+        assert "".join(link.unit for link in links) == spelled(name)
+    assert sounds.align("longer", units_of("क")) is None
+
+
+def test_ngrams_are_a_distribution() -> None:
+    generator, model = random.Random(3), NgramModel(3, size=5)
+    for _ in range(30):
+        model.add(generator.choices("abcd", k=generator.randint(0, 5)), generator.choice([0.5, 2]))
+    for history in (("<s>", "<s>"), ("a", "b"), ("d",), (), ("x", "y"), ("x", "a")):
+        total = sum(model.prob(history, symbol) for symbol in (*"abcd", "</s>"))
+        assert total == pytest.approx(1)
+    model = NgramModel(1, size=10)
+    model.add("aab")
+    assert model.prob((), "a") == pytest.approx((2 + 3 / 10) / (4 + 3))
+
+
+def test_words_are_romanized_by_the_names_of_letters() -> None:
+    def spellings(word: str) -> list[str]:
+        return ["".join(link.chunk for link in links) for links in romanize(word)]
+
+    assert spellings("कमल") == ["kamal"]
+    assert spellings("चित्र") == ["chitr"]
+    assert spellings("मीरा") == ["mira", "meera"]
+    assert spellings("गंगा") == ["ganga"]
+    assert spellings("слово") == spellings("word") == []
+
+
+def test_the_length_of_vowels_follows_the_names() -> None:
+    short = [Link("p", "प"), Link("u", "ु"), Link("l", "ल")]
+    final = [Link("r", "र"), Link("i", "ी")]
+    lengths = VowelLengths([short, final])
+    assert lengths.apply([Link("h", "ह"), Link("u", "ू"), Link("l", "ल")]) == "हुल"
+    assert lengths.apply([Link("n", "न"), Link("i", "ि")]) == "नी"
+    assert lengths.apply([Link("n", "न"), Link("oo", "ु"), Link("r", "र")]) == "नूर"
+    assert lengths.apply([Link("n", "न"), Link("ai", "ि"), Link("r", "र")]) == "निर"  # unknown
+
+
+# ------------------------------------------------------------------------- storing and vocabularies
+
+
+def test_stored_names_are_the_same(names: Names) -> None:
+    again = Names.from_bytes(names.stored)
+    assert again.stored == names.stored
+    assert again.spelling(UNKNOWN[0]) == names.spelling(UNKNOWN[0])
+    for damaged in (b"", b"[]", b"{}", names.stored[:-9], b'{"format": 0}', b"\xff"):
+        with pytest.raises(ValueError):  # noqa: PT011 (its message is for a UserError)
+            Names.from_bytes(damaged)
+
+
+@pytest.mark.parametrize(
+    ("kind", "joint"), [("unigram", True), ("bpe", True), ("char", True), ("char", False)]
+)
+def test_placeholders_are_tokens(kind: str, joint: bool, tmp_path: Path) -> None:
+    config = VocabularyConfig.model_validate(
+        {
+            "type": kind,
+            "size": 310,
+            "joint": joint,
+            "names": True,
+            "sampling": 0.3 * (kind != "char"),
+        }
+    )
+    trained = train_vocabularies(config, SRC, TGT)
+    save_vocabularies(trained, tmp_path)
+    checksums = checksums_of(trained)
+    assert "names" in checksums
+    vocabularies = load_vocabularies(tmp_path, config.sampling, checksums)
+    assert checksums_of(vocabularies) == checksums == checksums_of(load_vocabularies(tmp_path))
+    for side in vocabularies[:2]:
+        assert side.tokens(NAME_IDS) == list(PLACEHOLDERS)
+        (ids,) = side.encode([f"x{B}ला."])
+        assert [i for i in ids if i in NAME_IDS] == [NAME_IDS[1]]
+        assert side.decode(ids) == f"x{B}ला."
+    pair = next(pair for pair in PAIRS if len(pair.names) == 2)
+    sides = vocabularies.encode_pairs([pair.src], [pair.tgt])
+    assert [sum(i in NAME_IDS for i in ids) for (ids,) in sides] == [2, 2]
+    if config.sampling:
+        for side, text in zip(
+            vocabularies[:2], names_masked(vocabularies.names, pair), strict=True
+        ):
+            for seed in range(5):
+                (ids,) = side.sample([text], seed)
+                assert sum(i in NAME_IDS for i in ids) == 2
+                assert side.decode(ids) == text
+
+
+def names_masked(names: Names | None, pair: tuple[str, str, dict[str, str]]) -> tuple[str, str]:
+    assert names is not None
+    return names.mask_pair(*pair[:2])
+
+
+def test_damaged_names_are_refused(tmp_path: Path) -> None:
+    config = VocabularyConfig(size=310, names=True)
+    trained = train_vocabularies(config, SRC, TGT)
+    save_vocabularies(trained, tmp_path)
+    path = tmp_path / "names.json"
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UserError, match=r"names\.json: its checksum differs"):
+        load_vocabularies(tmp_path, checksums=checksums_of(trained))
+    with pytest.raises(UserError, match=r"names\.json: not a file of names"):
+        load_vocabularies(tmp_path)
+    path.unlink()
+    with pytest.raises(UserError, match=r"names\.json: no such file"):
+        load_vocabularies(tmp_path, checksums=checksums_of(trained))
+
+
+def test_words_cannot_have_names(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("vocabulary: {type: word, names: true}\n")
+    with pytest.raises(ConfigError, match=r"vocabulary\.names: must be false with type word"):
+        load_config(path)

@@ -1,0 +1,195 @@
+"""Names through training and translation: none is lost, whatever the model has learned."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from name_cases import name_pairs, some_names, spelled
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translator import Translator
+from seq2seq.training.loop import train
+
+NAMES = some_names(150, seed=1)
+KNOWN, UNKNOWN = NAMES[:120], NAMES[120:]
+LINES = [
+    *(f"{name} walks today." for name in UNKNOWN[:6]),
+    *(f"The house of {name} sleeps" for name in UNKNOWN[6:12]),
+    f"{UNKNOWN[12]} and {UNKNOWN[13]} see the tree.",
+    f"{UNKNOWN[14]}'s house sleeps. {UNKNOWN[15]} walks today.",
+    "See " + ", ".join(UNKNOWN[16:29]) + ".",
+    f"{KNOWN[0]} and {UNKNOWN[29]} see the water.",
+    *(
+        f"{name} and {other} see the water."
+        for name, other in zip(KNOWN, KNOWN[9:20], strict=False)
+    ),
+    " ".join(f"The house of {name} sleeps today and the water walks" for name in UNKNOWN[:9]),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained for a moment."""
+    folder = tmp_path_factory.mktemp("names")
+    for split, count in (("train", 900), ("valid", 20)):
+        pairs = name_pairs(KNOWN, count, seed=len(split))
+        text = "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs)
+        (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
+    config = folder / "config.yaml"
+    config.write_text(
+        f"""\
+name: names
+run_dir: {folder.as_posix()}/run
+data:
+  src_lang: xx
+  tgt_lang: mr
+  train: {{tsv: {folder.as_posix()}/train.tsv}}
+  valid: {{tsv: {folder.as_posix()}/valid.tsv}}
+  max_length: 30
+vocabulary: {{size: 310, names: true, sampling: 0.5}}
+model: {{embedding_size: 24, hidden_size: 32, dropout: 0.1}}
+training: {{max_steps: 120, batch_tokens: 400, learning_rate: 1e-2, validate_every: 60, keep: 2}}
+decoding: {{beam_size: 3}}
+""",
+        encoding="utf-8",
+    )
+    train(load_config(config)[0], device="cpu")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def translator(run: Path) -> Translator:
+    return Translator.load(run, device="cpu")
+
+
+def names_of(line: str) -> list[str]:
+    return [name for name in NAMES if name in line.replace(".", " ").replace(",", " ").split()]
+
+
+def kept(line: str, text: str) -> list[bool]:
+    words = [word.rstrip(",.").removesuffix("'s") for word in line.split()]
+    return [spelled(name) in text or name in text for name in NAMES if name in words]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("text_only", [False, True])
+def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool) -> None:
+    found = translator.translate(LINES, beam_size, text_only=text_only)
+    for line, translation in zip(LINES, found, strict=True):
+        words = kept(line, translation.text)
+        assert words
+        assert all(words), (line, translation.text)
+        assert not any("\ufdd0" <= character <= "\ufdd7" for character in translation.text)
+
+
+def test_other_lines_and_batches_change_nothing(translator: Translator) -> None:
+    together = [each.text for each in translator.translate(LINES)]
+    assert [translator.translate([line])[0].text for line in LINES] == together
+    assert [each.text for each in translator.translate(LINES[::-1])][::-1] == together
+
+
+def test_tokens_show_names(translator: Translator) -> None:
+    name = UNKNOWN[7]
+    (found,) = translator.translate([f"The house of {name} sleeps"], n_best=3)
+    assert name in found.src_tokens
+    spelling = translator.vocabularies.names.spelling(name)  # type: ignore[union-attr]
+    assert spelling in found.tgt_tokens
+    for entry in found.nbest:
+        assert spelling in entry.text
+        assert spelling in entry.tokens
+    assert found.attention_weights is not None
+    assert len(found.attention_weights) == len(found.tgt_tokens)
+    assert len(found.attention_weights[0]) == len(found.src_tokens)
+
+
+def test_scores_of_translations_are_those_of_search(translator: Translator) -> None:
+    lines = [line for line in LINES[:14] if translator.translate([line])[0].parts == 1]
+    found = translator.translate(lines, beam_size=1)
+    scored = score_lines(translator, lines, [each.text for each in found])
+    equal = 0
+    for one, other in zip(found, scored, strict=True):
+        if other.tgt_tokens == one.tgt_tokens:  # segmented as search did
+            equal += 1
+            assert other.score == one.score
+    assert equal >= len(lines) // 2
+
+
+def test_prefixes_with_names_are_kept(translator: Translator) -> None:
+    name = UNKNOWN[3]
+    names = translator.vocabularies.names
+    assert names is not None
+    for prefix in (f"{names.spelling(name)}ला ", "ठथ ", f"{names.spelling(name)}"):
+        (found,) = translator.translate([f"{name} walks today."], prefixes=[prefix])
+        assert found.text.startswith(prefix.rstrip())
+        assert found.text.count(names.spelling(name)) == 1
+
+
+def test_a_glossary_spells_names(translator: Translator) -> None:
+    """A name is spelled as given; a phrase that contains a name is required as it is."""
+    name = UNKNOWN[5]
+    for terms, line, wanted in (
+        ([(name, "ऋऋ")], f"The house of {name} sleeps", "ऋऋ"),
+        ([(f"house of {name}", "ऋऋ ऌ")], f"The house of {name} sleeps", "ऋऋ ऌ"),
+    ):
+        settings = SearchSettings(glossary=Glossary(terms))
+        (found,) = translator.translate([line], settings=settings)
+        assert found.text.count(wanted) == 1
+        assert name not in found.text
+        assert spelled(name) not in found.text
+
+
+def test_constraints_and_names_are_both_kept(translator: Translator) -> None:
+    name = UNKNOWN[5]
+    names = translator.vocabularies.names
+    assert names is not None
+    for phrases in (["ठथ घठछ"], [names.spelling(name)], ["झडढ", "थघ थघ"]):
+        (found,) = translator.translate([f"The house of {name} sleeps"], constraints=[phrases])
+        assert all(found.text.count(phrase) >= 1 for phrase in phrases)
+        assert found.text.count(names.spelling(name)) == 1
+
+
+def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Translate, its ensembles, evaluate, average and resume work on a run with names."""
+    source, reference = tmp_path / "in.txt", tmp_path / "ref.txt"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    reference.write_text("ठथ\n" * len(LINES), encoding="utf-8")
+    averaged = tmp_path / "averaged"
+
+    def output(*options: str | Path) -> str:
+        assert main(["translate", "-i", str(source), *map(str, options)]) == 0
+        return capsys.readouterr().out
+
+    assert main(["average", str(run), "-o", str(averaged)]) == 0
+    capsys.readouterr()
+    for runs in ((run,), (averaged,), (run, averaged)):
+        models: Sequence[str | Path] = [part for each in runs for part in ("-m", each)]
+        for line, text in zip(LINES, output(*models).splitlines(), strict=True):
+            assert all(kept(line, text)), (line, text)
+    objects = [json.loads(line) for line in output("-m", run, "--json").splitlines()]
+    assert [each["text"] for each in objects] == output("-m", run).splitlines()
+    hypotheses = tmp_path / "hyp.txt"
+    options = ["-i", str(source), "-r", str(reference), "-o", str(hypotheses)]
+    assert main(["evaluate", "-m", str(run), *options]) == 0
+    capsys.readouterr()
+    assert hypotheses.read_text(encoding="utf-8") == output("-m", run)
+
+
+def test_resumed_training_is_the_same(run: Path, tmp_path: Path) -> None:
+    config, _ = load_config(run / "config.yaml")
+    names = []
+    for name, steps in (("once", (40,)), ("twice", (20, 40))):
+        for step in steps:
+            training = config.training.model_copy(update={"max_steps": step})
+            changed = config.model_copy(update={"run_dir": tmp_path / name, "training": training})
+            train(changed, device="cpu", resume=step != steps[0])
+        names.append((tmp_path / name / "vocabulary" / "names.json").read_bytes())
+    assert names[0] == names[1] == (run / "vocabulary" / "names.json").read_bytes()
+    lines = [
+        (tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice")
+    ]
+    assert lines[0][-1] == lines[1][-1]

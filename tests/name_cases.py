@@ -1,0 +1,85 @@
+"""A toy language pair with names, which the target spells by their sounds in Devanagari."""
+
+import random
+from typing import NamedTuple
+
+CONSONANTS = {
+    "k": "क",
+    "g": "ग",
+    "t": "त",
+    "n": "न",
+    "p": "प",
+    "b": "ब",
+    "m": "म",
+    "r": "र",
+    "l": "ल",
+}
+VOWELS = {"a": "ा", "i": "ि", "u": "ु", "o": "ो", "e": "े"}
+ENDINGS = ("", "", "ला", "ने", "चा")
+# Ordinary words, whose translations sound unlike them.
+WORDS = {
+    "see": "घठछ",
+    "house": "झडढ",
+    "water": "फठ",
+    "tree": "शछढ",
+    "big": "थघ",
+    "walks": "षडझ",
+    "sleeps": "ढघफ",
+    "today": "ठथ",
+}
+
+
+class Pair(NamedTuple):
+    """A sentence pair and the names in it, by their spellings in the target."""
+
+    src: str
+    tgt: str
+    names: dict[str, str]
+
+
+def spelled(name: str) -> str:
+    """The spelling of a name of open syllables."""
+    letters = name.lower()
+    return "".join(
+        CONSONANTS[c] + VOWELS[v] for c, v in zip(letters[::2], letters[1::2], strict=True)
+    )
+
+
+def some_names(count: int, seed: int) -> list[str]:
+    """Different names of two or three open syllables."""
+    generator, names = random.Random(seed), dict[str, None]()
+    while len(names) < count:
+        syllables = generator.choice((2, 3))
+        letters = (
+            generator.choice([*CONSONANTS]) + generator.choice([*VOWELS]) for _ in range(syllables)
+        )
+        names["".join(letters).capitalize()] = None
+    return list(names)
+
+
+def name_pairs(names: list[str], count: int, seed: int) -> list[Pair]:
+    """Sentences with one of the names, with two, or with none."""
+    generator, pairs = random.Random(seed), []
+    for _ in range(count):
+        first, second = generator.sample(names, 2)
+        ends = [spelled(each) + generator.choice(ENDINGS) for each in (first, second)]
+        does = generator.choice(("walks", "sleeps"))
+        thing = generator.choice(("house", "water", "tree"))
+        one, two, one_in, two_in = first, second, *ends
+        it, it_does = WORDS[thing], WORDS[does]
+        src, tgt, found = generator.choice(
+            [
+                (f"{one} {does} today.", f"{one_in} {WORDS['today']} {it_does}.", [one]),
+                (
+                    f"{one} and {two} see the {thing}.",
+                    f"{one_in} {two_in} {it} {WORDS['see']}.",
+                    [one, two],
+                ),
+                (f"The {thing} of {one} {does}.", f"{one_in} {it} {it_does}.", [one]),
+                (f"{one}'s {thing} {does}.", f"{one_in} {it} {it_does}.", [one]),
+                (f"{thing.capitalize()} {does} today.", f"{it} {WORDS['today']} {it_does}.", []),
+                (f"The big {thing} {does}.", f"{WORDS['big']} {it} {it_does}.", []),
+            ]
+        )
+        pairs.append(Pair(src, tgt, {each: spelled(each) for each in found}))
+    return pairs
