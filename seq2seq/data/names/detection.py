@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from seq2seq.data.names.ngrams import NgramModel
-from seq2seq.data.names.words import CaseCounts, Word, source_words
+from seq2seq.data.names.words import CaseCounts, SourceWord, source_words
 
 MAX_INSTANCES = 30_000  # that the regression is trained on
 _PER_TYPE = 8  # instances of each word
@@ -39,7 +39,7 @@ class Spellings:
         return round(max(-_MOST_LIKE, min(_MOST_LIKE, name - ordinary)))
 
 
-def features_of(word: Word, lower: Mapping[str, int], spellings: Spellings) -> Features:
+def features_of(word: SourceWord, lower: Mapping[str, int], spellings: Spellings) -> Features:
     """Return features that do not depend on whether the word itself is known."""
     text, place = word.text.lower(), "initial" if word.initial else "inside"
     after = word.after
@@ -78,13 +78,13 @@ class NameDetector:
         self._names, self._lower, self._capitalised = names, lower, capitalised
         self._weights, self._spellings = weights, spellings
 
-    def names_in(self, line: str) -> list[Word]:
+    def names_in(self, line: str) -> list[SourceWord]:
         """Return the names of a line, in order; none of a line in capitals."""
         if line.isupper():
             return []
         return [word for word in source_words(line) if word.capitalised and self.is_name(word)]
 
-    def is_name(self, word: Word) -> bool:
+    def is_name(self, word: SourceWord) -> bool:
         """Return whether a capitalised word is a name."""
         if word.text in self._names:
             return True
@@ -97,7 +97,7 @@ class NameDetector:
         known = word.text.lower() in self._lower
         return not (known or word.initial) or self.score(word) > 0
 
-    def score(self, word: Word) -> float:
+    def score(self, word: SourceWord) -> float:
         """Return the log-odds that an unknown capitalised word is a name."""
         features = features_of(word, self._lower, self._spellings)
         return sum(self._weights.get(feature, 0.0) for feature in features)

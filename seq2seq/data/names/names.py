@@ -20,7 +20,7 @@ from seq2seq.data.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.data.names.speller import Speller
 from seq2seq.data.names.words import (
     PLACEHOLDERS,
-    Word,
+    SourceWord,
     is_letter,
     placeholders_in,
     target_words,
@@ -111,7 +111,7 @@ class Names:
         more = _masked(masked.text, runs, 0, free)
         return Masked(more.text, {**masked.names, **more.names}, masked.given)
 
-    def _is_rare(self, word: Word) -> bool:
+    def _is_rare(self, word: SourceWord) -> bool:
         pair = self.pairs.get(word.text)
         return pair is None or pair.occurrences < FREQUENT
 
@@ -154,7 +154,7 @@ class Names:
             name = src[run[0].start : run[-1].end]
             if (place := self._find(tgt, name, [])) is not None:
                 tgt = _without_written(tgt, place[1], name)
-        found: list[tuple[list[Word], tuple[int, int]]] = []
+        found: list[tuple[list[SourceWord], tuple[int, int]]] = []
         for run in runs[: len(PLACEHOLDERS)]:
             name = src[run[0].start : run[-1].end]
             place = self._find(tgt, name, [place for _, place in found])
@@ -172,7 +172,7 @@ class Names:
         return tgt
 
     def _located(
-        self, src: str, tgt: str, run: Sequence[Word], taken: Sequence[tuple[int, int]]
+        self, src: str, tgt: str, run: Sequence[SourceWord], taken: Sequence[tuple[int, int]]
     ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         """Return the places of a run of names on both sides: together, or those found alone."""
         span = (run[0].start, run[-1].end)
@@ -290,9 +290,9 @@ def train_names(src: Sequence[str], tgt: Sequence[str]) -> Names:
     )
 
 
-def _runs(text: str, words: Sequence[Word]) -> Iterator[list[Word]]:
+def _runs(text: str, words: Sequence[SourceWord]) -> Iterator[list[SourceWord]]:
     """Yield names together that follow one another with a single space between."""
-    run: list[Word] = []
+    run: list[SourceWord] = []
     for word in words:
         if run and text[run[-1].end : word.start] != " ":
             yield run
@@ -303,7 +303,10 @@ def _runs(text: str, words: Sequence[Word]) -> Iterator[list[Word]]:
 
 
 def _masked(
-    text: str, runs: Sequence[Sequence[Word]], offset: int, marks: Sequence[str] = PLACEHOLDERS
+    text: str,
+    runs: Sequence[Sequence[SourceWord]],
+    offset: int,
+    marks: Sequence[str] = PLACEHOLDERS,
 ) -> Masked:
     """Replace the names of a part of a text that starts at an offset."""
     spans = [(run[0].start - offset, run[-1].end - offset) for run in runs]

@@ -44,7 +44,7 @@ class Spelling(NamedTuple):
     prob: float
 
 
-class _State(NamedTuple):
+class _PartialSpelling(NamedTuple):
     """A partial spelling: what the models know of it, and its text."""
 
     links: History
@@ -111,9 +111,9 @@ class Speller:
 
     def spellings(self, name: str, foreign: float) -> list[Spelling]:
         """Return the best spellings of a name in lower case; none if its letters are unknown."""
-        beams: list[dict[_State, float]] = [{} for _ in range(len(name) + 1)]
+        beams: list[dict[_PartialSpelling, float]] = [{} for _ in range(len(name) + 1)]
         order = max(_ORDER, _NATIVE_ORDER)
-        start = _State((self._foreign.start[:1] * (order - 1)), self._words.start, "")
+        start = _PartialSpelling((self._foreign.start[:1] * (order - 1)), self._words.start, "")
         beams[0][start] = 0.0
         for at, beam in enumerate(beams):
             for state, score in self._best(beam):  # units without letters
@@ -139,21 +139,26 @@ class Speller:
         links = self._sounds.align(name, units_of(text))
         return text if links is None else self._lengths.apply(links)
 
-    def _best(self, beam: Mapping[_State, float]) -> list[tuple[_State, float]]:
+    def _best(self, beam: Mapping[_PartialSpelling, float]) -> list[tuple[_PartialSpelling, float]]:
         return sorted(beam.items(), key=lambda each: (-each[1], each[0].text))[:BEAM]
 
     def _extend(
-        self, beam: dict[_State, float], state: _State, score: float, chunk: str, foreign: float
+        self,
+        beam: dict[_PartialSpelling, float],
+        state: _PartialSpelling,
+        score: float,
+        chunk: str,
+        foreign: float,
     ) -> None:
         for unit in self._units.get(chunk, []):
             link = Link(chunk, unit)
             total = score + self._score(state, link, unit, foreign) + self._channel[link]
             links = (*state.links[1:], link)
-            after = _State(links, self._words.next(state.units, unit), state.text + unit)
+            after = _PartialSpelling(links, self._words.next(state.units, unit), state.text + unit)
             if total > beam.get(after, -math.inf):
                 beam[after] = total
 
-    def _score(self, state: _State, link: Symbol, unit: str, foreign: float) -> float:
+    def _score(self, state: _PartialSpelling, link: Symbol, unit: str, foreign: float) -> float:
         prob = foreign * self._foreign.prob(state.links[-(_ORDER - 1) :], link)
         if foreign < 1:
             prob += (1 - foreign) * self._native.prob(state.links[-(_NATIVE_ORDER - 1) :], link)

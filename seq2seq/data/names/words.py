@@ -20,7 +20,7 @@ _POSSESSIVE = re.compile(r"[\u2019']s?$", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?:;>\u2026\"\u201c\u201d\u00ab\u00bb\u00a1\u00bf\u2014\u2013]|--")
 
 
-class Word(NamedTuple):
+class SourceWord(NamedTuple):
     """A word of a source line, without a possessive ending."""
 
     text: str
@@ -40,10 +40,10 @@ class Word(NamedTuple):
         return self.text[0].isupper() or self.text[0].istitle()
 
 
-def source_words(line: str) -> list[Word]:
+def source_words(line: str) -> list[SourceWord]:
     """Return the words of a source line."""
     found = list(_WORD.finditer(line))
-    words: list[Word] = []
+    words: list[SourceWord] = []
     before, last_end = "", 0
     for n, match in enumerate(found):
         start, text = match.start(), match[0]
@@ -55,7 +55,7 @@ def source_words(line: str) -> list[Word]:
         following = found[n + 1].start() if n + 1 < len(found) else len(line)
         gap = line[end:following].strip()
         after = gap[:2] if gap else found[n + 1][0] if n + 1 < len(found) else ""
-        words.append(Word(text, start, end, before, after))
+        words.append(SourceWord(text, start, end, before, after))
         before, last_end = text.lower(), match.end()
     return words
 
