@@ -305,7 +305,12 @@ def test_json_has_the_n_best_where_asked(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "--json", "--n-best", 2, stdin=b"buda\n\n")
     for each in map(json.loads, result.lines):
         assert len(each["n_best"]) == 2
-        assert each["n_best"][0] == {"text": each["text"], "score": each["score"]}
+        assert each["n_best"][0] == {
+            "text": each["text"],
+            "score": each["score"],
+            "tokens": each["tgt_tokens"],
+            "log_probs": each["log_probs"],
+        }
 
 
 @pytest.mark.parametrize("beam", [1, 3])
