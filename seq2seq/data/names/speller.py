@@ -78,6 +78,7 @@ class Speller:
                     links_of[link] += 1.0
         self._lengths = VowelLengths(aligned)
         self._has_native = False
+        self._known_words = set(words := list(words))
         for word in words:
             self._words.add(units_of(word))
             for number, links in enumerate(romanize(word)):
@@ -96,14 +97,15 @@ class Speller:
     def spell(self, name: str) -> tuple[str, bool] | None:
         """Return the best spelling of a name in lower case, and whether it is reliable.
 
-        It is if it has nearly all of the probability, and would be the best whether the name were
-        foreign or not. Returns None for a name with unknown letters.
+        It is if it has nearly all of the probability, would be the best whether the name were
+        foreign or not, and is no word of the target, to which the models are biased. Returns None for a name with unknown letters.
         """
         found = self.spellings(name, self._foreign_probability(name))
         if not found:
             return None
         text, prob = found[0]
-        reliable = prob >= RELIABLE and all(
+        reliable = prob >= RELIABLE and text not in self._known_words
+        reliable = reliable and all(
             self.spellings(name, foreign)[0].text == text
             for foreign in (_MIN_MIXTURE, 1 - _MIN_MIXTURE)
         )
