@@ -98,7 +98,8 @@ class Speller:
         """Return the best spelling of a name in lower case, and whether it is reliable.
 
         It is if it has nearly all of the probability, would be the best whether the name were
-        foreign or not, and is no word of the target, to which the models are biased. Returns None for a name with unknown letters.
+        foreign or not, and is no word of the target, to which the models are biased. Returns None
+        for a name with unknown letters.
         """
         found = self.spellings(name, self._foreign_probability(name))
         if not found:
