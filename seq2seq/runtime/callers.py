@@ -22,6 +22,9 @@ PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the sa
     (r"--overwrite", "overwrite=True"),
     (r"--int8", "int8=True"),
     (r"--n-best (\d+)", r"n_best=\1"),
+    (r"--sample\b", "sampling"),
+    (r"--(temperature|seed|glossary|constraints|groups|diversity|mbr)\b", r"\1"),
+    (r"--top-([kp])\b", r"top_\1"),
     (r"(?<!\S)-b(?!\w)", "beam_size"),
 )
 _COMMAND = re.compile("(`[^`]*`)")  # a command in a message stays a command

@@ -104,7 +104,7 @@ def test_scores_that_are_not_finite_are_refused_by_line(
     factor: float,
     json_lines: bool,
 ) -> None:
-    def spoiled(*_: object) -> Translator:
+    def spoiled(*_: object, **__: object) -> Translator:
         translator = Translator.load(luong, device="cpu")
         project = translator.model.project
         monkeypatch.setattr(

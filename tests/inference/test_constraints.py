@@ -31,6 +31,7 @@ from seq2seq.inference.constraints import (
     search_constraints,
 )
 from seq2seq.inference.interface import Hypothesis, SearchOptions
+from seq2seq.inference.lexical import NO_LEXICAL
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search import search
 
@@ -268,13 +269,13 @@ def test_search_gets_the_constraints_it_needs() -> None:
         (0, [NO_PREFIX, CHOICES], [KeepPrefix]),
         (3, [CHOICES], [KeepPrefix, NoRepeatNgram]),
     ):
-        found = search_constraints((PAD_ID,), ngram, prefixes)
+        found = search_constraints(SearchOptions(1, no_repeat_ngram=ngram), prefixes)
         assert [type(each) for each in found] == [*always, *more]
 
 
 def test_lengths_are_limited_from_both_sides() -> None:
     rows, scores = Rows(3, 2, CPU, keep_history=False), torch.zeros(6, 7)
-    rows.begin([0, 1], [9, 2], [NO_PREFIX] * 2)
+    rows.begin([0, 1], [9, 2], [NO_PREFIX] * 2, [NO_LEXICAL] * 2, [""] * 2)
     LengthLimits().apply(scores, rows)
     assert scores[:, EOS_ID].tolist() == [-torch.inf] * 6
     assert scores.isneginf().sum() == 6

@@ -269,6 +269,7 @@ def test_a_command_in_a_message_stays_a_command() -> None:
 def test_every_option_in_messages_of_the_core_has_its_python_term() -> None:
     """Options named outside of the command line's own packages are translated for Python."""
     shells = {"--last", "--tokenize", "--nproc-per-node", "--stream", "--json", "--hyp", "--help"}
+    shells |= {"--format"}  # an option of xz
     for package in ("runtime", "config", "data", "runs", "inference", "training"):
         for path in (ROOT / "seq2seq" / package).rglob("*.py"):
             if path.name in ("callers.py", "foreign_keys.py"):
