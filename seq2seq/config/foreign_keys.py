@@ -196,6 +196,8 @@ _KEYS = {
         normalize length_normalization length_normalisation lp_alpha word_penalty""",
     "decoding.coverage_penalty": "beta cov_penalty coverage_beta stepwise_penalty",
     "decoding.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat ngram_block block_ngram",
+    "decoding.repetition_penalty": "repeat_penalty rep_penalty",
+    "decoding.min_length": "min_len min_output_length min_decode_length min_new_tokens",
     "decoding.replace_unknown": "replace_unk replace_unks unk_replace unk_replacement",
     "decoding.max_length": """
         max_output_length max_output_len max_len_a max_len_b max_decode_length
@@ -268,11 +270,9 @@ _ADVICE = {
         decoding.batch_size eval_batch_size valid_batch_size batch_size_valid valid_mini_batch
         per_device_eval_batch_size test_batch_size decoding.batch_type val_batch_size""",
     "give it to `seq2seq translate`: the option --n-best N": "n_best nbest num_return_sequences",
-    "translations are found by greedy or beam search, not by sampling; remove it": """
+    "sampling is chosen for each call: `seq2seq translate --sample N`, --temperature, --top-k": """
         temperature top_k top_p do_sample sampling_topk sampling_topp random_sampling_topk
         random_sampling_temp sample output_sampling decoding.sampling""",
-    "translations have no minimum length; remove it": """
-        min_length min_len min_output_length min_decode_length min_new_tokens""",
     "the keys of model hold for encoder and decoder alike; write them there": """
         model.encoder model.embeddings model.encoder_decoder encoder.embeddings""",
     "all weights are trained; remove it": """

@@ -11,7 +11,6 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -285,9 +284,10 @@ def _check_content(raw: IO[bytes], format_: _Format, path: Path) -> None:
 def _zstd_module() -> Any:
     """Import zstd: part of Python from 3.14 on, before that the backport. Raises ImportError."""
     try:
-        return import_module("compression.zstd")
+        from compression import zstd
     except ImportError:
-        return import_module("backports.zstd")
+        from backports import zstd
+    return zstd
 
 
 def _check_zstd(path: Path) -> None:

@@ -311,6 +311,8 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
     check_readable(path)
     try:
         yield
+    except UserError:
+        raise
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; a run folder has its vocabulary there") from None
     except (OSError, RuntimeError, ValueError) as error:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,7 +143,7 @@ class Translator:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        return _unpickled, (type(self), str(self.device), pickle.dumps(fields))
+        return _restored, (type(self), _DeviceName(str(self.device)), fields)
 
     @property
     @torch.inference_mode()
@@ -542,10 +541,24 @@ class Translator:
         return text if names is None else names.restore(text, part.masked)
 
 
-def _unpickled(kind: type[Translator], device: str, fields: bytes) -> Translator:
-    """Set up the device as `Translator.load` does, then restore weights in the form it takes."""
-    choose_device(device)
-    return kind(**pickle.loads(fields))
+class _DeviceName:
+    """Name of a device that is set up when the name is unpickled, before the weights are."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Set up the device as `Translator.load` does."""
+        return _set_up, (self.name,)
+
+
+def _set_up(name: str) -> _DeviceName:
+    choose_device(name)
+    return _DeviceName(name)
+
+
+def _restored(kind: type[Translator], _device: _DeviceName, fields: dict[str, Any]) -> Translator:
+    return kind(**fields)
 
 
 def _for_inference(

@@ -165,15 +165,17 @@ CALLS = {
         "translate",
         "the following arguments are required: -m/--model; see seq2seq translate --help",
     ),
-    "no output": Row(
-        "attention -m luong",
-        "the following arguments are required: -o/--output; see seq2seq attention --help",
+    "no alignment to evaluate": Row(
+        "attention -m luong --gold test.tgt",
+        "attention --gold: needs -o FILE.align, the alignments to evaluate",
     ),
     "no such option": Row(
-        f"{M} --colour red", "unrecognized arguments: --colour red; see seq2seq translate --help"
+        f"{M} --colour red", "unrecognized arguments: --colour; see seq2seq translate --help"
     ),
     "an override of translate": Row(
-        f"{M} seed=1", "unrecognized arguments: seed=1; see seq2seq translate --help"
+        f"{M} decoding.beam=1",
+        "decoding.beam (command line): unknown key; did you mean 'decoding.beam_size' (hypotheses "
+        "kept; 1: greedy search)?",
     ),
     "an option without a value": Row(
         f"{M} -b", "argument -b/--beam: expected one argument; see seq2seq translate --help"
@@ -774,8 +776,8 @@ FILES = {
         "out: is already read or written by this command; choose another name",
     ),
     "a picture of another kind": Row(
-        "attention -m luong -o looks.pdf",
-        "looks.pdf: unknown suffix '.pdf'. Use .html, .png, .svg or .json.",
+        "attention -m luong -o looks.bmp",
+        "looks.bmp: unknown suffix '.bmp'. Use .html, .png, .svg, .pdf, .json or .align.",
     ),
     "a picture in no folder": Row(
         "attention -m luong -o nowhere/looks.html",
