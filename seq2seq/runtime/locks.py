@@ -163,10 +163,14 @@ def _lock_handle(folder: Path) -> int | None:
 
 def _open_regular(path: Path) -> int:
     """Open or create a lock file; raises OSError, and UserError for a pipe or a device."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_SURPRISE, 0o644)
+    error = UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_SURPRISE, 0o644)
+    except IsADirectoryError:
+        raise error from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
+        raise error
     return descriptor
 
 

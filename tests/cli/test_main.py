@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -163,7 +163,7 @@ def test_notes_on_a_document_name_the_lines_of_the_input(call: Call, luong: Path
 def test_a_document_is_read_as_one(call: Call, luong: Path, src: Path) -> None:
     for options in (("--stream",), ("--prefix-file", src)):
         result = call("translate", "-m", luong, "--document", *options)
-        refused(result, "--document cannot be used with --stream or --prefix-file")
+        refused(result, "--document cannot be used with --stream, --prefix-file or --constraints")
 
 
 PLAIN = b"buda ki.\n\nmore ta.\nzu"
@@ -381,7 +381,8 @@ def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: 
 def test_a_failure_leaves_no_half_file(
     call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translate, out = Translator.translate, tmp_path / "out"
+    stream, out = Translator.stream, tmp_path / "out"
+    kept = f"{out}.incomplete: the translations of the first 4 lines\n"
     out.write_text("what was there", encoding="utf-8")
     before = sorted(path.name for path in tmp_path.iterdir())
     for error, code, words in (
@@ -399,24 +400,24 @@ def test_a_failure_leaves_no_half_file(
         def fail_later(
             self: Translator,
             lines: Sequence[str],
-            beam_size: int | None = None,
-            n_best: int = 1,
-            prefixes: Sequence[str] | None = None,
-            text_only: bool = False,
+            *arguments: Any,
             error: BaseException = error,
             calls: list[int] = calls,
         ) -> object:
             calls.append(len(lines))
             if len(calls) == 2:
                 raise error
-            return translate(self, lines, beam_size, n_best, prefixes, text_only)
+            return stream(self, lines, *arguments)
 
-        monkeypatch.setattr(Translator, "translate", fail_later)
+        monkeypatch.setattr(Translator, "stream", fail_later)
         command = ("translate", "-m", luong, "-i", src, "-b", 1, "--batch-size", 4)
         result = call(*command, "-o", out)
         assert (result.code, result.out) == (code, b"")
-        assert result.err.startswith(words)
-        assert result.err.count("\n") == 1
+        interrupted = isinstance(error, KeyboardInterrupt)
+        assert result.err.startswith(kept * interrupted + words)
+        assert result.err.count("\n") == 1 + interrupted
+        assert out.with_name("out.incomplete").exists() == interrupted
+        out.with_name("out.incomplete").unlink(missing_ok=True)
         assert out.read_text(encoding="utf-8") == "what was there"
         assert sorted(path.name for path in tmp_path.iterdir()) == before
 

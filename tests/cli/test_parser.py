@@ -14,6 +14,7 @@ from seq2seq.cli.parser import COMMANDS, Parser, command_modules
 ARGUMENTS = {
     "demo": [],
     "check": ["config.yaml"],
+    "split": ["-i", "a.tsv", "-o", "b.tsv"],
     "train": ["config.yaml"],
     "compare": ["config.yaml"],
     "translate": ["-m", "run"],

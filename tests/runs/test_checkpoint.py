@@ -168,7 +168,7 @@ def test_best_weights_come_back_bit_for_bit(
     config = edited(config, "vocabulary", joint=joint)
     vocabularies = tiny_vocabularies
     if not joint:
-        vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies))
+        vocabularies = Vocabularies(*(Vocabulary(each.model) for each in tiny_vocabularies[:2]))
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
@@ -181,7 +181,9 @@ def test_best_weights_come_back_bit_for_bit(
     assert torch.equal(outputs_of(loaded), outputs_of(model.requires_grad_(False)))
     assert (limit, same_config) == (LIMIT, config)
     assert same_vocabularies.joint == joint
-    assert [each.model for each in same_vocabularies] == [each.model for each in vocabularies]
+    sides = zip(same_vocabularies[:2], vocabularies[:2], strict=True)
+    assert all(side.model == other.model for side, other in sides)
+    assert same_vocabularies.names is None
     src, tgt = loaded.encoder.embedding.weight, loaded.tgt_embedding.weight
     assert (loaded.projection.weight.data_ptr() == tgt.data_ptr()) == tied  # one in memory
     assert (src.data_ptr() == tgt.data_ptr()) == (tied and joint)

@@ -172,7 +172,7 @@ def test_without_best_weights_no_warm_start_is_named(copy: Path) -> None:
 
 def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project: Path) -> None:
     config = load_config(project / CONFIG)[0]
-    files = config.data.train.model_copy(
+    files = config.data.train[0].model_copy(
         update={"src": project / "train.src", "tgt": project / "train.tgt"}
     )
     text, blank = usable(read_pairs(files))

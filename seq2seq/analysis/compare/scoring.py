@@ -212,7 +212,8 @@ def _score_run(
 ) -> SeedResult:
     folder, progress = config.run_dir, _progress(config.run_dir, state)
     output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
-    if (lost := read_saved_metrics(folder, progress).lost) is not None:
+    lost = read_saved_metrics(folder, progress).lost
+    if lost is not None and plan.trained_as(variant) == variant:  # once for each run
         logger.info(f"warning: {folder / METRICS}: {lost}; its curve lacks what is damaged or lost")
     curve = {
         int(line["step"]): line["valid_bleu"]
