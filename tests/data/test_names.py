@@ -1,6 +1,7 @@
 """Names of a toy language pair: mined, detected, masked, spelled, restored and stored."""
 
 import random
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from seq2seq.data.names.names import Masked, Names, train_names
 from seq2seq.data.names.ngrams import NgramModel
 from seq2seq.data.names.romanization import romanize
 from seq2seq.data.names.sounds import Link, SoundModel, units_of
+from seq2seq.data.names.speller import Speller
 from seq2seq.data.names.vowel_length import VowelLengths
 from seq2seq.data.names.words import PLACEHOLDERS, placeholders_in, source_words
 from seq2seq.data.vocabulary import (
@@ -153,6 +155,16 @@ def test_unknown_names_are_spelled_by_their_sounds(names: Names) -> None:
     right = sum(names.spelling(name) == spelled(name) for name in UNKNOWN)
     assert right >= 0.8 * len(UNKNOWN)
     assert names.spelling(" ".join(KNOWN[:2])) == " ".join(map(spelled, KNOWN[:2]))
+
+
+def test_vowel_signs_follow_letters() -> None:
+    """No spelling begins with a vowel sign or has one after a virama."""
+    speller = Speller([("kta", "क्ता"), ("ma", "म"), ("ra", "रा")], ["क्त", "ता", "ित"])
+    for name in ("kta", "ka", "ata", "a", "ktra", "aa"):
+        for foreign in (0.1, 0.9):
+            for text, _ in speller.spellings(name, foreign):
+                signs = [n for n, each in enumerate(text) if unicodedata.category(each) == "Mc"]
+                assert all(n and text[n - 1] != "\N{DEVANAGARI SIGN VIRAMA}" for n in signs)
 
 
 def test_what_cannot_be_spelled_is_copied(names: Names) -> None:

@@ -18,7 +18,14 @@ from typing import NamedTuple
 
 from seq2seq.data.names.ngrams import END, History, NgramModel, Symbol
 from seq2seq.data.names.romanization import romanize
-from seq2seq.data.names.sounds import MAX_LETTERS, Link, SoundModel, units_of
+from seq2seq.data.names.sounds import (
+    MAX_LETTERS,
+    Link,
+    SoundModel,
+    ends_stem,
+    starts_unit,
+    units_of,
+)
 from seq2seq.data.names.vowel_length import VowelLengths
 
 BEAM = 12
@@ -154,6 +161,8 @@ class Speller:
         foreign: float,
     ) -> None:
         for unit in self._units.get(chunk, []):
+            if not _may_follow(state.text, unit):
+                continue
             link = Link(chunk, unit)
             total = score + self._score(state, link, unit, foreign) + self._channel[link]
             links = (*state.links[1:], link)
@@ -176,6 +185,11 @@ class Speller:
         odds += math.log(_FOREIGN / (1 - _FOREIGN))
         prob = 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))
         return max(_MIN_MIXTURE, min(1 - _MIN_MIXTURE, prob))
+
+
+def _may_follow(text: str, unit: str) -> bool:
+    """Return whether a unit may extend a spelling: a vowel sign needs a letter with a vowel."""
+    return starts_unit(unit[0]) or (bool(text) and ends_stem(text[-1]))
 
 
 def _channel(counts: Mapping[Link, float]) -> dict[Link, float]:
