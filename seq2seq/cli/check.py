@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import resolve_config
 from seq2seq.cli.output import check_output, write_report
-from seq2seq.runtime.console import aligned_table, one_line
+from seq2seq.runtime.console import aligned_table, duration, one_line
 
 if TYPE_CHECKING:
     from seq2seq.analysis.check.alignment import Alignment
@@ -159,7 +159,7 @@ def _sides(report: "Report") -> str:
 
 
 def _cost(report: "Report") -> str:
-    from seq2seq.analysis.check.forecast import duration, size, training_seconds
+    from seq2seq.analysis.check.forecast import size, training_seconds
 
     cost = report.cost
     seconds = training_seconds(report.config.training, cost)

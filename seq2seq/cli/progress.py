@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.data.compression import is_compressed
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import duration, logger
 
 _BLOCK_BYTES = 1 << 20
 
@@ -18,7 +18,7 @@ def progress(
 ) -> Iterator[Callable[[int], object] | None]:
     """Yield a function that advances a bar on stderr; None if it is no terminal or not `shown`.
 
-    After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40 s".
+    After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40.2 s".
     """
     if not shown or not sys.stderr.isatty():
         yield None
@@ -31,18 +31,6 @@ def progress(
         count = bar.n
     units = f"{count:,} {unit}{'s' * (count != 1)}"
     logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
-
-
-def duration(seconds: float) -> str:
-    """Format a duration, such as "0.8 s", "40 s", "12 min 5 s" or "2 h 3 min"."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    rounded = round(seconds)
-    if rounded < 60:
-        return f"{rounded} s"
-    if rounded < 3600:
-        return f"{rounded // 60} min {rounded % 60} s"
-    return f"{rounded // 3600} h {rounded % 3600 // 60} min"
 
 
 def count_lines(path: Path | None) -> int | None:

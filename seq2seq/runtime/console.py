@@ -57,3 +57,11 @@ def aligned_table(rows: Sequence[Sequence[str]], align: str = "right") -> str:
     columns = ("left", *[align] * (len(rows[0]) - 1))
     cells = [[one_line(cell) for cell in row] for row in rows]
     return tabulate(cells, tablefmt="plain", disable_numparse=True, colalign=columns)
+
+
+def duration(seconds: float) -> str:
+    """Format a number of seconds."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -113,7 +113,7 @@ def chi_square(counts: Counter[Segmentation], wanted: dict[Segmentation, float])
 
 
 def words_of(least: int, most: int) -> list[str]:
-    """The longest words of the text with so many letters."""
+    """Return the four longest words of the text that have `least` to `most` letters."""
     words = {word for line in SRC for word in line.split() if least <= len(word) <= most}
     return sorted(words, key=lambda word: (-len(word), word))[:4]
 

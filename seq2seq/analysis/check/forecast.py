@@ -9,6 +9,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
+from seq2seq.runtime.console import duration
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
@@ -150,14 +151,6 @@ def _on_an_idle_core(cost: Forecast) -> Forecast:
 def size(number: int) -> str:
     """Format a number of bytes."""
     return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
-
-
-def duration(seconds: float) -> str:
-    """Format a number of seconds."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _measure(
