@@ -13,15 +13,10 @@ from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids, normalized
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.search import by_width
-from seq2seq.inference.translation import AttentionMatrix, Translation
-from seq2seq.inference.translator import (
-    MAX_ATTENTION_TOKENS,
-    Translator,
-    has_no_tokens,
-    line_list,
-    with_names,
-)
+from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS, has_no_tokens, line_list
+from seq2seq.inference.translation import AttentionMatrix, Translation, with_names
 from seq2seq.runtime.errors import UserError
 
 
@@ -60,7 +55,7 @@ def perplexity(log_prob: float, tokens: int) -> float:
 
 
 def score_lines(
-    translator: Translator, lines: Iterable[str], translations: Iterable[str]
+    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str]
 ) -> list[ScoredLine]:
     """Score the given translation of each line; lines of any length are scored in one part.
 
@@ -90,7 +85,7 @@ def score_lines(
 
 
 def attend(
-    translator: Translator, lines: Iterable[str], translations: Iterable[str]
+    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str]
 ) -> Iterator[Translation]:
     """Yield the given translation of each line with the attention weights of forced decoding.
 
@@ -116,7 +111,7 @@ def attend(
 
 
 def _encoded(
-    translator: Translator, lines: Sequence[str], translations: Sequence[str]
+    translator: LoadedModel, lines: Sequence[str], translations: Sequence[str]
 ) -> Iterator[tuple[str, str, Masked, Ids, Ids]]:
     """Yield each line, its translation, the line with masked names, and the ids of both."""
     src, tgt, _ = translator.vocabularies
@@ -127,7 +122,7 @@ def _encoded(
     return zip(lines, translations, sources, src_ids, tgt_ids, strict=True)
 
 
-def _mask(translator: Translator, line: str, translation: str) -> tuple[Masked, str]:
+def _mask(translator: LoadedModel, line: str, translation: str) -> tuple[Masked, str]:
     """Mask the names that occur on both sides, as a translation of the line has them."""
     names = translator.vocabularies.names
     if names is None:
@@ -136,7 +131,7 @@ def _mask(translator: Translator, line: str, translation: str) -> tuple[Masked, 
 
 
 def _scored_line(
-    translator: Translator,
+    translator: LoadedModel,
     src_ids: Ids,
     tgt_ids: Ids,
     masked: Masked,

@@ -1,10 +1,13 @@
-"""Search settings of one call, beside the `decoding` section of the config."""
+"""Search settings of one call: together with the `decoding` section, the options of search."""
 
 import math
 from dataclasses import dataclass
 
+from seq2seq.config.schema import DecodingConfig
+from seq2seq.data.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
+from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.interface import Sampling
+from seq2seq.inference.interface import Sampling, SearchOptions
 from seq2seq.inference.mbr import METRICS, Metric
 from seq2seq.runtime.errors import UserError
 
@@ -43,3 +46,31 @@ class SearchSettings:
 
 
 DEFAULT_SETTINGS = SearchSettings()
+
+
+def search_options(
+    settings: SearchSettings,
+    decoding: DecodingConfig,
+    vocabularies: Vocabularies,
+    size: int,
+    text_only: bool,
+    forbidden: Forbidden | None,
+) -> SearchOptions:
+    """Combine the settings of one call with the config; `size`: the beam size."""
+    with_bytes = vocabularies.tgt.has_byte_fallback
+    return SearchOptions(
+        size,
+        decoding.length_penalty,
+        decoding.coverage_penalty,
+        decoding.no_repeat_ngram,
+        forbidden_ids=(PAD_ID, BOS_ID, UNK_ID) if with_bytes else (PAD_ID, BOS_ID),
+        min_length=decoding.min_length,
+        repetition_penalty=decoding.repetition_penalty,
+        forbidden=forbidden,
+        sampling=settings.sampling,
+        groups=settings.groups,
+        diversity=settings.diversity,
+        return_scores=not text_only or settings.mbr is not None,
+        return_attention=not text_only or decoding.replace_unknown,
+        kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
+    )

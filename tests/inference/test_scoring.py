@@ -9,7 +9,8 @@ from conftest import toy_pairs
 
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.scoring import ScoredLine, score_lines
-from seq2seq.inference.translator import Translation, Translator
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
 
 LINES, OTHERS = toy_pairs(24, seed=5)
 

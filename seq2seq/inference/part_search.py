@@ -1,0 +1,179 @@
+"""Search for the parts of lines: n-best lists of hypotheses become translations."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+
+from seq2seq.data.lines import is_blank
+from seq2seq.data.vocabulary import UNK_ID
+from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.mbr import Metric, expected_utilities
+from seq2seq.inference.nbest import Candidate, NBestEntry, fill, merged
+from seq2seq.inference.search import search
+from seq2seq.inference.source_lines import LinePart, chunks
+from seq2seq.inference.translation import LINE_BREAKS, AttentionMatrix, Translation, with_names
+from seq2seq.runtime.errors import RunError
+
+
+class PartSearch:
+    """Translates parts of lines by the searches of one model."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+
+    def translate(
+        self,
+        parts: Sequence[LinePart],
+        options: SearchOptions,
+        n_best: int,
+        on_found: Callable[[int], None] | None,
+        mbr: Metric | None,
+    ) -> Iterator[Translation]:
+        """Yield the translation of each part."""
+        for rows in chunks(parts):
+            found = self._search_parts(
+                parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
+            )
+            own = list(parts[rows])
+            for number, part in self._with_lost_names(own, found).items():
+                own[number], found[number] = part, self._search_parts([part], options, None)[0]
+            kept = None if n_best > 1 or mbr or options.sampling else 1
+            lists = [
+                self._candidates(part, hypotheses[:kept])
+                for part, hypotheses in zip(own, found, strict=True)
+            ]
+            if mbr is not None:
+                lists = [_by_utility(each, mbr, options) for each in lists]
+            elif options.sampling is None:
+                lists = [merged(each) for each in lists]
+                fill(lists, n_best, options.size, self._wider(own, options))
+            for part, candidates in zip(own, lists, strict=True):
+                yield self._translation(part, candidates[:n_best])
+
+    def _wider(
+        self, parts: Sequence[LinePart], options: SearchOptions
+    ) -> Callable[[list[int], int], list[list[Candidate]]]:
+        """Return a function that searches some of the parts with a larger beam."""
+        return_attention = self._loaded.decoding.replace_unknown
+
+        def search_again(numbers: list[int], size: int) -> list[list[Candidate]]:
+            short = [parts[number] for number in numbers]
+            wide = options._replace(size=size, return_attention=return_attention)
+            found = self._search_parts(short, wide, None)
+            return [self._candidates(*each) for each in zip(short, found, strict=True)]
+
+        return search_again
+
+    def _with_lost_names(
+        self, parts: Sequence[LinePart], lists: Sequence[Sequence[Hypothesis]]
+    ) -> dict[int, LinePart]:
+        """Return parts whose best translations lack a name, with all their names masked."""
+        if (names := self._loaded.vocabularies.names) is None:
+            return {}
+        found = {}
+        for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True)):
+            if names.loses(part.masked, self._text(part, hypotheses[0])):
+                masked = names.mask_more(part.masked)
+                (ids,) = self._loaded.vocabularies.src.encode([masked.text])
+                found[number] = part._replace(ids=ids, masked=masked)
+        return found
+
+    def _search_parts(
+        self,
+        parts: Sequence[LinePart],
+        options: SearchOptions,
+        on_found: Callable[[int], None] | None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
+        loaded, most = self._loaded, self._loaded.decoding.max_length
+        limits = [most or loaded.limit(len(part.ids)) for part in parts]
+        ids, prefixes = [part.ids for part in parts], [part.prefix for part in parts]
+        lexical = [part.lexical for part in parts]
+        try:
+            return search(
+                loaded.model, ids, limits, options, loaded.device, prefixes, on_found, lexical
+            )
+        except NonFiniteError as error:
+            text = loaded.vocabularies.src.decode(ids[error.sentence])
+            raise RunError(
+                f"{loaded.name}: the best next token of a translation has the log-probability "
+                f"{error.value}, not a finite number, for the text {text[:60]!r}; use another model"
+            ) from None
+
+    def _candidates(self, part: LinePart, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
+        return [Candidate(self._text(part, each), each) for each in hypotheses]
+
+    def _translation(self, part: LinePart, candidates: Sequence[Candidate]) -> Translation:
+        """Return the translation of a part by its n-best candidates."""
+        src, tgt, names = self._loaded.vocabularies
+        best, attention = candidates[0].hypothesis, None
+        spellings = names.spellings(part.masked) if names else {}
+        if part.return_attention and best.attention_weights is not None:
+            attention = AttentionMatrix([best.attention_weights])
+        nbest = [
+            NBestEntry(
+                text,
+                each.score,
+                with_names(tgt.tokens(each.ids), spellings),
+                list(each.log_probs),
+            )
+            for text, each in candidates
+        ]
+        return Translation(
+            nbest[0].text,
+            best.score,
+            with_names([*src.tokens(part.ids), "</s>"], part.masked.names),
+            list(nbest[0].tokens),
+            attention,
+            nbest,
+            log_probs=list(nbest[0].log_probs),
+        )
+
+    def _text(self, part: LinePart, hypothesis: Hypothesis) -> str:
+        """Return the text of a hypothesis, or the source if it is blank."""
+        src, tgt, names = self._loaded.vocabularies
+        words = part.prefix.words
+        if self._loaded.decoding.replace_unknown:
+            words = words + _attended_words(part, hypothesis)[len(words) :]
+        text = _one_line(tgt.decode(hypothesis.ids, words))
+        if is_blank(text):
+            text = _one_line(" ".join(part.words) or src.decode(part.ids))
+        return text if names is None else names.restore(text, part.masked)
+
+
+def _by_utility(
+    candidates: Sequence[Candidate], metric: Metric, options: SearchOptions
+) -> list[Candidate]:
+    """Return one candidate per text, by expected utility.
+
+    Samples are weighted equally, hypotheses of a beam by their probability.
+    """
+    totals = [sum(each.hypothesis.log_probs) for each in candidates]
+    weights = [1.0 if options.sampling else math.exp(each - max(totals)) for each in totals]
+    utilities = expected_utilities([each.text for each in candidates], weights, metric)
+    order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
+    return merged([candidates[number] for number in order])
+
+
+def _call_shifted(on_found: Callable[[int], None], start: int, number: int) -> None:
+    on_found(start + number)
+
+
+def _one_line(text: str) -> str:
+    """Replace line breaks by spaces and strip white space."""
+    return LINE_BREAKS.sub(" ", text).strip()
+
+
+def _attended_words(part: LinePart, hypothesis: Hypothesis) -> list[str]:
+    """Return the most attended source word of each unknown token.
+
+    Jean et al. (2015) translate that word by a dictionary if they can; here it is copied.
+    """
+    if hypothesis.attention_weights is None or not part.words:
+        return []
+    unknown = torch.tensor(hypothesis.ids) == UNK_ID
+    weights = hypothesis.attention_weights[unknown, : len(part.words)]  # not end-of-sentence
+    return [part.words[i] for i in weights.argmax(dim=1).tolist()]

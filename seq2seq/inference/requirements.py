@@ -1,0 +1,88 @@
+"""Requirements on translations, from text: prefixes, phrases and forbidden words."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from seq2seq.data.lines import is_blank
+from seq2seq.data.names.names import Masked
+from seq2seq.data.vocabulary import Vocabularies, normalized
+from seq2seq.inference.forbidden import Forbidden
+from seq2seq.inference.lexical import Lexical, LexicalMaker
+from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
+from seq2seq.inference.translation import LINE_BREAKS
+from seq2seq.runtime import argument_types
+from seq2seq.runtime.errors import UserError
+
+
+class Requirements:
+    """Converts texts that translations must or must not contain to automata over tokens."""
+
+    def __init__(self, vocabularies: Vocabularies) -> None:
+        self._vocabularies = vocabularies
+        self._last_forbidden: tuple[tuple[str, ...], Forbidden] | None = None
+
+    def prefixes(
+        self, lines: Sequence[Sequence[Masked]], prefixes: Iterable[str] | None
+    ) -> list[Prefix]:
+        """Return the prefix of each line; equal texts are converted once."""
+        if prefixes is None:
+            return [NO_PREFIX] * len(lines)
+        prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
+        if len(prefixes) != len(lines):
+            raise UserError(
+                f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
+            )
+        check_prefixes(prefixes)
+        if (names := self._vocabularies.names) is not None:
+            prefixes = [
+                names.mask_target(normalized(prefix), parts[0].names)
+                for prefix, parts in zip(prefixes, lines, strict=True)
+            ]
+        made = {
+            text: NO_PREFIX
+            if is_blank(text)
+            else self._prefix_maker.prefix(LINE_BREAKS.sub(" ", text))
+            for text in set(prefixes)
+        }
+        return [made[text] for text in prefixes]
+
+    def lexical(self, phrases: Sequence[str], masked: Masked, place: str) -> Lexical:
+        """Return the constraint that a translation contains the phrases, its names masked."""
+        if (names := self._vocabularies.names) is not None:
+            phrases = [names.mask_target(each, masked.names) for each in phrases]
+        return self._lexical_maker.lexical(phrases, place)
+
+    def forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
+        """Return the automaton of forbidden words; it is kept for the next call."""
+        if all(map(is_blank, words)):
+            return None
+        last = self._last_forbidden
+        if last is None or last[0] != words:
+            self._last_forbidden = last = words, Forbidden(self._vocabularies.tgt, words)
+        return last[1]
+
+    @cached_property
+    def _prefix_maker(self) -> PrefixMaker:
+        return PrefixMaker(self._vocabularies.tgt)
+
+    @cached_property
+    def _lexical_maker(self) -> LexicalMaker:
+        return LexicalMaker(self._vocabularies.tgt)
+
+
+def phrase_lists(
+    lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
+) -> list[Sequence[str]]:
+    """Return the phrases of each line; raises UserError for another number of lines."""
+    if constraints is None:
+        return [()] * len(lines)
+    phrases = [
+        argument_types.text_list(each, f"constraints[{number}]", "phrases, [] for none")
+        for number, each in enumerate(constraints)
+    ]
+    if len(phrases) != len(lines):
+        raise UserError(
+            f"{len(phrases)} constraints for {len(lines)} lines; give one list per line, [] for "
+            "none"
+        )
+    return [[each for each in texts if not is_blank(each)] for texts in phrases]

@@ -1,0 +1,204 @@
+"""Source lines: masked names, ids, parts of long lines, and what their translations require."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from seq2seq.data.lines import is_blank
+from seq2seq.data.names.names import Masked
+from seq2seq.data.source_profile import SourceProfile
+from seq2seq.data.vocabulary import Ids, Vocabularies, normalized, words_of
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.lexical import NO_LEXICAL, Lexical
+from seq2seq.inference.line_splitting import split_line, with_tag
+from seq2seq.inference.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.requirements import Requirements, phrase_lists
+from seq2seq.runtime import argument_types
+
+_SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
+_LONG = "longer than data.max_length; translated in parts"
+_LEFT_OUT = "text without spaces that exceeds the length limit; only its start was translated"
+_BLANK_CONSTRAINED = "blank lines stay blank, without their constraints"
+MAX_ATTENTION_TOKENS = 2000  # attention weights of longer lines, quadratic in length, are dropped
+MAX_SQUARED_LENGTHS = 10_000_000  # searched at once, to bound the memory of attention weights
+
+
+class LinePart(NamedTuple):
+    """A line, or a part of a long one, that is searched on its own."""
+
+    ids: Ids
+    words: list[str]  # the words of a word vocabulary, else empty
+    prefix: Prefix  # NO_PREFIX for all but a line's first part
+    masked: Masked  # the text of the ids, and its names
+    lexical: Lexical  # phrases that its translation must contain
+    return_attention: bool  # False for very long lines
+
+
+class SourceLine(NamedTuple):
+    """A line as parts, none if it is blank; some text of it may be omitted."""
+
+    parts: list[LinePart]
+    left_out: bool
+    notes: list[str]
+    phrases: Sequence[str]  # that the translation must contain
+
+
+class LineSplitter:
+    """Converts text to source lines, each in as many parts as the model can translate well."""
+
+    def __init__(
+        self,
+        vocabularies: Vocabularies,
+        source: SourceProfile,
+        max_length: int,
+        requirements: Requirements,
+    ) -> None:
+        """Take the model's vocabularies, and what its training text and limits were like."""
+        self._vocabularies, self._source, self._max_length = vocabularies, source, max_length
+        self._requirements = requirements
+
+    def split(
+        self,
+        lines: Sequence[str],
+        prefixes: Iterable[str] | None = None,
+        constraints: Iterable[Sequence[str]] | None = None,
+        glossary: Glossary | None = None,
+        return_attention: bool = True,
+    ) -> list[SourceLine]:
+        """Split each line; the arguments are those of `Translator.stream`, which names errors."""
+        masked = [self._mask(line) for line in lines]
+        line_prefixes = self._requirements.prefixes(masked, prefixes)
+        phrases = phrase_lists(lines, constraints)
+        encoded = self._vocabularies.src.encode([first.text for first, *_ in masked])
+        return [
+            self._require(number, self._split(*each, return_attention=return_attention), glossary)
+            for number, each in enumerate(
+                zip(lines, masked, encoded, line_prefixes, phrases, strict=True), start=1
+            )
+        ]
+
+    def _mask(self, text: str) -> list[Masked]:
+        """Return a text with its names masked, in parts if it has many names."""
+        names = self._vocabularies.names
+        return [Masked(text, {})] if names is None else names.mask(normalized(text))
+
+    def _split(
+        self,
+        line: str,
+        masked: list[Masked],
+        ids: Ids,
+        prefix: Prefix,
+        phrases: Sequence[str],
+        return_attention: bool,
+    ) -> SourceLine:
+        """Split a line with more sentences or names than is usual, or with too many tokens."""
+        src = self._vocabularies.src
+        if has_no_tokens(line, ids):
+            return SourceLine([], False, [], phrases)
+        encoded, left_out = [ids], False
+        notes, tag = self._source.notes(line), src.tag_of(line)
+        if not (prefix.states or phrases) and len(texts := self._source.parts(line)) > 1:
+            masked = [part for text in with_tag(texts, tag) for part in self._mask(text)]
+            notes.append(_SENTENCES)
+        if len(masked) > 1:
+            tagged = with_tag([part.text for part in masked], tag)
+            masked = [part._replace(text=text) for part, text in zip(masked, tagged, strict=True)]
+            encoded = src.encode([part.text for part in masked])
+        if any(len(each) > self._max_length for each in encoded):
+            room = max(1, self._max_length - (tag is not None))
+            found = [split_line(part.text, src, room) for part in masked]
+            masked = [
+                Masked(text, part.names)
+                for part, (texts, _) in zip(masked, found, strict=True)
+                for text in with_tag(texts, tag)
+            ]
+            encoded = src.encode([part.text for part in masked])
+            left_out = any(omitted for _, omitted in found)
+            notes += [_LONG, _LEFT_OUT] if left_out else [_LONG]
+        words = [[] if src.has_byte_fallback else words_of(part.text) for part in masked]
+        return_attention = return_attention and sum(map(len, encoded)) <= MAX_ATTENTION_TOKENS
+        prefixes = [prefix, *[NO_PREFIX] * (len(masked) - 1)]
+        parts = [
+            LinePart(*each, NO_LEXICAL, return_attention)
+            for each in zip(encoded, words, prefixes, masked, strict=True)
+        ]
+        return SourceLine(parts, left_out, notes, phrases)
+
+    def _require(self, number: int, line: SourceLine, glossary: Glossary | None) -> SourceLine:
+        """Add to the parts of line `number` the phrases that their translations must contain."""
+        if not line.phrases and glossary is None:
+            return line
+        parts: list[LinePart] = []
+        for part in line.parts:
+            phrases = list(line.phrases) if not parts else []
+            if glossary is not None:
+                part = self._with_glossary(part, glossary)
+                phrases += glossary.targets(part.masked.text)
+            place = f"constraints of line {number}"
+            lexical = self._requirements.lexical(phrases, part.masked, place)
+            parts.append(part._replace(lexical=lexical))
+        notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
+        return line._replace(parts=parts, notes=notes)
+
+    def _with_glossary(self, part: LinePart, glossary: Glossary) -> LinePart:
+        """Spell names as the glossary does; where it has a phrase with a name, mask none."""
+        if (names := self._vocabularies.names) is None or not part.masked.names:
+            return part
+        given = {
+            mark: names.spelling(name, glossary.targets)
+            for mark, name in part.masked.names.items()
+            if glossary.targets(name)
+        }
+        terms = sum(len(glossary.targets(name)) for name in part.masked.names.values())
+        text = part.masked.written
+        if len(glossary.targets(text)) == terms + len(glossary.targets(part.masked.text)):
+            return part._replace(masked=part.masked._replace(given=given))
+        (ids,) = self._vocabularies.src.encode([text])
+        return part._replace(ids=ids, masked=Masked(text, {}))
+
+
+def line_list(lines: Iterable[str], name: str) -> list[str]:
+    """Return the lines of an ordered iterable, without their line ends (as of an open file).
+
+    Raises TypeError for anything but strings.
+    """
+    return [
+        line[:-1].removesuffix("\r") if line.endswith("\n") else line
+        for line in argument_types.text_list(lines, name)
+    ]
+
+
+def has_no_tokens(line: str, ids: Ids) -> bool:
+    """Return True if a line with these ids contains nothing to translate."""
+    return is_blank(line) or not ids
+
+
+def counted(
+    lines: Sequence[SourceLine], on_translated: Callable[[int], object] | None
+) -> Callable[[int], None] | None:
+    """Return a function to call with the number of each part; it reports completed lines."""
+    if on_translated is None:
+        return None
+    if blank := sum(not line.parts for line in lines):
+        on_translated(blank)
+    left = [len(line.parts) for line in lines]
+    line_of = [number for number, line in enumerate(lines) for _ in line.parts]
+
+    def count(part: int) -> None:
+        left[line_of[part]] -= 1
+        if not left[line_of[part]]:
+            on_translated(1)
+
+    return count
+
+
+def chunks(parts: Sequence[LinePart]) -> Iterator[slice]:
+    """Yield slices of parts to search at once, bounded by MAX_SQUARED_LENGTHS."""
+    start = total = 0
+    for end, part in enumerate(parts):
+        length = len(part.ids) + 1
+        total += length * (length + len(part.prefix.states))
+        if total > MAX_SQUARED_LENGTHS:
+            yield slice(start, end + 1)
+            start, total = end + 1, 0
+    if start < len(parts):
+        yield slice(start, len(parts))
