@@ -9,7 +9,6 @@ from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.cli.translate import translation_as_json
 from seq2seq.data.lines import bounded_lines, read_lines
 from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
@@ -140,6 +139,8 @@ def _write(
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
+    from seq2seq.inference.translation_json import translation_as_json
+
     with open_output(path) as output:
         start = "["
         for each in translations:

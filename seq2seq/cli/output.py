@@ -1,9 +1,7 @@
 """Output: text on stdout or in a file that appears once it is complete, and reports."""
 
 import io
-import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -17,7 +15,7 @@ from typing import IO, Any
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import logger, printable
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import (
     check_paths,
     is_stream,
@@ -27,10 +25,7 @@ from seq2seq.runtime.files import (
     same_file,
     write_errors,
 )
-
-_ESCAPED_IN_JSON = re.compile(
-    "[\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-)  # beside what JSON itself escapes
+from seq2seq.runtime.strict_json import json_text
 
 
 class Output:
@@ -133,22 +128,6 @@ def write_report(text: str, tree: object, json_path: Path | None) -> None:
     if json_path is None or str(json_path) != "-":
         with open_output(None) as output:
             output.write(text + "\n")
-
-
-def json_text(value: Any, indent: int | None = None) -> str:
-    """Format a value as strict JSON in which a line feed alone can end a line, for any reader.
-
-    `str.splitlines` and others also split at U+0085, U+2028 and U+2029; with the other C1 controls
-    and lone surrogates, which UTF-8 lacks, they are escaped. Raises RunError for a number that JSON
-    lacks (nan, inf).
-    """
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    except ValueError as error:
-        raise RunError(
-            f"--json: a figure is not finite, which JSON cannot hold ({error})"
-        ) from None
-    return _ESCAPED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_tree(value: Any) -> Any:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import check_output, json_text, open_output
+from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.strict_json import json_text
 
 if TYPE_CHECKING:
     from seq2seq.inference.scoring import ScoredLine

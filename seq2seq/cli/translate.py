@@ -4,11 +4,11 @@ import argparse
 import io
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import (
@@ -21,7 +21,7 @@ from seq2seq.cli.input import (
     paragraphs,
 )
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import Output, check_output, json_text, open_output
+from seq2seq.cli.output import Output, check_output, open_output
 from seq2seq.cli.progress import count_lines, progress
 from seq2seq.cli.search_options import LineConstraints, add_search_options, search_settings
 from seq2seq.data.line_counts import in_step
@@ -219,6 +219,8 @@ def _check(options: argparse.Namespace) -> None:
 
 def _format(translation: "Translation", index: int, with_nbest: bool, as_json: bool) -> str:
     if as_json:
+        from seq2seq.inference.translation_json import translation_as_json
+
         return translation_as_json(translation, with_nbest) + "\n"
     if not with_nbest:
         return translation.text + "\n"
@@ -226,54 +228,6 @@ def _format(translation: "Translation", index: int, with_nbest: bool, as_json: b
         f"{index} ||| {each.text.replace(SEPARATOR, ESCAPED)} ||| {each.score:.6f}\n"
         for each in translation.nbest
     )
-
-
-def translation_as_json(translation: "Translation", with_nbest: bool = False) -> str:
-    """Format a translation with its tokens and attention weights as a JSON object.
-
-    The weights of a line in parts are one matrix per part: a single one would be all zeros but for
-    these blocks on its diagonal.
-    """
-    fields: dict[str, Any] = {
-        "text": translation.text,
-        "score": round(translation.score, 6),
-        "src_tokens": translation.src_tokens,
-        "tgt_tokens": translation.tgt_tokens,
-        "log_probs": _rounded(translation.log_probs),
-    }
-    weights = translation.attention_weights
-    text = json_text(fields)[:-1]
-    if translation.parts > 1 and weights is not None and not isinstance(weights, list):
-        blocks = ", ".join(map(_matrix_as_json, weights.blocks))
-        text += f', "attention_weights": null, "attention_blocks": [{blocks}]'
-    else:
-        text += f', "attention_weights": {_matrix_as_json(weights)}'
-    if with_nbest:
-        fields = {
-            "n_best": [
-                {
-                    "text": each.text,
-                    "score": round(each.score, 6),
-                    "tokens": each.tokens,
-                    "log_probs": _rounded(each.log_probs),
-                }
-                for each in translation.nbest
-            ]
-        }
-        text += f", {json_text(fields)[1:-1]}"
-    return text + "}"
-
-
-def _matrix_as_json(rows: "Iterable[Any] | None") -> str:
-    """Format a matrix row by row: as numbers of Python it would take ten times the memory."""
-    if rows is None:
-        return "null"
-    lists = (row if isinstance(row, list) else row.tolist() for row in rows)
-    return "[" + ", ".join(json_text(_rounded(row)) for row in lists) + "]"
-
-
-def _rounded(values: Iterable[float]) -> list[float]:
-    return [round(value, 6) for value in values]
 
 
 class _Prefixes:

@@ -10,10 +10,10 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.cli.main import main
-from seq2seq.cli.output import json_text
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.strict_json import json_text
 
 SRC, TGT = toy_pairs(9, seed=6)
 
