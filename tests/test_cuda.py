@@ -94,7 +94,7 @@ def assert_same_run(run: Path, whole: Path) -> None:
 def test_deterministic_runs_are_the_same_interrupted_or_not(
     small_corpus: Path, decoder: str, precision: str
 ) -> None:
-    kind = (f"model.decoder={decoder}", f"training.precision={precision}", "model.num_layers=2")
+    kind = (f"model.decoder={decoder}", f"training.precision={precision}", "model.layers=2")
     if decoder != "bahdanau":
         kind = (*kind, "model.attention_size=null")
     whole = train(small_corpus, "whole", *kind)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
+from seq2seq.config.compound import Compound, show_map
 from seq2seq.config.document import Tree
 from seq2seq.config.errors import show
 from seq2seq.config.schema import Config
@@ -57,10 +58,14 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     recorded = {**recorded, **{key: value for key, value in _defaults() if key in added}}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
-        f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
+        f"{key}: {_shown(recorded.get(key))} -> {_shown(now.get(key))}"
         for key in {**recorded, **now}
         if recorded.get(key) != now.get(key) and key not in free
     ]
+
+
+def _shown(value: object) -> str:
+    return show_map(value) if isinstance(value, dict) else show(value)
 
 
 def _defaults(schema: type[BaseModel] = Config, above: str = "") -> Iterator[tuple[str, object]]:
@@ -68,12 +73,15 @@ def _defaults(schema: type[BaseModel] = Config, above: str = "") -> Iterator[tup
         if (section := section_class(info.annotation)) is not None:
             yield from _defaults(section, f"{above}{name}.")
         elif not info.is_required():
-            yield f"{above}{name}", info.get_default()
+            default = info.get_default()
+            compound = (each for each in info.metadata if isinstance(each, Compound))
+            yield f"{above}{name}", next((each.dump(default) for each in compound), default)
 
 
 def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """Yield the keys with a value; a map below a section other than `data` is one."""
     for key, value in tree.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and (not above or above[0] == "data"):
             yield from _leaves(value, (*above, key))
         elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
             entries = {str(number): each for number, each in enumerate(value, start=1)}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from seq2seq.config.unknown_keys import KeyPath, describe_unknown
+from seq2seq.config.unknown_keys import KeyPath, describe_unknown, section_class
 from seq2seq.runtime.errors import UserError
 
 MAX_SHOWN = 30  # issues of a file in one message
@@ -66,10 +66,11 @@ def describe_all(
     """
     errors = error.errors(include_url=False)
     errors.sort(key=lambda each: lines.get(_path_of(each["loc"], lines), 0))
-    return [
+    issues = [
         _describe(details, schema, lines, overridden, with_hint=index < MAX_SHOWN)
         for index, details in enumerate(errors)
     ]
+    return [*dict.fromkeys(issues)]  # a value that stands for several is wrong in each
 
 
 def _describe(
@@ -81,6 +82,8 @@ def _describe(
 ) -> ConfigIssue:
     """Convert a validation error of pydantic to an issue at the place where the value was set."""
     path = _path_of(details["loc"], lines)
+    if path not in lines and path not in overridden:
+        path = _without_fields(path, schema)
     kind, value = details["type"], details["input"]
     limits: dict[str, Any] = {name: _plain(limit) for name, limit in details.get("ctx", {}).items()}
     across_keys = kind == "value_error" and isinstance(value, dict)
@@ -116,6 +119,17 @@ def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> Key
             path = (*path, each)
         elif (entry := (*path, str(each + 1))) in lines:
             path = entry
+    return path
+
+
+def _without_fields(path: KeyPath, schema: type[BaseModel]) -> KeyPath:
+    """Return the path of a key, without the field of its value that an error is about."""
+    section: type[BaseModel] | None = schema
+    for depth, name in enumerate(path):
+        if section is None:
+            return path[:depth]
+        if name in section.model_fields:
+            section = section_class(section.model_fields[name].annotation)
     return path
 
 

@@ -62,8 +62,9 @@ _KEYS = {
         alignment_function model.scoring""",
     "model.input_feeding": """
         input_feed decoder_input_feed feed_input attention_feeding rnn_input_feed""",
-    "model.window": "local_attention attention_window window_type attn_window",
-    "model.window_width": "window_size attention_window_size attn_window_size",
+    "model.window": """
+        local_attention attention_window window_type attn_window window_width window_size
+        attention_window_size attn_window_size""",
     "model.embedding_size": """
         embedding_dim emb_size embed_size embed_dim emb_dim word_vec_size src_word_vec_size
         tgt_word_vec_size encoder_embed_dim decoder_embed_dim dim_emb dim_word d_emb d_embed
@@ -81,15 +82,15 @@ _KEYS = {
         heads num_heads n_heads nheads n_head nhead attn_heads num_attention_heads
         transformer_heads encoder_attention_heads decoder_attention_heads
         rnn_attention_mhdot_heads""",
-    "model.num_layers": """
-        layers n_layers nlayers n_layer depth num_hidden_layers rnn_num_layers rnn_layers
-        lstm_layers num_rnn_layers""",
-    "model.encoder_layers": "enc_layers num_encoder_layers enc_depth n_encoder_layers",
-    "model.decoder_layers": "dec_layers num_decoder_layers dec_depth n_decoder_layers",
-    "model.bidirectional": """
-        brnn bidir bi_rnn birnn encoder_type enc_type encoder_bidirectional
-        bidirectional_encoder bilstm rnn_bidirectional""",
-    "model.reverse_source": "reverse_input reverse_src reverse_encoder rnn_encoder_reverse_input",
+    "model.layers": """
+        num_layers encoder_layers decoder_layers enc_layers num_encoder_layers enc_depth
+        n_encoder_layers dec_layers num_decoder_layers dec_depth n_decoder_layers n_layers
+        nlayers n_layer depth num_hidden_layers rnn_num_layers rnn_layers lstm_layers
+        num_rnn_layers""",
+    "model.encoder": """
+        bidirectional reverse_source reverse_input reverse_src reverse_encoder
+        rnn_encoder_reverse_input brnn bidir bi_rnn birnn encoder_type enc_type
+        encoder_bidirectional bidirectional_encoder bilstm rnn_bidirectional""",
     "model.residual": """
         residual_connections use_residual residual_connection skip_connections skip residuals
         enc_cell_residual dec_skip enc_skip rnn_residual_connections""",
@@ -274,7 +275,7 @@ _ADVICE = {
         temperature top_k top_p do_sample sampling_topk sampling_topp random_sampling_topk
         random_sampling_temp sample output_sampling decoding.sampling""",
     "the keys of model hold for encoder and decoder alike; write them there": """
-        model.encoder model.embeddings model.encoder_decoder encoder.embeddings""",
+        model.embeddings model.encoder_decoder encoder.embeddings""",
     "all weights are trained; remove it": """
         freeze freeze_encoder freeze_embeddings freeze_word_vecs_enc freeze_word_vecs_dec
         fixed_param_names""",

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from seq2seq.config.compound import LAYERS, WINDOW, Layers, Window
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
@@ -43,12 +44,9 @@ Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
 Score = Literal[
     "additive", "normed_additive", "coverage", "dot", "general", "concat", "scaled_dot", "location"
 ]
-Window = Literal["local_m", "local_p"]
-Layers = Annotated[Count, Field(le=64)]
 _ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
 _SIZED_SCORES = (*_ADDITIVE_SCORES, "concat", "scaled_dot")
-_DECIDED_BY = {"attention_size": "score", "attention_heads": "score", "window_width": "window"}
-_WINDOW_WIDTH = 10  # D of Luong et al. (2015), section 3.2
+_DECIDED_BY = {"attention_size": "score", "attention_heads": "score"}
 
 
 class VocabularyConfig(Section):
@@ -93,17 +91,22 @@ class ModelConfig(Section):
     decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
     score: Score | None = key(None, "attention score; null: additive, with luong general")
     input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
-    window: Window | None = key(None, "local attention (Luong et al., 2015); null: global")
-    window_width: Size | None = key(None, "positions on each side of the centre; null: 10")
+    window: Annotated[Window, WINDOW] | None = key(
+        None,
+        "local attention (Luong et al., 2015): local_m, local_p, or with the positions on each "
+        "side of the centre, such as {local_p: 5}; null: global",
+    )
     embedding_size: Size = key(256, "size of source and target embeddings")
-    bidirectional: Bool = key(True, "bidirectional encoder, each direction hidden_size / 2")
-    reverse_source: Bool = key(False, "read right to left; needs bidirectional: false")
+    encoder: Literal["bidirectional", "forward", "reversed"] = key(
+        "bidirectional",
+        "reading direction: both, each of hidden_size / 2, left to right, or right to left",
+    )
     hidden_size: Size = key(512, "size of decoder states and of encoder outputs")
     attention_size: Size | None = key(None, "additive, concat, scaled_dot; null: hidden_size // 2")
     attention_heads: Size | None = key(None, "for scaled_dot, sharing attention_size; null: one")
-    num_layers: Layers = key(1, "LSTM layers of encoder and decoder")
-    encoder_layers: Layers | None = key(None, "LSTM layers of the encoder; null: num_layers")
-    decoder_layers: Layers | None = key(None, "LSTM layers of the decoder; null: num_layers")
+    layers: Annotated[Layers, LAYERS] = key(
+        Layers(1, 1), "LSTM layers of encoder and decoder, or such as {encoder: 1, decoder: 4}"
+    )
     residual: Bool = key(False, "add the input of each LSTM layer but the lowest to its output")
     dropout: Fraction = key(0.3, "dropout probability")
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
@@ -111,25 +114,14 @@ class ModelConfig(Section):
         False, "copy source tokens by attention (See et al., 2017); needs vocabulary.joint"
     )
 
-    @field_validator("reverse_source")
-    @classmethod
-    def _check_reading_direction(cls, reverse_source: bool, info: ValidationInfo) -> bool:
-        if not (reverse_source and info.data.get("bidirectional")):
-            return reverse_source
-        reason = "needs bidirectional: false (two directions already read both ways)"
-        ignore(("model", "reverse_source"), reverse_source, reason, info)
-        return False
-
     @field_validator("hidden_size")
     @classmethod
     def _check_halves(cls, hidden_size: int, info: ValidationInfo) -> int:
-        if info.data.get("bidirectional") and hidden_size % 2:
+        if info.data.get("encoder") == "bidirectional" and hidden_size % 2:
             raise ValueError("must be even with a bidirectional encoder")
         return hidden_size
 
-    @field_validator(
-        "score", "input_feeding", "window", "window_width", "attention_size", "attention_heads"
-    )
+    @field_validator("score", "input_feeding", "window", "attention_size", "attention_heads")
     @classmethod
     def _fit_to_decoder(cls, value: object, info: ValidationInfo) -> object:
         """Fill in an unset key; refuse one that does not apply, or ignore it if set in YAML."""
@@ -168,8 +160,6 @@ def _why_unused(key: str, value: object, earlier: Tree) -> str | None:
         return f"decoder bahdanau takes {', '.join(_ADDITIVE_SCORES)}"
     if key == "input_feeding" and decoder != "luong":
         return "input feeding belongs to decoder luong"
-    if key == "window_width" and earlier["window"] is None:
-        return "no window is set"
     if key == "attention_size" and score not in _SIZED_SCORES:
         return f"score {score} has no attention size"
     if key == "attention_heads" and score != "scaled_dot":
@@ -185,8 +175,6 @@ def _model_default(key: str, earlier: Tree) -> object:
         return defaults[str(decoder)]
     if key == "input_feeding":
         return True if decoder == "luong" else None
-    if key == "window_width":
-        return None if earlier["window"] is None else _WINDOW_WIDTH
     hidden_size = earlier.get("hidden_size")
     sized = key == "attention_size" and earlier["score"] in _SIZED_SCORES
     return max(1, hidden_size // 2) if sized and isinstance(hidden_size, int) else None

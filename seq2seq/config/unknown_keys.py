@@ -9,7 +9,15 @@ from typing import get_args
 from pydantic import BaseModel
 
 KeyPath = tuple[str, ...]
-_RENAMED = {"training.max_length": "data.max_length"}  # keys of earlier versions
+_RENAMED = {  # keys of earlier versions
+    "training.max_length": "data.max_length",
+    "model.num_layers": "model.layers",
+    "model.encoder_layers": "model.layers: {encoder: N, decoder: M}",
+    "model.decoder_layers": "model.layers: {encoder: N, decoder: M}",
+    "model.bidirectional": "model.encoder: bidirectional, forward or reversed",
+    "model.reverse_source": "model.encoder: reversed",
+    "model.window_width": "model.window: {local_p: WIDTH}",
+}
 _OF_A_TEXT = {"src", "tgt", "file", "columns", "tag", "weight", "tsv"}
 _GENERIC = ("name", "names", "size", "type", *sorted(_OF_A_TEXT))  # do not identify a section
 # Minimum ratios of matching characters: of a key of the same section, of another section, of each

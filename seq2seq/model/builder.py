@@ -29,10 +29,10 @@ def build_model(
     encoder = Encoder(
         src_embedding,
         config.hidden_size,
-        config.encoder_layers or config.num_layers,
-        config.bidirectional,
+        config.layers.encoder,
+        config.encoder == "bidirectional",
         config.dropout,
-        config.reverse_source,
+        config.encoder == "reversed",
         config.residual,
     )
     output_size = config.embedding_size if config.tie_embeddings else config.hidden_size
@@ -49,7 +49,7 @@ def _decoder(
     config: ModelConfig, output_size: int, direction_size: int, max_length: int
 ) -> Decoder:
     sizes = config.embedding_size, config.hidden_size
-    layers, dropout = config.decoder_layers or config.num_layers, config.dropout
+    layers, dropout = config.layers.decoder, config.dropout
     if config.decoder == "none":
         return PlainDecoder(*sizes, output_size, layers, dropout, config.residual)
     score, window = _score(config, max_length), _window(config)
@@ -87,10 +87,9 @@ def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
 def _window(config: ModelConfig) -> Window | None:
     if config.window is None:
         return None
-    assert config.window_width is not None, "set by the config for every window"
-    if config.window == "local_m":
-        return MonotonicWindow(config.window_width)
-    return PredictiveWindow(config.hidden_size, config.window_width)
+    if config.window.kind == "local_m":
+        return MonotonicWindow(config.window.width)
+    return PredictiveWindow(config.hidden_size, config.window.width)
 
 
 def _attention_size(config: ModelConfig) -> int:

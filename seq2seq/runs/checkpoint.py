@@ -242,7 +242,7 @@ def _enough_memory() -> Iterator[None]:
     except RuntimeError as error:  # torch has no specific one on a CPU
         raise UserError(
             f"model: too large for the memory of this machine ({str(error).splitlines()[0]}); "
-            "lower model.hidden_size, embedding_size or num_layers"
+            "lower model.hidden_size, embedding_size or layers"
         ) from None
 
 

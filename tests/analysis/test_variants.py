@@ -143,14 +143,14 @@ seeds: [1, one]
 
 
 def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) -> None:
-    text = "  odd: {model.hidden_size: 21}\n  both: {model.bidirectional: false}"
+    text = "  odd: {model.hidden_size: 21}\n  both: {model.encoder: forward}"
     (line,) = refusal(small_corpus, text)
     assert line.startswith("line 4: variants.odd.model.hidden_size: must be even")
     base = small_corpus.read_text(encoding="utf-8").replace(
-        "size: 20", "size: 21, bidirectional: no"
+        "size: 20", "size: 21, encoder: forward"
     )
     small_corpus.write_text(base, encoding="utf-8")
-    (line,) = refusal(small_corpus, "  ok: {}\n  both: {model.bidirectional: true}")
+    (line,) = refusal(small_corpus, "  ok: {}\n  both: {model.encoder: bidirectional}")
     assert line.startswith("line 5: variants.both: ")
     assert "config.yaml:11: model.hidden_size: must be even" in line
 

@@ -239,7 +239,7 @@ def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> No
     assert message.startswith(f"{other / BEST}: has another vocabulary than {run / BEST}")
     windowed = other_run(run, tmp_path / "windowed", lambda text: with_window(text))
     header, _ = read_header(windowed / BEST)
-    header["config"] |= {"model.window": "local_m", "model.window_width": 10}
+    header["config"] |= {"model.window": "local_m"}
     save_tensors(windowed / BEST, read_tensors(windowed / BEST), header)
     assert Translator.load(windowed, device="cpu")
     message = refused([run, windowed], new, "cpu")
@@ -252,8 +252,7 @@ def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> No
 
 def with_window(text: str) -> str:
     """The same weights would fit this model too."""
-    text = text.replace("window: null", "window: local_m")
-    return text.replace("window_width: null", "window_width: 10")
+    return text.replace("window: null", "window: local_m")
 
 
 def test_damage_is_seen(run: Path, tmp_path: Path) -> None:

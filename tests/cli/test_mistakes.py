@@ -350,16 +350,13 @@ OVERRIDES = {
     "model.score=dot": "decoder bahdanau takes additive, normed_additive, coverage; got dot",
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
     "model.window=local": "must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?",
-    "model.reverse_source=true": (
-        "needs bidirectional: false (two directions already read both ways); got true"
-    ),
-    "model.window_width=3": "no window is set; got 3",
+    "model.encoder=both": ("must be 'bidirectional', 'forward' or 'reversed'; got both"),
     "model.attention_heads=2": "score additive has no heads; got 2",
     "model.hidden_size=21": "must be even with a bidirectional encoder; got 21",
     "model.hidden_size=2.5": "must be an integer; got 2.5",
     "model.embedding_size=0": "must be at least 1; got 0",
     "model.embedding_size=1e9": "must be at most 65536; got 1e9",
-    "model.num_layers=100": "must be at most 64; got 100",
+    "model.layers=100": "must be at most 64; got 100",
     "model.dropout=1": "must be less than 1; got 1",
     "model.dropout=-0.1": "must be at least 0; got -0.1",
     "model.dropot=0.1": "unknown key; did you mean 'dropout'?",
@@ -407,7 +404,7 @@ CONFIGS |= {
     "an override below a value": Row(
         f"{T} model.decoder.x=1",
         mistakes(
-            "model.decoder.x=1 (command line): model.decoder is a single value and has no keys"
+            "model.decoder.x=1 (command line): model.decoder has a single value; set it as a whole"
         ),
     ),
     "words do not sample": Row(

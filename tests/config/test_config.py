@@ -221,10 +221,12 @@ def test_there_are_at_most_sixty_four_keys() -> None:
 
 @pytest.mark.parametrize("window", ["local_m", "local_p"])
 def test_a_window_has_luongs_width_unless_it_is_set(tmp_path: Path, window: str) -> None:
-    assert load(tmp_path).model.window_width is None
+    assert load(tmp_path).model.window is None
     model = load(tmp_path, f"model: {{window: {window}}}").model
-    assert (model.window, model.window_width) == (window, 10)
-    assert load(tmp_path, f"model: {{window: {window}, window_width: 3}}").model.window_width == 3
+    assert model.window == (window, 10)
+    model = load(tmp_path, f"model: {{window: {{{window}: 3}}}}").model
+    assert model.window == (window, 3)
+    assert load(tmp_path, overrides=(f"model.window={{{window}: 3}}",)).model == model
 
 
 @pytest.mark.parametrize(
@@ -256,10 +258,9 @@ def test_the_decoder_decides_the_defaults(
 
 FULL_MODEL = (
     "model: {decoder: luong, score: scaled_dot, input_feeding: true, attention_size: 6, "
-    "attention_heads: 3, window: local_m, window_width: 2}\n"
+    "attention_heads: 3, window: {local_m: 2}}\n"
 )
-ALL_IGNORED = ["score", "input_feeding", "window", "window_width"]
-ALL_IGNORED += ["attention_size", "attention_heads"]
+ALL_IGNORED = ["score", "input_feeding", "window", "attention_size", "attention_heads"]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,6 @@ ALL_IGNORED += ["attention_size", "attention_heads"]
         (["model.decoder=bahdanau"], ["score", "input_feeding", "attention_heads"]),
         (["model.score=dot"], ["attention_size", "attention_heads"]),
         (["model.score=additive"], ["attention_heads"]),
-        (["model.window=null"], ["window_width"]),
         (["model.dropout=0.1"], []),
     ],
 )
@@ -330,17 +330,62 @@ def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> Non
     assert line == f"decoding (command line): {reason}"
 
 
-def test_a_reversed_source_belongs_to_an_encoder_of_one_direction(tmp_path: Path) -> None:
-    reversing = "model: {bidirectional: false, reverse_source: true}"
-    assert load(tmp_path, reversing).model.reverse_source
-    config, (note,) = load_config(
-        write(tmp_path, MINIMAL + reversing), ("model.bidirectional=yes",)
-    )
-    assert (config.model.bidirectional, config.model.reverse_source) == (True, False)
-    assert note.startswith("model.reverse_source: true is ignored: needs bidirectional: false")
-    (line,) = mistakes(tmp_path, overrides=("model.reverse_source=true",))
-    assert line.startswith("model.reverse_source (command line): needs bidirectional: false")
-    assert load(tmp_path, overrides=("model.reverse_source=false",)).model.bidirectional
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ("3", (3, 3)),
+        ("{encoder: 1, decoder: 4}", (1, 4)),
+        ("{decoder: 4}", (1, 4)),
+        ("{encoder: 2, decoder: 2}", (2, 2)),
+    ],
+)
+def test_layers_are_one_number_or_one_for_each_side(
+    tmp_path: Path, text: str, layers: tuple[int, int]
+) -> None:
+    config = load(tmp_path, f"model: {{layers: {text}}}")
+    assert config.model.layers == layers
+    assert load(tmp_path, overrides=(f"model.layers={text}",)) == config
+    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert changed_keys(config, config) == []
+    shown = "{encoder: 1, decoder: 4}" if layers == (1, 4) else str(layers[0])
+    assert changed_keys(load(tmp_path), config) == [f"model.layers: 1 -> {shown}"]
+
+
+def test_an_override_sets_one_side_where_the_file_has_a_map(tmp_path: Path) -> None:
+    both = "model: {layers: {encoder: 3, decoder: 2}}"
+    assert load(tmp_path, both, ("model.layers.decoder=5",)).model.layers == (3, 5)
+    (line,) = mistakes(tmp_path, "model: {layers: 3}", ("model.layers.decoder=5",))
+    reason = "model.layers has a single value; set it as a whole"
+    assert line == f"model.layers.decoder=5 (command line): {reason}"
+
+
+@pytest.mark.parametrize(
+    ("model", "messages"),
+    [
+        ("{layers: 0}", ["layers: must be at least 1; got 0"]),
+        ("{layers: {decoder: 65}}", ["layers.decoder: must be at most 64; got 65"]),
+        (
+            "{layers: {decodr: 2}}",
+            ["layers: has no decodr; write a single value, or {encoder: 2, decoder: 4}"],
+        ),
+        ("{layers: [1, 2]}", ["layers: must be an integer; got a list"]),
+        ("{window: {local_p: 0}}", ["window: must be at least 1; got 0"]),
+        ("{window: {local_p: }}", ["window: must be an integer; got null"]),
+        (
+            "{window: {local_p: 3, local_m: 3}}",
+            ["window: takes one choice with its parameter, such as {local_p: 5}"],
+        ),
+        (
+            "{window: {local: 3}}",
+            ["window: must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?"],
+        ),
+        ("{encoder: bi}", ["encoder: must be 'bidirectional', 'forward' or 'reversed'; got bi"]),
+    ],
+)
+def test_wrong_maps_are_refused_by_their_key(
+    tmp_path: Path, model: str, messages: list[str]
+) -> None:
+    assert mistakes(tmp_path, f"model: {model}") == [f"line 9: model.{each}" for each in messages]
 
 
 LISTS = ("compare-", "students-", "teachers-")  # of variants: test_variants.py
@@ -387,7 +432,7 @@ training:
 vocabulary: {type: word, sampling: 0.1, joint: 1}
 decoding: 5
 """
-    overrides = ("foo", "model.num_layers=0", "name.first=x", "seed=1.5", "training.patinece=3")
+    overrides = ("foo", "model.layers=0", "name.first=x", "seed=1.5", "training.patinece=3")
     path = write(tmp_path, text)
     assert [without_path(path, line) for line in refusal(path, overrides)] == [
         "line 5: data.train: set either src and tgt, or file alone (null unsets a key)",
@@ -409,10 +454,10 @@ decoding: 5
         "segmentation; got 0.1",
         "line 21: decoding: must be a section with keys; got 5",
         "foo (command line): expected section.key=value, such as model.dropout=0.2",
-        "name.first=x (command line): name is a single value and has no keys",
+        "name.first=x (command line): name has a single value; set it as a whole",
         "seed (command line): must be an integer; got 1.5",
         "data.tgt_lang: required key is missing",
-        "model.num_layers (command line): must be at least 1; got 0",
+        "model.layers (command line): must be at least 1; got 0",
         "training.patinece (command line): unknown key; did you mean 'patience'?",
     ]
     assert refusal(path, overrides)[0].startswith(f"{path}:5: data.train: set either")
@@ -453,7 +498,7 @@ def test_subword_vocabularies_may_sample(tmp_path: Path, kind: str) -> None:
 
 
 def test_halves_matter_only_to_a_bidirectional_encoder(tmp_path: Path) -> None:
-    assert load(tmp_path, "model: {hidden_size: 7, bidirectional: false}").model.hidden_size == 7
+    assert load(tmp_path, "model: {hidden_size: 7, encoder: forward}").model.hidden_size == 7
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", ".inf", "1e400", "-0.1", "fast", "[1]"])
@@ -482,8 +527,25 @@ def test_a_renamed_key_is_refused_by_its_new_name(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "new"),
+    [
+        ("model.num_layers=2", "model.layers"),
+        ("model.encoder_layers=2", "model.layers: {encoder: N, decoder: M}"),
+        ("model.bidirectional=false", "model.encoder: bidirectional, forward or reversed"),
+        ("model.reverse_source=true", "model.encoder: reversed"),
+        ("model.window_width=4", "model.window: {local_p: WIDTH}"),
+    ],
+)
+def test_keys_that_were_merged_are_refused_by_the_new_ones(
+    tmp_path: Path, key: str, new: str
+) -> None:
+    line = f"{key.partition('=')[0]} (command line) is now {new}"
+    assert mistakes(tmp_path, overrides=(key,)) == [line]
+
+
 def test_a_key_set_twice_is_refused(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "model:\n  dropout: 0.1\n  num_layers: 2\n  dropout: 0.3\n")
+    (line,) = mistakes(tmp_path, "model:\n  dropout: 0.1\n  layers: 2\n  dropout: 0.3\n")
     assert line == "line 12: model.dropout: set twice, first on line 10; remove one of the two"
 
 

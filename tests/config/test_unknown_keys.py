@@ -84,8 +84,8 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         ("training.output_dir", "run_dir"),
         ("training.early_stopping", "training.patience"),
         ("training.grad_clip", "training.clip_norm"),
-        ("model.layers", "model.num_layers"),
-        ("model.enc_layers", "model.encoder_layers"),
+        ("model.depth", "model.layers"),
+        ("model.enc_layers", "model.layers"),
         ("decoding.alpha", "decoding.length_penalty"),
         ("training.teacher_forcing_ratio", "training.scheduled_sampling"),
         # One of each tool.

@@ -107,7 +107,7 @@ def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])
 def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
     """Its centre is one number a row, and little is left to tell sizes by."""
-    model, sources = model_of("luong", window="local_p", window_width=3), random_sources(count, 8)
+    model, sources = model_of("luong", window=("local_p", 3)), random_sources(count, 8)
     if prepacking_is_exact():
         model.replace_weights(PackedWeight)
     model.precompute_input_gates()

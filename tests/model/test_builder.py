@@ -62,14 +62,13 @@ def lstm_size(input_size: int, hidden_size: int) -> int:
     return 4 * hidden_size * (input_size + hidden_size + 1)
 
 
-@pytest.mark.parametrize(("encoder_layers", "decoder_layers"), [(1, 3), (3, 1), (2, 3), (None, 2)])
+@pytest.mark.parametrize(("encoder_layers", "decoder_layers"), [(1, 3), (3, 1), (2, 3), (1, 2)])
 @pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
 def test_encoder_and_decoder_have_depths_of_their_own(
-    keys: dict[str, Any], encoder_layers: int | None, decoder_layers: int
+    keys: dict[str, Any], encoder_layers: int, decoder_layers: int
 ) -> None:
-    depths = {"encoder_layers": encoder_layers, "decoder_layers": decoder_layers}
-    model = make_model(**keys, num_layers=1, **depths).double()
-    assert len(model.encoder.forward_layers) == (encoder_layers or 1)
+    model = make_model(**keys, layers=(encoder_layers, decoder_layers)).double()
+    assert len(model.encoder.forward_layers) == encoder_layers
     assert len(model.decoder.layers) == decoder_layers
     encoded = model.encode(SRC, SRC_LENGTHS)
     memory, state = model.start(encoded)
@@ -77,7 +76,7 @@ def test_encoder_and_decoder_have_depths_of_their_own(
     if keys["decoder"] != "bahdanau":
         for own, final in ((state.hidden, encoded.hidden), (state.cell, encoded.cell)):
             for level in range(decoder_layers):  # counted from the top
-                counterpart = max(0, (encoder_layers or 1) - decoder_layers + level)
+                counterpart = max(0, encoder_layers - decoder_layers + level)
                 assert torch.equal(own[:, level], final[:, counterpart])
     outputs = model(SRC, SRC_LENGTHS, TGT_IN)
     embedded = model.embed(TGT_IN)
@@ -89,12 +88,10 @@ def test_encoder_and_decoder_have_depths_of_their_own(
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("bidirectional", [True, False], ids=["two ways", "one way"])
+@pytest.mark.parametrize("encoder", ["bidirectional", "forward"])
 @pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
-def test_every_model_trains_and_steps(
-    keys: dict[str, Any], bidirectional: bool, layers: int
-) -> None:
-    model = make_model(**keys, num_layers=layers, bidirectional=bidirectional)
+def test_every_model_trains_and_steps(keys: dict[str, Any], encoder: str, layers: int) -> None:
+    model = make_model(**keys, layers=(layers, layers), encoder=encoder)
     outputs = model(SRC, SRC_LENGTHS, TGT_IN)
     assert outputs.shape == (*TGT_IN.shape, E)
     model.project(outputs).logsumexp(-1).sum().backward()
@@ -109,8 +106,9 @@ def test_every_model_trains_and_steps(
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 def test_the_config_says_which_end_is_read_first(decoder: str) -> None:
     """With the same weights, a reversed source is to one model what the source is to the other."""
-    keys = {"decoder": decoder, "bidirectional": False}
-    plain, reversing = (make_model(**keys, reverse_source=each) for each in (False, True))
+    plain, reversing = (
+        make_model(decoder=decoder, encoder=each) for each in ("forward", "reversed")
+    )
     memory, state = reversing.start(reversing.encode(SRC[:1], SRC_LENGTHS[:1]))
     _, expected = plain.start(plain.encode(SRC[:1].flip(1), SRC_LENGTHS[:1]))
     torch.testing.assert_close(state.hidden, expected.hidden)
@@ -156,7 +154,7 @@ def test_the_config_names_heads_windows_and_coverage() -> None:
         local = make_model(decoder=decoder, score="coverage", window="local_m").decoder
         assert (type(local.window), type(local.coverage)) == (MonotonicWindow, Coverage)
         assert local.window.half_width == 10
-        local = make_model(decoder=decoder, window="local_p", window_width=4).decoder
+        local = make_model(decoder=decoder, window=("local_p", 4)).decoder
         assert (type(local.window), local.window.half_width) == (PredictiveWindow, 4)
 
 
@@ -202,16 +200,16 @@ def test_dropout_reaches_every_part() -> None:
 
 
 def test_parameters_of_the_encoder() -> None:
-    two_ways = make_model(num_layers=2).encoder
+    two_ways = make_model(layers=(2, 2)).encoder
     embedding = SRC_SIZE * E
     assert count(two_ways) == embedding + 2 * lstm_size(E, D) + 2 * lstm_size(H, D)
-    one_way = make_model(num_layers=2, bidirectional=False).encoder
+    one_way = make_model(layers=(2, 2), encoder="forward").encoder
     assert count(one_way) == embedding + lstm_size(E, H) + lstm_size(H, H)
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
-    model = make_model(decoder="bahdanau", attention_size=A, num_layers=2, tie_embeddings=tied)
+    model = make_model(decoder="bahdanau", attention_size=A, layers=(2, 2), tie_embeddings=tied)
     output_size = E if tied else H
     score = A * H + A * H + A
     first = H * D + H

@@ -17,6 +17,7 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
+from seq2seq.config.compound import Layers
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import LengthLimit
 from seq2seq.data.vocabulary import Vocabularies, Vocabulary, load_vocabularies
@@ -407,9 +408,9 @@ def test_a_run_folder_with_a_renamed_key_is_refused_by_the_new_name(run: Path) -
 EDITS: dict[str, dict[str, object]] = {
     "embedding": {"embedding_size": 14},
     "hidden": {"hidden_size": 22},
-    "more layers": {"num_layers": 2},
+    "more layers": {"layers": Layers(2, 2)},
     "untied": {"tie_embeddings": False},
-    "one direction": {"bidirectional": False},
+    "one direction": {"encoder": "forward"},
     "no input feeding": {"input_feeding": False},
     "other decoder": {"decoder": "bahdanau"},
     "no attention": {"decoder": "none"},
@@ -432,12 +433,12 @@ def test_a_config_edited_to_another_model_is_refused(
 def test_a_config_edited_to_a_smaller_model_is_refused(
     run: Path, tiny_vocabularies: Vocabularies, name: str
 ) -> None:
-    config = edit_file(run, read_config(run), num_layers=2)
+    config = edit_file(run, read_config(run), layers=Layers(2, 2))
     state = new_state(config, tiny_vocabularies, seed=13)
     state.save(run)
     state.save_best(run)
     load_again(run, name)
-    edit_file(run, config, num_layers=1)
+    edit_file(run, config, layers=Layers(1, 1))
     with pytest.raises(UserError) as caught:  # weights without a place would be left out in silence
         load_again(run, name)
     assert str(run / name) in str(caught.value)

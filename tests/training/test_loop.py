@@ -364,7 +364,7 @@ def test_the_clock_has_a_file_of_its_own(small_corpus: Path) -> None:
 EVENTFUL = (
     "vocabulary.sampling=0.3",
     "model.decoder=luong",
-    "model.num_layers=2",
+    "model.layers=2",
     "model.score=coverage",
     "model.window=local_p",
     "training.scheduled_sampling=inverse_sigmoid",

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, ValidationError
 
+from seq2seq.config.compound import show_map
 from seq2seq.config.document import Document, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, show, summary
 from seq2seq.config.fields import FilePath, Section
@@ -189,7 +190,7 @@ def _apply(
         if own_issues:
             continue
         keys = (settings or {}).items()
-        chosen = [f"{key}={'null' if value is None else value}" for key, value in keys]
+        chosen = [f"{key}={_written(value)}" for key, value in keys]
         try:
             config, found = load_config(base, [*chosen, *overrides])
         except ConfigError as error:
@@ -198,6 +199,13 @@ def _apply(
             variants.append(Variant(name, config))
             notes += [f"{name}: {note}" for note in found]
     return variants, issues, notes
+
+
+def _written(value: object) -> object:
+    """Return a value as an override has it."""
+    if isinstance(value, Mapping):
+        return show_map(value)
+    return "null" if value is None else value
 
 
 def _variant_issues(name: str, settings: object, document: Document) -> Iterator[ConfigIssue]:
@@ -214,7 +222,7 @@ def _variant_issues(name: str, settings: object, document: Document) -> Iterator
         line = document.lines[VARIANTS, name, key]
         if key in _RESERVED:
             yield ConfigIssue(line, f"{place}.{key}: {_RESERVED[key]}")
-        elif isinstance(value, dict | list):
+        elif isinstance(value, list) or (isinstance(value, dict) and "." not in key):
             yield ConfigIssue(line, f"{place}.{key}: must be a single value; {_EXAMPLE}")
 
 
