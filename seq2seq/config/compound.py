@@ -1,6 +1,6 @@
 """Values that are one word or number, or a map if there is more to say.
 
-`layers: 2` stands for `layers: {encoder: 2, decoder: 2}`, and `window: local_p` for
+`layers: 2` means `layers: {encoder: 2, decoder: 2}`, and `window: local_p` for
 `window: {local_p: 10}`, a choice with its parameter. An override writes a map as YAML does:
 `'model.layers={encoder: 1, decoder: 4}'`.
 """
@@ -49,7 +49,7 @@ class Compound:
 
 
 def _as_map(value: object) -> object:
-    """Return the map that a text in braces stands for, or the value itself."""
+    """Return the map written as text in braces, or the value itself."""
     if not (isinstance(value, str) and value.startswith("{")):
         return value
     try:
@@ -87,7 +87,7 @@ class OneOrEach(Compound):
 class Choice(Compound):
     """A named choice, or a map of it to its parameter; the fields of a named tuple of two."""
 
-    defaults: Mapping[str, object]  # of each choice's parameter, REQUIRED, or None: it has none
+    defaults: Mapping[str, object]  # parameter of each choice; REQUIRED, or None without one
     schema: Mapping[str, Any]  # JSON schema of the parameter
     example: str
 
@@ -144,7 +144,7 @@ LAYERS = OneOrEach(
 )
 
 
-class Window(NamedTuple):
+class LocalWindow(NamedTuple):
     """Window of local attention: its kind, and the positions on each side of its centre."""
 
     kind: Literal["local_m", "local_p"]

@@ -131,7 +131,7 @@ def apply_override(tree: Tree, override: str) -> KeyPath:
             name = ".".join(path[:depth])
             raise ValueError(f"{name} is a list of {len(below)}; change its entries in the file")
         if not isinstance(below, dict):
-            raise ValueError(f"{'.'.join(path[:depth])} has a single value; set it as a whole")
+            raise ValueError(f"{'.'.join(path[:depth])} has a single value; give it a new one")
         section = below
     section[path[-1]] = None if value in _NULLS else value
     return path

@@ -70,7 +70,7 @@ def describe_all(
         _describe(details, schema, lines, overridden, with_hint=index < MAX_SHOWN)
         for index, details in enumerate(errors)
     ]
-    return [*dict.fromkeys(issues)]  # a value that stands for several is wrong in each
+    return [*dict.fromkeys(issues)]  # a value of two fields may be wrong in both
 
 
 def _describe(

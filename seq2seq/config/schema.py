@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config.compound import LAYERS, WINDOW, Layers, Window
+from seq2seq.config.compound import LAYERS, WINDOW, Layers, LocalWindow
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
@@ -91,7 +91,7 @@ class ModelConfig(Section):
     decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
     score: Score | None = key(None, "attention score; null: additive, with luong general")
     input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
-    window: Annotated[Window, WINDOW] | None = key(
+    window: Annotated[LocalWindow, WINDOW] | None = key(
         None,
         "local attention (Luong et al., 2015): local_m, local_p, or with the positions on each "
         "side of the centre, such as {local_p: 5}; null: global",

@@ -404,7 +404,7 @@ CONFIGS |= {
     "an override below a value": Row(
         f"{T} model.decoder.x=1",
         mistakes(
-            "model.decoder.x=1 (command line): model.decoder has a single value; set it as a whole"
+            "model.decoder.x=1 (command line): model.decoder has a single value; give it a new one"
         ),
     ),
     "words do not sample": Row(

@@ -355,7 +355,7 @@ def test_an_override_sets_one_side_where_the_file_has_a_map(tmp_path: Path) -> N
     both = "model: {layers: {encoder: 3, decoder: 2}}"
     assert load(tmp_path, both, ("model.layers.decoder=5",)).model.layers == (3, 5)
     (line,) = mistakes(tmp_path, "model: {layers: 3}", ("model.layers.decoder=5",))
-    reason = "model.layers has a single value; set it as a whole"
+    reason = "model.layers has a single value; give it a new one"
     assert line == f"model.layers.decoder=5 (command line): {reason}"
 
 
@@ -454,7 +454,7 @@ decoding: 5
         "segmentation; got 0.1",
         "line 21: decoding: must be a section with keys; got 5",
         "foo (command line): expected section.key=value, such as model.dropout=0.2",
-        "name.first=x (command line): name has a single value; set it as a whole",
+        "name.first=x (command line): name has a single value; give it a new one",
         "seed (command line): must be an integer; got 1.5",
         "data.tgt_lang: required key is missing",
         "model.layers (command line): must be at least 1; got 0",
