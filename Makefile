@@ -13,18 +13,19 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 
 LOCK := requirements.lock
-EXTRAS := check,completion,download,parquet,plot,tensorboard,zstd,dev
+EXTRAS := check,completion,docs,download,parquet,plot,tensorboard,zstd,dev
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo test check format lock clean gpu
+.PHONY: help demo docs test check format lock clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then every test"
 	@echo "make check     formatting, lint, types and import contracts; changes nothing"
+	@echo "make docs      the documentation site in build/site, with every link checked"
 	@echo "make format    fix formatting and what lint can fix by itself"
 	@echo "make lock      resolve all dependencies again and write $(LOCK)"
 	@echo "make gpu       on a machine with CUDA: its tests, its benchmark, a Multi30k training"
@@ -47,6 +48,9 @@ check: $(READY)
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports > $(VENV)/import-contracts.log || { cat $(VENV)/import-contracts.log; exit 1; }
+
+docs: $(READY)
+	@$(BIN)/python scripts/build_docs.py
 
 format: $(READY)
 	@$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Guarantees of the README, each with the tests that would fail without it."""
+"""Guarantees of the documentation, each with the tests that would fail without it."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADING = "## What you can rely on"
+PAGE = ROOT / "docs/explanation/guarantees.md"
 
 PROOFS: dict[str, tuple[str, ...]] = {
     "a resumed run ends to the bit as one that was not interrupted": (
@@ -195,9 +195,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
 
 
 def promises() -> list[str]:
-    """The README's list, an entry an item."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition(f"{HEADING}\n")[2].partition("\n\n`tests/test_guarantees.py`")[0]
+    """The page's list, an entry an item."""
+    section = PAGE.read_text(encoding="utf-8").partition("\n\n`tests/test_guarantees.py`")[0]
     return [" ".join(each.split()) for each in re.split(r"^- ", section, flags=re.M)[1:]]
 
 
@@ -217,7 +216,7 @@ def test_a_guarantee_has_its_tests(guarantee: str) -> None:
         assert "mark.skip(" not in marks
 
 
-def test_every_promise_of_the_readme_names_its_tests() -> None:
+def test_every_promise_names_its_tests() -> None:
     known = {proof.partition("::")[0] for proofs in PROOFS.values() for proof in proofs}
     assert len(promises()) > 10
     named = set()

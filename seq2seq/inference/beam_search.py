@@ -26,7 +26,7 @@ class BeamSearch(ContinuousBatch):
     A sentence is finished at its limit, or once its pool holds K hypotheses and no partial
     hypothesis would score higher than the worst of them if it ended now, with the source fully
     covered. With a length penalty `a > 0` this bound is not admissible: the log-probability `P` of
-    a hypothesis can only fall, but `P / length^a` may still rise (see docs/speed.md).
+    a hypothesis can only fall, but `P / length^a` may still rise (see docs/results/speed.md).
     """
 
     def allocate(self, slots: int) -> None:

@@ -745,8 +745,9 @@ def test_the_json_schema_describes_every_key(tmp_path: Path) -> None:
         assert {f"{section}.{key}" for key in dumped[section]} <= keys.keys()
 
 
-def test_the_readme_lists_every_key_with_its_default(tmp_path: Path) -> None:
-    text = (SHIPPED.parent / "README.md").read_text(encoding="utf-8")
+def test_the_documentation_lists_every_key_with_its_default(tmp_path: Path) -> None:
+    page = SHIPPED.parent / "docs/reference/config.md"
+    text = page.read_text(encoding="utf-8")
     block = text.partition("all keys with their defaults:\n\n```yaml\n")[2].partition("```")[0]
     path = write(tmp_path, block.replace("tgt: FILE", "tgt: OTHER"))
     config, _ = load_config(path, ("training.max_epochs=3",))
