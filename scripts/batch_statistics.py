@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.batching import EncodedPairs, EpochOrder, make_batch, sampled_pairs
 from seq2seq.data.training_data import training_data
-from seq2seq.data.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import aligned_table, say
 
 EPOCHS = 3

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seq2seq.config.schema import Config
-from seq2seq.data.vocabulary import EOS_ID, Vocabularies, train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 
 if TYPE_CHECKING:
     from seq2seq.data.batching import Batch

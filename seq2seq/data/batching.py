@@ -16,7 +16,7 @@ from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_windows import Rows, choose_spread, layouts, sorted_batches
 from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.array_file import ArrayFile
-from seq2seq.data.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]

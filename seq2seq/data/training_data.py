@@ -45,7 +45,9 @@ from seq2seq.data.corpus import (
 from seq2seq.data.corpus_sampling import Share, ends_of, shares
 from seq2seq.data.lines import checksum_of_file
 from seq2seq.data.natural_language import sampled
-from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
+from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.folders import PrivateFolder, is_foreign
 

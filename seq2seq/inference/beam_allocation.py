@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.constraints import Rows
 from seq2seq.inference.lexical import Lexical, PhraseProgress
 from seq2seq.inference.topk import Continuations

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.beam_allocation import (
     advancing_tokens,
     allocate,

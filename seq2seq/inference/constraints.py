@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import EOS_ID, PAD_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
 from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, PhraseProgress

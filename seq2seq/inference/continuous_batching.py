@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import BOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
 from seq2seq.inference.constraints import Constraint, Rows
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.lexical import Lexical

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary import EOS_ID, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabulary, normalized
 from seq2seq.inference.lexical import is_letter
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import EOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis, NonFiniteError
 from seq2seq.inference.topk import argmax_of_approximate, argmax_token

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from seq2seq.data.vocabulary import BOS_ID, PAD_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.inference.topk import ApproximateLogits
 from seq2seq.runtime.errors import RunError
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary import UNK_ID, Ids, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabulary, normalized
 from seq2seq.runtime.errors import UserError
 
 MAX_TOKENS = 200  # in all phrases of one line; search keeps a bank of hypotheses for each number

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from seq2seq.data.vocabulary import Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabulary
 
 MAX_PARTS = 20  # per word; longer text without spaces is not language
 _ENDS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4"

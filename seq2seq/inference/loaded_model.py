@@ -11,7 +11,8 @@ import torch
 from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.batching import LengthLimit, pad_sources
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
-from seq2seq.data.vocabulary import BOS_ID, Vocabularies, checksums_of
+from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, Vocabularies
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary import UNK_ID
+from seq2seq.data.vocabulary.vocabulary import UNK_ID
 from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities

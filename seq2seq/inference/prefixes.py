@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized, words_of
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized, words_of
 from seq2seq.runtime.errors import UserError
 
 MAX_CHARACTERS = 2000  # search takes a step for each token of a prefix

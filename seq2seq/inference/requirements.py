@@ -5,7 +5,7 @@ from functools import cached_property
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.names.names import Masked
-from seq2seq.data.vocabulary import Vocabularies, normalized
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
 from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.lexical import Lexical, LexicalMaker
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq.data.batching import pad, pad_sources
 from seq2seq.data.names.names import Masked
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids, normalized
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, normalized
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.loaded_model import LoadedModel

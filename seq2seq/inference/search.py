@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from seq2seq.data.batching import pad_sources
-from seq2seq.data.vocabulary import Ids
+from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.beam_search import BeamSearch
 from seq2seq.inference.constraints import search_constraints

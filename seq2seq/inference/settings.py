@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from seq2seq.config.schema import DecodingConfig
-from seq2seq.data.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
 from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.interface import Sampling, SearchOptions

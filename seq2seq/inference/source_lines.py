@@ -6,7 +6,7 @@ from typing import NamedTuple
 from seq2seq.data.lines import is_blank
 from seq2seq.data.names.names import Masked
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary import Ids, Vocabularies, normalized, words_of
+from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized, words_of
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.line_splitting import split_line, with_tag

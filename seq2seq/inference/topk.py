@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.weights import int8_multiplier, quantize
 
 CHUNK = 64  # tokens per chunk of a row; the maxima of chunks are compared first

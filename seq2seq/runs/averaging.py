@@ -12,7 +12,8 @@ from torch import Tensor
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary import Vocabularies, checksums_of
+from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_folder
 from seq2seq.runs.provenance import model_changes, provenance_of

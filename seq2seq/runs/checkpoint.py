@@ -23,7 +23,8 @@ from seq2seq.config.schema import (
 )
 from seq2seq.data.batching import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary import Vocabularies, checksums_of, save_vocabularies
+from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.training_data import TrainingData
-from seq2seq.data.vocabulary import Vocabularies, checksums_of, load_vocabularies
+from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model, update_vocabularies
 from seq2seq.runs.layout import VOCABULARY

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import as_list, has_text
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary import UNKNOWN
+from seq2seq.data.vocabulary.vocabulary import UNKNOWN
 from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
 
 MIN_LINES = 8  # too few lines to judge below

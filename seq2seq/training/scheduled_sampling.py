@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.inference.inference_model import InferenceModel
 
 

@@ -23,7 +23,7 @@ from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.training_data import training_data
-from seq2seq.data.vocabulary import Vocabularies, check_tags
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel

@@ -10,7 +10,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder, LengthLimit, make_batch
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel

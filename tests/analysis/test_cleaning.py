@@ -16,7 +16,7 @@ from seq2seq.analysis.check.cleaning import (
 from seq2seq.analysis.check.data_statistics import text_statistics
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 
 SOUND = Alignment(60, 1.0, [], {})

@@ -42,7 +42,8 @@ from seq2seq.analysis.check.forecast import (
 )
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.vocabulary import Vocabularies, train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 
 def toy_text(count: int = 400, seed: int = 1) -> ParallelText:

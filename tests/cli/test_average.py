@@ -12,7 +12,7 @@ from conftest import copy_with_vocabularies, write_small_corpus
 from seq2seq.cli.average import average
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
-from seq2seq.data.vocabulary import Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import checkpoint

@@ -11,7 +11,7 @@ import pytest
 from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small_corpus
 
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.tensor_file import read_file, save_tensors
 

@@ -27,14 +27,8 @@ from seq2seq.data.batching import (
 from seq2seq.data.demo_corpora import unpack_demo_corpora
 from seq2seq.data.length_windows import ROW_STEP, Rows
 from seq2seq.data.packed_sequences import pack_ids
-from seq2seq.data.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    Vocabularies,
-    Vocabulary,
-    train_vocabularies,
-)
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, Vocabulary
 
 
 def pairs_of(lengths: list[tuple[int, int]]) -> EncodedPairs:

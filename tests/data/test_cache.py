@@ -27,7 +27,9 @@ from seq2seq.data.cache.arrays import copy_text, open_text
 from seq2seq.data.cache.entries import MANIFEST, Entry, read_entry
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
-from seq2seq.data.vocabulary import Vocabularies, checksums_of, train_vocabularies
+from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX

@@ -37,7 +37,8 @@ from seq2seq.data.cache.entries import (
     _sha256,
 )
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX

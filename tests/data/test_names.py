@@ -18,13 +18,9 @@ from seq2seq.data.names.sounds import Link, SoundModel, units_of
 from seq2seq.data.names.speller import Speller
 from seq2seq.data.names.vowel_length import VowelLengths
 from seq2seq.data.names.words import PLACEHOLDERS, placeholders_in, source_words
-from seq2seq.data.vocabulary import (
-    NAME_IDS,
-    checksums_of,
-    load_vocabularies,
-    save_vocabularies,
-    train_vocabularies,
-)
+from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies, save_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS
 from seq2seq.runtime.errors import UserError
 
 NAMES = some_names(150, seed=1)

@@ -19,7 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.vocabulary import (
+from seq2seq.data.vocabulary.files import load_vocabularies, save_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
     EOS_ID,
     PAD_ID,
@@ -27,9 +29,6 @@ from seq2seq.data.vocabulary import (
     UNKNOWN,
     Vocabularies,
     Vocabulary,
-    load_vocabularies,
-    save_vocabularies,
-    train_vocabularies,
     words_of,
 )
 from seq2seq.runtime.errors import UserError
@@ -257,7 +256,7 @@ def test_words_forgotten_are_drawn_as_before(
 def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("seq2seq.data.vocabulary.MAX_TRAINING_PAIRS", 70)
+    monkeypatch.setattr("seq2seq.data.vocabulary.training.MAX_TRAINING_PAIRS", 70)
     config = VocabularyConfig(size=330)
     found = train_vocabularies(config, SRC, TGT)
     assert found.src.model == train_vocabularies(config, SRC[::3], TGT[::3]).src.model
@@ -276,7 +275,7 @@ import hashlib, sys
 from pathlib import Path
 from conftest import VOWELS, toy_pairs
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.vocabulary import train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
 src, tgt = toy_pairs(200, seed=4)
 config = VocabularyConfig(type=sys.argv[1], size=int(sys.argv[2]), sampling=0.3)
 vocabulary = train_vocabularies(config, src, tgt).src

@@ -10,7 +10,7 @@ from test_search import CPU, MAKERS, random_sources, same
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.data.vocabulary import EOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference import batch_invariance as tiles
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_rows, tile_sizes
 from seq2seq.inference.continuous_batching import ContinuousBatch

@@ -21,7 +21,7 @@ from test_search import (
     same,
 )
 
-from seq2seq.data.vocabulary import EOS_ID, PAD_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.inference.constraints import (
     ForbiddenIds,
     KeepPrefix,

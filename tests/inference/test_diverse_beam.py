@@ -9,7 +9,7 @@ from conftest import toy_pairs
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
 
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import EOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.settings import SearchSettings

@@ -10,7 +10,7 @@ import torch
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources, taught
 
 from seq2seq.data.batching import make_batch
-from seq2seq.data.vocabulary import EOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import SearchOptions

@@ -23,7 +23,7 @@ from test_search import (
 )
 
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker, lexical_of

@@ -11,7 +11,7 @@ from test_search import CPU, SOURCES, Oracle
 from torch import Tensor
 
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import EOS_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.interface import NonFiniteError, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.topk import ApproximateProjection, argmax_of_approximate

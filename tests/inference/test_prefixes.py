@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from test_constraints import begins
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.vocabulary import EOS_ID, UNK_ID, Vocabulary, train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary
 from seq2seq.inference.prefixes import MAX_CHARACTERS, Prefix, PrefixMaker, check_prefixes
 from seq2seq.runtime.errors import UserError
 

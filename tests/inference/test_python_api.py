@@ -13,7 +13,7 @@ from conftest import toy_pairs
 
 from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.runs.checkpoint import CONFIG
 from seq2seq.runtime import callers

@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
 
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.inference.interface import Sampling, SearchOptions
 from seq2seq.inference.mbr import expected_utilities
 from seq2seq.inference.sampling import draw, truncated

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.data.vocabulary import Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

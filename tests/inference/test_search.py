@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import pad_sources
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
 from seq2seq.inference import greedy_search as greedy
 from seq2seq.inference import search as search_module
 from seq2seq.inference.batch_invariance import tile_rows

@@ -11,7 +11,7 @@ from conftest import toy_pairs
 from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
 
 from seq2seq.cli.main import main
-from seq2seq.data.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
 from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.scoring import score_lines

@@ -20,7 +20,8 @@ from torch import Tensor
 from seq2seq.config.compound import Layers
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import LengthLimit
-from seq2seq.data.vocabulary import Vocabularies, Vocabulary, load_vocabularies
+from seq2seq.data.vocabulary.files import load_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import create_run, load_model, new_model, read_config, save_weights
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY

@@ -21,7 +21,8 @@ from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.training_data import training_data
-from seq2seq.data.vocabulary import Vocabularies, check_tags, train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runtime.errors import UserError

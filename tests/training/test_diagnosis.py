@@ -8,7 +8,7 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.vocabulary import UNK_ID, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, Vocabularies
 from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.training.diagnosis import FEW_STEPS, UNKNOWN, Metrics, ValidationResult, diagnose
 from seq2seq.training.loop import train

@@ -41,7 +41,8 @@ from seq2seq.analysis.check.text_form import form_findings
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, check_direction, joined, read_pairs, tagged, usable
-from seq2seq.data.vocabulary import Vocabularies, check_tags, train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic

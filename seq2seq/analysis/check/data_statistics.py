@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import ParallelText, has_text
-from seq2seq.data.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely

@@ -28,15 +28,8 @@ from seq2seq.data.cache.arrays import (
 from seq2seq.data.cache.entries import Entry, Unusable
 from seq2seq.data.corpus import ParallelText, Texts, as_list, has_text, iter_pairs, source_name
 from seq2seq.data.packed_sequences import PackedIds, SelectedLines
-from seq2seq.data.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    NAMES,
-    PAD_ID,
-    Vocabularies,
-    file_of,
-    read_vocabularies,
-)
+from seq2seq.data.vocabulary.files import NAMES, file_of, read_vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
 _BLOCK_LINES = 10_000  # read at a time
 _FIRST_PAIRS, _SAMPLED_PAIRS = 1000, 200  # compared with the files, and encoded again

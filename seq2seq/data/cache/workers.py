@@ -27,13 +27,9 @@ from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.cache.arrays import open_text
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.packed_sequences import Chunk, PackedIds, encode_chunk
-from seq2seq.data.vocabulary import (
-    Vocabularies,
-    checksums_of,
-    read_vocabularies,
-    train_vocabularies,
-    write_vocabularies,
-)
+from seq2seq.data.vocabulary.files import checksums_of, read_vocabularies, write_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.folders import Address, PrivateFolder
 

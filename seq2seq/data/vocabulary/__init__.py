@@ -1,0 +1,1 @@
+"""Vocabularies of tokens: SentencePiece models, trained or given."""

@@ -1,0 +1,142 @@
+"""Vocabulary files of a folder: SentencePiece models, and the names."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from seq2seq.data.names.names import Names
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_readable, read_bounded
+from seq2seq.runtime.folders import Folder
+
+_JOINT, _SIDES, NAMES = "joint", ("src", "tgt"), "names"  # stems of files
+_MAX_MODEL_BYTES = 1 << 26
+
+
+def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
+    """Write `joint.model`, or `src.model` and `tgt.model`, and `names.json` if there are names.
+
+    Raises OSError, and UserError if the folder is a symbolic link.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with closing(Folder(folder, create=True)) as target:
+        write_vocabularies(vocabularies, target)
+
+
+def write_vocabularies(vocabularies: Vocabularies, folder: Folder) -> None:
+    """Write `joint.model`, or `src.model` and `tgt.model`, and any names, in an open folder.
+
+    Raises OSError.
+    """
+    for stem, vocabulary in _named(vocabularies).items():
+        folder.write(file_of(stem), vocabulary.model)
+    if vocabularies.names is not None:
+        folder.write(file_of(NAMES), vocabularies.names.stored)
+
+
+def read_vocabularies(folder: Folder, stems: Sequence[str], sampling: float = 0.0) -> Vocabularies:
+    """Read files by their stems: `joint`, or `src` and `tgt`, and `names` if there are names.
+
+    Raises OSError, RuntimeError from SentencePiece for a file that is not a model, and ValueError
+    for damaged names.
+    """
+    contents = {}
+    for stem in stems:
+        with os.fdopen(folder.open(file_of(stem)), "rb") as file:
+            contents[stem] = file.read(_MAX_MODEL_BYTES)
+    names = contents.pop(NAMES, None)
+    models = [Vocabulary(model, sampling) for _, model in sorted(contents.items())]
+    return Vocabularies(models[0], models[-1], None if names is None else Names.from_bytes(names))
+
+
+def file_of(stem: str) -> str:
+    """Return the name of a vocabulary's file."""
+    return f"{stem}.json" if stem == NAMES else f"{stem}.model"
+
+
+def load_vocabularies(
+    folder: Path, sampling: float = 0.0, checksums: Mapping[str, str] | None = None
+) -> Vocabularies:
+    """Load what `save_vocabularies` wrote, and verify it if checksums are given.
+
+    Raises UserError if a file is missing, is not a model or has another checksum.
+    """
+    known = checksums or {}
+    stems = known or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
+    loaded = [
+        _load(folder / file_of(stem), sampling, known.get(stem))
+        for stem in sorted(stems)
+        if stem != NAMES
+    ]
+    path = folder / file_of(NAMES)
+    has_names = NAMES in known if known else path.exists()
+    names = _load_names(path, known.get(NAMES)) if has_names else None
+    return Vocabularies(loaded[0], loaded[-1], names)
+
+
+def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
+    """Return the SHA-256 of each model by the stem of its file name."""
+    checksums = {name: _checksum(each.model) for name, each in _named(vocabularies).items()}
+    if vocabularies.names is not None:
+        checksums[NAMES] = _checksum(vocabularies.names.stored)
+    return checksums
+
+
+def are_checksums(value: object) -> bool:
+    """Return whether the value has the form of what `checksums_of` returns."""
+    if not isinstance(value, dict):
+        return False
+    if sorted(value.keys() - {NAMES}) not in ([_JOINT], list(_SIDES)):
+        return False
+    return all(isinstance(each, str) for each in value.values())
+
+
+def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
+    if vocabularies.joint:
+        return {_JOINT: vocabularies.src}
+    return dict(zip(_SIDES, vocabularies[:2], strict=True))
+
+
+def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
+    with _reading(path, "a SentencePiece model"):
+        return Vocabulary(_read(path, checksum), sampling)
+
+
+def _load_names(path: Path, checksum: str | None) -> Names:
+    with _reading(path, "a file of names"):
+        return Names.from_bytes(_read(path, checksum))
+
+
+def _read(path: Path, checksum: str | None) -> bytes:
+    """Read a file of a vocabulary, and verify it if a checksum is given."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise OSError("not a file")
+    content = read_bounded(path, _MAX_MODEL_BYTES)
+    if checksum is not None and _checksum(content) != checksum:
+        raise UserError(
+            f"{path}: its checksum differs from the one recorded with the weights; "
+            "it is damaged, or one of them is from another run"
+        )
+    return content
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Convert a failure to read a file of this kind into a UserError."""
+    check_readable(path)
+    try:
+        yield
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; a run folder has its vocabulary there") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not {kind} ({reason})") from None
+
+
+def _checksum(model: bytes) -> str:
+    return hashlib.sha256(model).hexdigest()

@@ -1,0 +1,115 @@
+"""Train the vocabularies of a text with SentencePiece."""
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import sentencepiece
+
+from seq2seq.data.names.names import train_names
+from seq2seq.data.names.words import PLACEHOLDERS
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Vocabularies,
+    Vocabulary,
+    mask_with,
+    normalized,
+)
+from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import VocabularyConfig
+
+MIN_SIZE = 4 + 256  # special tokens and bytes
+MAX_TRAINING_PAIRS = 300_000  # more cost time and memory without a better vocabulary
+_TOO_LARGE, _TOO_SMALL = re.compile(r"value <= (\d+)"), re.compile(r"required_chars\. \d+ vs (\d+)")
+
+
+def train_vocabularies(
+    config: "VocabularyConfig", src: Sequence[str], tgt: Sequence[str], tags: Sequence[str] = ()
+) -> Vocabularies:
+    """Train the vocabularies of both sides on at most MAX_TRAINING_PAIRS evenly spaced pairs.
+
+    Tags of the source are single tokens, which no segmentation splits. Raises UserError if the text
+    does not allow a vocabulary of the configured size.
+    """
+    step = -(-len(src) // MAX_TRAINING_PAIRS)
+    if step > 1:
+        src, tgt = src[::step], tgt[::step]
+    names = None
+    if config.names:
+        names = train_names([normalized(text) for text in src], [normalized(text) for text in tgt])
+        src, tgt = mask_with(names, src, tgt)
+    sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}
+    trained, errors = [], {}
+    for side, texts in sides.items():
+        try:
+            trained.append(_train(config, texts, () if side == "the target" else tags))
+        except RuntimeError as error:
+            errors[side] = str(error)
+    if errors:
+        raise UserError(f"vocabulary.size: {config.size} {_size_error(errors)}")
+    return Vocabularies(trained[0], trained[-1], names)
+
+
+def _train(
+    config: "VocabularyConfig", texts: Iterable[str], tags: Sequence[str] = ()
+) -> Vocabulary:
+    """Train a vocabulary. Raises RuntimeError, from SentencePiece, if its size does not fit."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([normalized(text) for text in texts]),
+        model_writer=written,
+        model_type=config.type,
+        vocab_size=config.size,
+        hard_vocab_limit=config.type in ("unigram", "bpe"),
+        character_coverage=1.0,
+        byte_fallback=config.type != "word",
+        normalization_rule_name="identity",
+        max_sentence_length=1_000_000,  # bytes
+        num_threads=4,  # fixed, since the result depends on it
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        user_defined_symbols=[
+            *(PLACEHOLDERS if config.names else ()),  # first, for their ids
+            *(SPACE + tag for tag in tags),
+        ],
+        minloglevel=2,
+    )
+    return Vocabulary(written.getvalue(), config.sampling)
+
+
+def _size_error(errors: Mapping[str, str]) -> str:
+    """Explain SentencePiece's errors about the vocabulary size, one for each side of the text.
+
+    The size is one for both sides: the message has a limit that suits those sides that have one.
+    """
+    most, least = (_limits(errors, pattern) for pattern in (_TOO_LARGE, _TOO_SMALL))
+    reasons = []
+    if most:
+        verb = "allow" if len(most) > 1 else "allows"
+        text = f"is more than {' and '.join(most)} text {verb}; set at most {min(most.values())}"
+        reasons.append(text)
+    if least:
+        sides = " and ".join(least)
+        text = f"is too small for the characters of {sides} text; set at least"
+        reasons.append(f"{text} {max(least.values())}")
+    if any("char_model_trainer" in error for error in errors.values()):
+        reasons.append(f"is too small for bytes and special tokens; set at least {MIN_SIZE}")
+    elif not reasons:
+        side, error = next(iter(errors.items()))
+        reasons.append(f"does not fit {side} text; SentencePiece reports: {error}")
+    return "; it ".join(reasons)
+
+
+def _limits(errors: Mapping[str, str], pattern: re.Pattern[str]) -> dict[str, int]:
+    """Return, by side, the limit of the size that matching errors state."""
+    found = {side: pattern.search(error) for side, error in errors.items()}
+    return {side: int(match[1]) for side, match in found.items() if match}

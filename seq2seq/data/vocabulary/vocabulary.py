@@ -1,0 +1,182 @@
+"""SentencePiece vocabularies: raw text to token ids, and ids to detokenized text."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, groupby, repeat
+from typing import NamedTuple
+
+import sentencepiece
+
+from seq2seq.data.names.names import Names
+from seq2seq.data.names.words import PLACEHOLDERS
+from seq2seq.data.subword_sampling import SPACE, SubwordSampler
+from seq2seq.runtime.argument_types import id_list, text_list
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import LONE_SURROGATE
+
+Ids = list[int]
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+NAME_IDS = range(4, 4 + len(PLACEHOLDERS))  # ids of placeholders in a vocabulary with names
+UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
+_LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
+
+
+class Vocabulary:
+    """SentencePiece vocabulary of one language, over text normalized to NFC."""
+
+    def __init__(self, model: bytes, sampling: float = 0.0) -> None:
+        self.model = model
+        self.sampling = sampling
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+            tokens = self._processor.id_to_piece(list(range(len(self))))
+        except ValueError:  # in a token, or in the error that SentencePiece reports
+            raise RuntimeError("it contains text that is not UTF-8") from None
+        self._tokens: list[str] = tokens
+        byte = self._processor.piece_to_id("<0x00>")
+        # Unseen characters become bytes; in a vocabulary of words, unseen words are unknown.
+        self.has_byte_fallback = bool(self._processor.is_byte(byte))
+
+    @cached_property
+    def _sampler(self) -> SubwordSampler:
+        return SubwordSampler(self._processor, self.sampling)
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return the ids of each text, without EOS; equal texts have equal ids.
+
+        A word vocabulary yields one id per word. (SentencePiece itself merges consecutive unknown
+        words into a single id, which loses their number.) Raises TypeError for anything but an
+        ordered iterable of strings.
+        """
+        texts = text_list(texts, "texts")
+        if not self.has_byte_fallback:
+            find = self._processor.piece_to_id
+            return [[find(SPACE + word) for word in words_of(text)] for text in texts]
+        ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
+        return ids
+
+    def sample(
+        self, texts: Iterable[str], seed: int, numbers: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        """Return ids under a random segmentation of each text.
+
+        Uses subword regularization (Kudo, 2018) or BPE-dropout (Provilkov et al., 2020). The ids of
+        a text are a pure function of (text, seed, its number); numbers default to positions.
+        """
+        lines = [normalized(text) for text in text_list(texts, "texts")]
+        return self._sampler.sample(lines, seed, range(len(lines)) if numbers is None else numbers)
+
+    def sample_pairs(
+        self,
+        src: Iterable[str],
+        tgt: Iterable[str],
+        seed: int,
+        numbers: Sequence[int] | None = None,
+    ) -> tuple[list[Ids], list[Ids]]:
+        """Return ids of both sides of pairs as `sample`, equal words of a pair segmented alike."""
+        src, tgt = ([normalized(each) for each in text_list(side, "texts")] for side in (src, tgt))
+        return self._sampler.sample_pairs(
+            src, tgt, seed, range(len(src)) if numbers is None else numbers
+        )
+
+    def tag_of(self, text: str) -> str | None:
+        """Return the tag that begins a text: a single token that the vocabulary was given."""
+        word = text.partition(" ")[0]
+        if not (word.startswith("<") and word.endswith(">")):
+            return None
+        token = self._processor.piece_to_id(SPACE + word)
+        given = token != UNK_ID and self._processor.get_score(token) == 0  # trained ones have less
+        return word if given else None
+
+    def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
+        """Return the text of ids, without special tokens.
+
+        Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
+        Raises TypeError or UserError for anything but ids of this vocabulary.
+        """
+        kept = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        if UNK_ID not in kept:
+            return self._text(kept)
+        words = chain(unknown, repeat(UNKNOWN))
+        return " ".join(part for part in self._parts(kept, words) if part)
+
+    def _parts(self, ids: Sequence[int], words: Iterator[str]) -> Iterator[str]:
+        """Yield the words of unknown tokens and the texts between them."""
+        for is_unknown, run in groupby(ids, UNK_ID.__eq__):
+            if is_unknown:
+                yield from (next(words) for _ in run)
+            else:
+                yield self._text(list(run))
+
+    def _text(self, ids: list[int]) -> str:
+        text: str = self._processor.decode(ids)
+        return text.replace(SPACE, " ")  # may be spelled by byte tokens
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Return the token of each id; that of EOS is `</s>`. Raises errors as `decode` does."""
+        return [self._tokens[i] for i in id_list(ids, "ids", len(self))]
+
+
+class Vocabularies(NamedTuple):
+    """Source and target vocabulary; the same object if joint."""
+
+    src: Vocabulary
+    tgt: Vocabulary
+    names: Names | None = None  # masked in the text of both sides
+
+    @property
+    def joint(self) -> bool:
+        """Return whether both sides share one vocabulary."""
+        return self.src is self.tgt
+
+    def encode_pairs(
+        self, src: Sequence[str], tgt: Sequence[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of both sides of pairs, without EOS; names are masked."""
+        src, tgt = self.mask_pairs(src, tgt)
+        return self.src.encode(src), self.tgt.encode(tgt)
+
+    def mask_pairs(
+        self, src: Sequence[str], tgt: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Replace the names of pairs by placeholders, if the vocabulary has any."""
+        return (src, tgt) if self.names is None else mask_with(self.names, src, tgt)
+
+
+def mask_with(names: Names, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
+    texts = zip(map(normalized, src), map(normalized, tgt), strict=True)
+    masked = [names.mask_pair(*pair) for pair in texts]
+    return [src for src, _ in masked], [tgt for _, tgt in masked]
+
+
+def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:
+    """Raise UserError for a tag that is not one token of the source vocabulary."""
+    for tag in tags:
+        (ids,) = vocabularies.src.encode([tag])
+        if vocabularies.src.tokens(ids) != [SPACE + tag]:
+            raise UserError(
+                f"data: the tag {tag} is not one token of the vocabulary. Train a vocabulary on "
+                "text with this tag, without --init-from, or omit the tag"
+            )
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a normalized text, which spaces separate."""
+    return [word for word in normalized(text).replace(SPACE, " ").split(" ") if word]
+
+
+def normalized(text: str) -> str:
+    """Return the NFC of a text, with lone surrogates replaced by U+FFFD.
+
+    Thousands of characters without a space are normalized in parts, since the time for reordering
+    combining marks is quadratic in their number.
+    """
+    text = LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
+    return "".join(unicodedata.normalize("NFC", part) for part in parts)
