@@ -78,7 +78,7 @@ def open_output(path: Path | None) -> Iterator[Output]:
         yield Output(sys.stdout, "standard output")
         return
     target = resolve_link(path)
-    with _termination_raises(), output_file(path) as file:
+    with termination_raises(), output_file(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
             streamed = is_stream(target)
@@ -101,8 +101,8 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def _termination_raises() -> Iterator[None]:
-    """Raise Terminated where SIGTERM or SIGHUP would kill: the temporary file is then removed."""
+def termination_raises() -> Iterator[None]:
+    """Raise Terminated where SIGTERM or SIGHUP would kill, so that temporary files are removed."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)

@@ -14,7 +14,7 @@ from seq2seq.cli.arguments import is_file
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
 
-COMMANDS = {  # each a module beside this one
+COMMANDS = {  # each a module beside this one, with _ for -
     "demo": "train, translate and evaluate on the corpora that come with the package",
     "check": "inspect the data and the training cost of a config",
     "split": "divide a parallel text into train, valid and test without leaks",
@@ -23,6 +23,8 @@ COMMANDS = {  # each a module beside this one
     "translate": "translate text, line by line",
     "evaluate": "compute BLEU, chrF and TER of a run or of existing translations",
     "score": "compute the log-probabilities of given translations",
+    "distill": "translate training text by a teacher, for a student (knowledge distillation)",
+    "back-translate": "make a training corpus from monolingual text of the target language",
     "average": "average the weights of several checkpoints",
     "attention": "plot the attention weights of translations",
 }
@@ -132,9 +134,11 @@ def command_modules() -> dict[str, ModuleType]:
     from seq2seq.cli import (
         attention,
         average,
+        back_translate,
         check,
         compare,
         demo,
+        distill,
         evaluate,
         score,
         split,
@@ -142,8 +146,21 @@ def command_modules() -> dict[str, ModuleType]:
         translate,
     )
 
-    modules = (attention, average, check, compare, demo, evaluate, score, split, train, translate)
-    return {module.__name__.rpartition(".")[2]: module for module in modules}
+    modules = (
+        attention,
+        average,
+        back_translate,
+        check,
+        compare,
+        demo,
+        distill,
+        evaluate,
+        score,
+        split,
+        train,
+        translate,
+    )
+    return {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in modules}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

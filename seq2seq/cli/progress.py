@@ -14,9 +14,11 @@ _BLOCK_BYTES = 1 << 20
 
 @contextmanager
 def progress(
-    task: str, total: int | None, unit: str = "line", shown: bool = True
+    task: str, total: int | None, unit: str = "line", shown: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
     """Yield a function that advances a bar on stderr; None if it is no terminal or not `shown`.
+
+    The bar starts after what is `done` already, such as by an earlier call.
 
     After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40.2 s".
     """
@@ -26,9 +28,11 @@ def progress(
     from tqdm import tqdm
 
     began = time.monotonic()
-    with tqdm(desc=task, total=total, unit=f" {unit}s", leave=False, dynamic_ncols=True) as bar:
+    with tqdm(
+        desc=task, total=total, initial=done, unit=f" {unit}s", leave=False, dynamic_ncols=True
+    ) as bar:
         yield bar.update
-        count = bar.n
+        count = bar.n - done
     units = f"{count:,} {unit}{'s' * (count != 1)}"
     logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
 

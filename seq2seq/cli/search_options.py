@@ -12,6 +12,7 @@ from seq2seq.data.lines import bounded_lines, iter_lines, read_lines
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
+    from seq2seq.inference.interface import Sampling
     from seq2seq.inference.settings import SearchSettings
 
 
@@ -30,15 +31,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     text = "no translation contains the words or phrases in FILE, one per line"
     group.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
     text = "draw N translations of each line, in place of beam search; print the first"
-    group.add_argument("--sample", type=arguments.count, metavar="N", help=text)
-    text = "with --sample: divide log-probabilities by T (default: 1)"
-    group.add_argument("--temperature", type=float, metavar="T", help=text)
-    text = "with --sample: draw from the K most probable tokens"
-    group.add_argument("--top-k", type=arguments.count, metavar="K", help=text)
-    text = "with --sample: draw from the most probable tokens of total probability P"
-    group.add_argument("--top-p", type=float, metavar="P", help=text)
-    text = "with --sample: the seed (default: 1); a line is drawn alike in any batch"
-    group.add_argument("--seed", type=int, metavar="N", help=text)
+    add_sampling_options(group, text)
     text = (
         "diverse beam search: divide the beam into G groups, of which each avoids the tokens of "
         "those before it"
@@ -53,11 +46,40 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mbr", choices=("chrf", "bleu"), help=text)
 
 
+def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add the options of sampling; the text explains --sample."""
+    parser.add_argument("--sample", type=arguments.count, metavar="N", help=text)
+    text = "with --sample: divide log-probabilities by T (default: 1)"
+    parser.add_argument("--temperature", type=float, metavar="T", help=text)
+    text = "with --sample: draw from the K most probable tokens"
+    parser.add_argument("--top-k", type=arguments.count, metavar="K", help=text)
+    text = "with --sample: draw from the most probable tokens of total probability P"
+    parser.add_argument("--top-p", type=float, metavar="P", help=text)
+    text = "with --sample: the seed (default: 1); a line is drawn alike in any batch"
+    parser.add_argument("--seed", type=int, metavar="N", help=text)
+
+
 def search_settings(options: argparse.Namespace) -> "SearchSettings":
     """Return the settings that the options make; raises UserError."""
     from seq2seq.inference.glossary import Glossary
-    from seq2seq.inference.interface import Sampling
     from seq2seq.inference.settings import SearchSettings
+
+    if options.diversity is not None and options.groups == 1:
+        raise UserError("--diversity: needs --groups G of at least 2")
+    sampling = sampling_options(options)
+    return SearchSettings(
+        glossary=options.glossary and Glossary.read(options.glossary),
+        forbidden=tuple(read_lines(options.forbidden)) if options.forbidden else (),
+        sampling=sampling,
+        groups=options.groups,
+        diversity=0.5 if options.diversity is None else options.diversity,
+        mbr=options.mbr,
+    )
+
+
+def sampling_options(options: argparse.Namespace) -> "Sampling | None":
+    """Return how to sample, or None for beam search; raises UserError."""
+    from seq2seq.inference.interface import Sampling
 
     details = {
         name: value
@@ -67,19 +89,9 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     if details and options.sample is None:
         option = next(iter(details)).replace("_", "-")
         raise UserError(f"--{option}: needs --sample N, which draws translations")
-    if options.diversity is not None and options.groups == 1:
-        raise UserError("--diversity: needs --groups G of at least 2")
     if options.sample is not None and options.beam is not None:
         raise UserError("-b cannot be used with --sample; remove one of them")
-    sampling = None if options.sample is None else Sampling(options.sample, **details)
-    return SearchSettings(
-        glossary=options.glossary and Glossary.read(options.glossary),
-        forbidden=tuple(read_lines(options.forbidden)) if options.forbidden else (),
-        sampling=sampling,
-        groups=options.groups,
-        diversity=0.5 if options.diversity is None else options.diversity,
-        mbr=options.mbr,
-    )
+    return None if options.sample is None else Sampling(options.sample, **details)
 
 
 class LineConstraints:

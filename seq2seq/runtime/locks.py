@@ -1,4 +1,4 @@
-"""File locks: one process trains in a run folder, one writes to a cache."""
+"""File locks: one process trains in a run folder, one writes to a cache or a journal."""
 
 import errno
 import os
@@ -129,6 +129,27 @@ def exclusive_lock(folder: Path) -> Iterator[FolderLock]:
         lock.clear(remove=refused and lock.made_file)
         _remove_unused(created)  # before the lock is released
         lock.close()
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Lock a file against other processes; create it if it does not exist.
+
+    Raises UserError if another process holds the lock or the path is not a file, and OSError if it
+    cannot be opened. A file system without locks is used without one.
+    """
+    descriptor = _open_regular(path)
+    try:
+        _try_lock(descriptor, exclusive=True)
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        raise UserError(f"{path}: another process is writing it; wait until it ends") from None
+    except OSError:  # on some network file systems
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _lock_writable(folder: Path) -> FolderLock:

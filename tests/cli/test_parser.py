@@ -20,6 +20,8 @@ ARGUMENTS = {
     "translate": ["-m", "run"],
     "evaluate": [],
     "score": ["-m", "run", "-r", "ref"],
+    "distill": ["-m", "run", "-o", "out.tsv"],
+    "back-translate": ["-m", "run", "-i", "text", "-o", "out.tsv"],
     "average": ["run", "-o", "new"],
     "attention": ["-m", "run", "-o", "out.html"],
 }

@@ -1,0 +1,339 @@
+"""`seq2seq distill` and `seq2seq back-translate`: corpora that `data.train` reads as written."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import toy_pairs
+
+from seq2seq.cli import synthetic
+from seq2seq.cli.main import main
+from seq2seq.config.schema import DataConfig, ParallelFiles, load_config
+from seq2seq.data.corpus import read_pairs
+from seq2seq.inference.interface import Sampling
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translator import Translator
+
+TEXT, _ = toy_pairs(23, seed=5)
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(synthetic, "BATCH_LINES", 5)
+    Path("mono.yy").write_text("".join(f"{line}\n" for line in TEXT), encoding="utf-8")
+    yield tmp_path
+    assert not list(tmp_path.glob("*.part"))
+
+
+def pairs_of(**files: object) -> Pairs:
+    text = read_pairs(ParallelFiles.model_validate(files))
+    return list(zip(text.src, text.tgt, strict=True))
+
+
+def entry_of(err: str) -> dict[str, object]:
+    """Return the entry of data.train that was logged last."""
+    tree: dict[str, object] = yaml.safe_load(err.splitlines()[-1].partition("data.train: ")[2])
+    return tree
+
+
+@pytest.fixture
+def run(tiny_runs: dict[str, Path]) -> str:
+    return str(tiny_runs["luong"])
+
+
+def test_distillation_pairs_the_training_text_with_its_translations(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default the text that the first teacher was trained on, here by an ensemble."""
+    here = small_corpus.parent
+    words = ["training.max_steps=2", "training.validate_every=2"]
+    assert main(["train", str(small_corpus), *words]) == 0
+    outputs = [str(here / "kd.xx.gz"), str(here / "kd.yy.xz")]
+    models = [str(here / "run"), str(here / "run")]
+    arguments = [word for model in models for word in ("-m", model)]
+    capsys.readouterr()
+    assert main(["distill", *arguments, "-b", "2", "-o", *outputs, "--device", "cpu"]) == 0
+    src = (here / "train.src").read_text(encoding="utf-8").splitlines()
+    expected = Translator.load(*models, device="cpu").translate(src, 2)
+    pairs = list(zip(src, (each.text for each in expected), strict=True))
+    entry = entry_of(capsys.readouterr().err)
+    assert entry == {"src": outputs[0], "tgt": outputs[1]}
+    assert pairs_of(**entry) == pairs
+    assert not list(here.glob("*.journal"))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
+def test_a_back_translation_is_an_entry_of_the_training_text(
+    run: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model translates xx to yy, so that the pairs train one from yy to xx."""
+    assert main(["back-translate", "-m", run, "-i", "mono.yy", "-o", name]) == 0
+    entry = entry_of(capsys.readouterr().err)
+    assert entry["tag"] == "<bt>"
+    data = {"src_lang": "yy", "tgt_lang": "xx", "valid": {"file": "valid.tsv"}}
+    (corpus,) = DataConfig.model_validate({**data, "train": entry}).train
+    text = read_pairs(corpus)
+    made = [each.text for each in Translator.load(run, device="cpu").translate(TEXT)]
+    if name.endswith(".tsv"):  # which cannot hold a tab
+        made = [line.replace("\t", " ") for line in made]
+    assert text.src == [f"<bt> {line}" for line in made]
+    assert text.tgt == TEXT
+
+
+@pytest.mark.usefixtures("folder")
+def test_each_sample_is_a_pair(run: str) -> None:
+    options = ["--sample", "3", "--top-k", "7", "--temperature", "0.8", "--seed", "4"]
+    command = ["back-translate", "-m", run, "-i", "mono.yy", "-o", "a", "b", *options]
+    assert main(command) == 0
+    settings = SearchSettings(sampling=Sampling(3, 0.8, 7, 1.0, 4))
+    found = Translator.load(run, device="cpu").translate(TEXT, n_best=3, settings=settings)
+    expected = [
+        (entry.text, line) for line, each in zip(TEXT, found, strict=True) for entry in each.nbest
+    ]
+    assert len({src for src, _ in expected}) > len(TEXT)
+    assert pairs_of(src="a", tgt="b") == expected
+
+
+@pytest.mark.usefixtures("folder")
+def test_lines_stay_in_step_over_blank_ones(run: str) -> None:
+    lines = ["", *TEXT[:6], " ", TEXT[6]]
+    Path("gaps").write_text("".join(f"{line}\r\n" for line in lines), encoding="utf-8")
+    assert main(["distill", "-m", run, "-i", "gaps", "-o", "x.csv"]) == 0
+    pairs = pairs_of(file="x.csv", columns=["xx", "yy"])
+    assert [src for src, _ in pairs] == lines
+    assert [n for n, (_, tgt) in enumerate(pairs) if not tgt] == [0, 7]
+
+
+KILLED = """\
+import sys, time
+from seq2seq.cli import synthetic
+from seq2seq.cli.main import main
+from seq2seq.inference.journal import Journal
+synthetic.BATCH_LINES = 5
+append = Journal.append
+def slowly(journal, batch):
+    append(journal, batch)
+    print(journal.done, flush=True)
+    time.sleep(60 if journal.done >= 10 else 0)
+Journal.append = slowly
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_an_interrupted_call_is_resumed_with_nothing_lost_or_doubled(
+    folder: Path, run: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not hasattr(signal, number):
+        pytest.skip("this system has no such signal")
+    command = ["back-translate", "-m", run, "-i", "mono.yy", "--device", "cpu", "-o", "a", "b"]
+    root = str(Path(synthetic.__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["5\n", "10\n"]
+        time.sleep(0.1)
+        process.send_signal(getattr(signal, number))
+        _, err = process.communicate(timeout=60)
+    if number != "SIGKILL":
+        assert "Resume with the same command: seq2seq back-translate -m " in err
+    assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.yy"]
+    with (folder / "a.journal").open("ab") as file:
+        file.write(b'[["cut sho')  # as a kill during a write leaves it
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "a.journal: resumed after 10 of 23 lines\n" in capsys.readouterr().err
+    made = [each.text for each in Translator.load(run, device="cpu").translate(TEXT)]
+    assert pairs_of(src="a", tgt="b") == list(zip(made, TEXT, strict=True))
+
+
+def test_a_call_killed_while_writing_the_pairs_replaces_its_own_files(
+    folder: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal says that the first file, which is there already, is of this call."""
+    command = ["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]
+    remove = Path.unlink
+    with monkeypatch.context() as patch:
+
+        def keep_the_journal(path: Path, **options: bool) -> None:
+            (_refuse if path.suffix == ".journal" else remove)(path, **options)
+
+        patch.setattr(Path, "unlink", keep_the_journal)
+        assert main(command) == 1
+    (folder / "b").unlink()
+    monkeypatch.setattr(Translator, "stream", _refuse)  # nothing is translated twice
+    assert main(command) == 0
+    assert len(pairs_of(src="a", tgt="b")) == 23
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "mono.yy"]
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise OSError(1, "killed here")
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_settings_do_not_mix(
+    run: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*words: str) -> int:
+        return main(["distill", "-i", "mono.yy", "-o", "a", "b", *words])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "_write", _refuse)
+        assert interrupted("-m", run) == 1
+    other = str(tiny_runs["bahdanau"])
+    for words, named in (
+        (["-m", other], "models ["),
+        (["-m", run, "-b", "1"], "beam None, now 1"),
+        (["-m", run, "decoding.length_penalty=0.5"], "decoding [], now ['decoding.length_pen"),
+    ):
+        capsys.readouterr()
+        assert interrupted(*words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("seq2seq: error: a.journal: was begun with other settings (")
+        assert named in line
+    with Path("mono.yy").open("a", encoding="utf-8") as file:
+        file.write("one more.\n")
+    assert interrupted("-m", run) == 2
+    assert "lines 23, now 24" in capsys.readouterr().err
+    assert interrupted("-m", other, "--overwrite") == 0
+    made = [each.text for each in Translator.load(other, device="cpu").translate(TEXT)]
+    assert [tgt for _, tgt in pairs_of(src="a", tgt="b")[:-1]] == made
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_text_that_changes_meanwhile_is_noticed(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translate = Translator.translate
+
+    def meanwhile(*arguments: object) -> object:
+        Path("mono.yy").write_text("other\n" * 23, encoding="utf-8")
+        return translate(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Translator, "translate", meanwhile)
+    assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 2
+    assert "mono.yy: changed while being read. Try again" in capsys.readouterr().err
+    assert not Path("a").exists()
+    assert not Path("b").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-i mono.yy -o a b c", "-o: give two files, source and target, or one with both sides"),
+        ("-i mono.yy -o a a", "-o: the files of source and target have the same name"),
+        ("-i mono.yy -o mono.yy b", "mono.yy: is already read or written by this command"),
+        ("-i mono.yy -o a mono.yy", "mono.yy: is already read or written by this command"),
+        ("-i mono.yy -o no/a no/b", "no/a: there is no folder no; create it first"),
+        ("-i nowhere -o a b", "nowhere: no such file"),
+        ("-i x.jsonl -o a b", "x.jsonl: is a table; give a file with one sentence per line"),
+        ("-i x.tsv.gz -o a b", "x.tsv.gz: is a table; give a file with one sentence per line"),
+        ("-i empty -o a b", "empty: the file is empty"),
+        ("-i bytes -o a b", "bytes:2: byte 0xff at column 1 is not UTF-8"),
+        ("-i tabs -o x.tsv", "tabs:2: contains a tab, which TSV cannot hold. Write two files, "),
+        ("-i mono.yy -o kept b", "kept: exists; pass --overwrite to replace it"),
+        ("-i mono.yy -o a b -b 0", "argument -b/--beam: must be an integer of at least 1"),
+    ],
+)
+def test_a_wrong_use_is_refused_and_writes_nothing(
+    folder: Path, run: str, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty").touch()
+    Path("bytes").write_bytes(b"a\n\xff\n")
+    Path("tabs").write_text("a\nb\tc\n", encoding="utf-8")
+    Path("kept").write_text("mine", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for command in ("distill", "back-translate"):
+        capsys.readouterr()
+        assert main([command, "-m", run, *words.split()]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"seq2seq: error: {message}")
+        assert err.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--seed 3", "--seed: needs --sample N, which draws translations"),
+        ("--sample 1 -b 3", "-b cannot be used with --sample; remove one of them"),
+        ("--sample 1 --temperature 0", "--temperature 0.0: must be a positive number"),
+    ],
+)
+def test_sampling_options_that_do_not_go_together_are_refused(
+    folder: Path, run: str, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["back-translate", "-m", run, "-i", "mono.yy", "-o", "a", "b", *words.split()]
+    assert main(command) == 2
+    assert f"seq2seq: error: {message}" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["mono.yy"]
+
+
+def test_a_missing_package_is_named_before_any_work(
+    folder: Path, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a.parquet"]) == 2
+    err = capsys.readouterr().err
+    assert "a.parquet: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'" in err
+    assert [path.name for path in folder.iterdir()] == ["mono.yy"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_or_several_corpora_that_cannot_be_a_default_are_refused(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["distill", "-m", "nowhere", "-o", "a", "b"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    config, _ = load_config(small_corpus)
+    (corpus,) = config.data.train
+    for corpora, kind in (
+        ((corpus, corpus), "2 corpora"),
+        ((corpus.model_copy(update={"tag": "<bt>"}),), "a text with a tag"),
+    ):
+        with pytest.raises(ValueError, match=f"run: was trained on {kind}; give the text to tra"):
+            training_text(corpora, "run")
+
+
+def training_text(corpora: object, run: str) -> object:
+    from seq2seq.cli.distill import _training_text
+
+    return _training_text(corpora, run)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("folder")
+def test_progress_on_a_terminal_starts_where_the_call_resumes(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary counts the lines of this call alone, and names its duration."""
+    with monkeypatch.context() as patch:
+        patch.setattr(synthetic, "_write", _refuse)
+        patch.setattr(synthetic, "BATCH_LINES", 99)
+        assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 1
+    journal = Path("a.journal").read_text(encoding="utf-8").splitlines(keepends=True)
+    import json
+
+    Path("a.journal").write_text(
+        journal[0] + json.dumps(json.loads(journal[1])[:10]) + "\n", encoding="utf-8"
+    )
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 0
+    err = capsys.readouterr().err
+    assert "translated 13 lines in " in err
+    assert "10/23" in err

@@ -1,0 +1,105 @@
+"""The journal of a long translation: what was appended is there after any interruption."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.inference.journal import Journal
+from seq2seq.runtime.errors import DamagedFile, UserError
+
+SETTINGS = {"models": ["a"], "beam": 3}
+BATCHES = [[["één"], ["दो"]], [["", "x\ty"]], [["five"], ["six"], ["seven"]]]
+
+
+def written(path: Path, batches: list[list[list[str]]]) -> list[list[str]]:
+    with Journal.open(path, SETTINGS) as journal:
+        for batch in batches:
+            journal.append(batch)
+        return list(journal.translations())
+
+
+def test_translations_come_back_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    lines = [line for batch in BATCHES for line in batch]
+    assert written(path, BATCHES[:1]) == lines[:2]
+    assert written(path, BATCHES[1:]) == lines
+    with Journal.open(path, SETTINGS) as journal:
+        assert journal.done == 6
+
+
+def test_a_journal_cut_anywhere_loses_only_the_batch_being_written(tmp_path: Path) -> None:
+    """Resumed, it holds each line once, wherever the process was killed."""
+    path = tmp_path / "journal"
+    lines = written(path, BATCHES)
+    content = path.read_bytes()
+    ends = [n + 1 for n, byte in enumerate(content) if byte == ord("\n")]
+    for length in range(len(content) + 1):
+        path.write_bytes(content[:length])
+        complete = max(0, sum(end <= length for end in ends) - 1)
+        with Journal.open(path, SETTINGS) as journal:
+            assert journal.done == sum(map(len, BATCHES[:complete]))
+            for batch in BATCHES[complete:]:
+                journal.append(batch)
+            assert list(journal.translations()) == lines
+        assert path.read_bytes() == content
+
+
+@given(st.lists(st.lists(st.text(st.characters(exclude_categories=("Cs",))))))
+def test_any_text_is_kept(tmp_path_factory: pytest.TempPathFactory, batch: list[list[str]]) -> None:
+    path = tmp_path_factory.mktemp("any") / "journal"
+    assert written(path, [batch]) == batch
+
+
+def test_other_settings_are_refused_with_their_values(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    written(path, BATCHES)
+    other = {**SETTINGS, "beam": 5}
+    with (
+        pytest.raises(UserError, match=r"was begun with other settings \(beam 3, now 5\)"),
+        Journal.open(path, other),
+    ):
+        pass
+    with Journal.open(path, other, overwrite=True) as journal:
+        assert (journal.done, list(journal.translations())) == (0, [])
+    with Journal.open(path, SETTINGS) as journal:  # nothing would be lost
+        assert journal.done == 0
+
+
+def test_overwriting_resumes_a_journal_of_the_same_settings(tmp_path: Path) -> None:
+    written(tmp_path / "journal", BATCHES)
+    with Journal.open(tmp_path / "journal", SETTINGS, overwrite=True) as journal:
+        assert journal.done == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "number"),
+    [
+        (b"My own notes.\n", 1),
+        (b"My own notes", 1),
+        (json.dumps(SETTINGS).encode() + b'\n[["a"\n[["b"]]\n', 2),
+        (json.dumps(SETTINGS).encode() + b"\n\0\0\0\n[]\n", 2),
+    ],
+    ids=["notes", "no-line-feed", "cut-batch", "zeros"],
+)
+def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: bytes, number: int) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(content)
+    with (
+        pytest.raises(DamagedFile, match=f"journal:{number}: is damaged, or not a journal"),
+        Journal.open(path, SETTINGS, overwrite=True),
+    ):
+        pass
+    assert path.read_bytes() == content
+
+
+def test_two_processes_cannot_write_one_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    with (
+        Journal.open(path, SETTINGS),
+        pytest.raises(UserError, match="another process is writing it"),
+        Journal.open(path, SETTINGS),
+    ):
+        pass
