@@ -34,6 +34,6 @@ def run(options: argparse.Namespace) -> int:
     search = SearchSettings(sampling=sampling_options(options))
     synthetic.check_file(options.input)
     data = synthetic.config_of(options.model[0]).data
-    languages = data.tgt_lang, data.src_lang  # of the pairs, and of the model to be trained
-    corpus = synthetic.Corpus(options.input, options.output, languages, True, search)
+    languages = data.tgt_lang, data.src_lang
+    corpus = synthetic.SyntheticCorpus(options.input, options.output, languages, True, search)
     return synthetic.write_corpus(options, corpus)

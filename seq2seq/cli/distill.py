@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         synthetic.check_file(text)
     from seq2seq.inference.settings import DEFAULT_SETTINGS
 
-    corpus = synthetic.Corpus(text, options.output, languages, False, DEFAULT_SETTINGS)
+    corpus = synthetic.SyntheticCorpus(text, options.output, languages, False, DEFAULT_SETTINGS)
     return synthetic.write_corpus(options, corpus)
 
 

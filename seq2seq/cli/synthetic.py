@@ -30,12 +30,12 @@ JOURNAL = ".journal"  # ends the name of the journal, beside the first output
 _TABLE_SUFFIXES = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
-class Corpus(NamedTuple):
+class SyntheticCorpus(NamedTuple):
     """A corpus to write: the text to translate, the files of the pairs, and their languages."""
 
     text: "Path | ParallelFiles"  # a file of lines, or a parallel text whose sources are translated
     outputs: Sequence[Path]
-    languages: tuple[str, str]  # of source and target
+    languages: tuple[str, str]  # source and target
     translates_targets: bool  # back-translation: the translation is the source of a pair
     search: "SearchSettings"
 
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_decoding(parser)
 
 
-def write_corpus(options: argparse.Namespace, corpus: Corpus) -> int:
+def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
     _check(corpus, options)
     count, checksum = _survey(corpus)
@@ -132,7 +132,7 @@ def check_file(path: Path) -> None:
         raise UserError(f"{path}: is a table; give a file with one sentence per line")
 
 
-def _check(corpus: Corpus, options: argparse.Namespace) -> None:
+def _check(corpus: SyntheticCorpus, options: argparse.Namespace) -> None:
     """Raise UserError for outputs that cannot be written or would replace another file."""
     if len(corpus.outputs) > 2:
         raise UserError("-o: give two files, source and target, or one with both sides")
@@ -153,7 +153,7 @@ def _check(corpus: Corpus, options: argparse.Namespace) -> None:
             write("source", "target")
 
 
-def _survey(corpus: Corpus) -> tuple[int, str]:
+def _survey(corpus: SyntheticCorpus) -> tuple[int, str]:
     """Return the number of lines and their SHA-256; raise UserError for text that is unfit."""
     count, content = 0, hashlib.sha256()
     for count, line in enumerate(corpus.lines(), start=1):
@@ -167,7 +167,7 @@ def _survey(corpus: Corpus) -> tuple[int, str]:
 
 
 def _settings(
-    options: argparse.Namespace, corpus: Corpus, count: int, checksum: str
+    options: argparse.Namespace, corpus: SyntheticCorpus, count: int, checksum: str
 ) -> dict[str, Any]:
     """Return all that decides the translations, as JSON holds it."""
     from seq2seq.runs.layout import BEST
@@ -187,7 +187,7 @@ def _settings(
 def _translate(
     translator: "Translator",
     beam: int | None,
-    corpus: Corpus,
+    corpus: SyntheticCorpus,
     journal: "Journal",
     count: int,
 ) -> None:
@@ -208,7 +208,7 @@ def _translate(
         report.log()
 
 
-def _write(corpus: Corpus, journal: "Journal", checksum: str) -> int:
+def _write(corpus: SyntheticCorpus, journal: "Journal", checksum: str) -> int:
     """Write the pairs and return their number; raise UserError if the text has changed."""
     from seq2seq.data.formats.writing import pair_writer
 
@@ -225,7 +225,7 @@ def _write(corpus: Corpus, journal: "Journal", checksum: str) -> int:
     return pairs
 
 
-def _entry(corpus: Corpus) -> str:
+def _entry(corpus: SyntheticCorpus) -> str:
     """Return the entry of `data.train` that reads the corpus, as YAML."""
     import yaml
 
