@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
-from seq2seq.config.fields import Count, Size
+from seq2seq.config.fields import Count, Fraction, Size
 
 REQUIRED = object()  # as the default of a choice's parameter
 
@@ -60,23 +60,35 @@ def _as_map(value: object) -> object:
 
 @dataclass(frozen=True, eq=False)
 class OneOrEach(Compound):
-    """One value for all fields of a named tuple, or a map of some, whose others have defaults."""
+    """One value for all fields of a named tuple, or a map of some, whose others have defaults.
+
+    A single value leaves the fields `apart` at their defaults.
+    """
 
     defaults: Mapping[str, object]
     schema: Mapping[str, Any]  # JSON schema of a field
     example: str
+    apart: tuple[str, ...] = ()
 
     def read(self, value: object) -> object:
         """Return the fields of the named tuple; raise ValueError for another key."""
         if not isinstance(value, Mapping):
-            return dict.fromkeys(self.defaults, value)
+            return {**self.defaults, **dict.fromkeys(self._together(), value)}
         if unknown := [str(name) for name in value if name not in self.defaults]:
             raise ValueError(f"has no {unknown[0]}; write a single value, or {self.example}")
         return {**self.defaults, **value}
 
     def dump(self, value: Any) -> object:
         """Return one value if all fields have it, or a map."""
-        return value[0] if len(set(value)) == 1 else value._asdict()
+        fields: dict[str, object] = value._asdict()
+        values = {fields[name] for name in self._together()}
+        if len(values) == 1 and all(fields[name] == self.defaults[name] for name in self.apart):
+            return values.pop()
+        return fields
+
+    def _together(self) -> list[str]:
+        """Return the fields that a single value sets."""
+        return [name for name in self.defaults if name not in self.apart]
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON schema of both forms."""
@@ -141,6 +153,23 @@ LAYERS = OneOrEach(
     {"encoder": 1, "decoder": 1},
     {"type": "integer", "minimum": 1, "maximum": 64},
     "{encoder: 2, decoder: 4}",
+)
+
+
+class DropoutRates(NamedTuple):
+    """Dropout probabilities of the parts of the network."""
+
+    word: Fraction  # of a token's complete embedding, in source and target
+    embedding: Fraction  # of each entry of the embeddings
+    hidden: Fraction  # of the outputs of layers that other layers and the attention read
+    output: Fraction  # of the decoder's output layer
+
+
+DROPOUT = OneOrEach(
+    {"word": 0.0, "embedding": 0.3, "hidden": 0.3, "output": 0.3},
+    {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    "{word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}",
+    apart=("word",),
 )
 
 

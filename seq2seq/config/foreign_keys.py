@@ -100,7 +100,8 @@ _KEYS = {
         decoder_dropout encoder_dropout_in encoder_dropout_out decoder_dropout_in
         decoder_dropout_out attention_dropout attn_dropout dropout_src dropout_trg
         variational_dropout rnn_dropout_inputs rnn_dropout_states activation_dropout
-        dropout_hidden""",
+        dropout_hidden dropout_embedding dropout_source dropout_target word_dropout
+        token_dropout src_word_dropout tgt_word_dropout rnn_decoder_hidden_dropout""",
     "model.copy": """
         copy_attn copy_attention use_copy copy_mechanism copynet pointer pointer_gen
         pointer_generator pointer_network use_pointer reuse_copy_attn copying""",

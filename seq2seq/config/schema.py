@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config.compound import LAYERS, WINDOW, Layers, LocalWindow
+from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutRates, Layers, LocalWindow
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
@@ -108,7 +108,11 @@ class ModelConfig(Section):
         Layers(1, 1), "LSTM layers of encoder and decoder, or such as {encoder: 1, decoder: 4}"
     )
     residual: Bool = key(False, "add the input of each LSTM layer but the lowest to its output")
-    dropout: Fraction = key(0.3, "dropout probability")
+    dropout: Annotated[DropoutRates, DROPOUT] = key(
+        DropoutRates(0.0, 0.3, 0.3, 0.3),
+        "dropout probability, or such as {word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}; "
+        "word: of complete tokens",
+    )
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")
     copy: Bool = key(  # type: ignore[assignment]
         False, "copy source tokens by attention (See et al., 2017); needs vocabulary.joint"
@@ -305,7 +309,7 @@ class Config(Section):
     @classmethod
     def _check_consistency(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
         model = info.data.get("model")
-        if model is not None and model.dropout == 0 and training.consistency > 0:
+        if model is not None and not any(model.dropout) and training.consistency > 0:
             raise ValueError("consistency needs model.dropout above 0, or both passes are equal")
         if model is not None and model.score != "coverage" and training.coverage_loss > 0:
             raise ValueError("coverage_loss needs model.score: coverage")

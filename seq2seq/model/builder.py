@@ -9,7 +9,7 @@ from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.gnmt_decoder import GNMTDecoder
-from seq2seq.model.layers import ScaledEmbedding
+from seq2seq.model.layers import DropoutRates, ScaledEmbedding
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 from seq2seq.model.seq2seq import Seq2Seq
 
@@ -26,12 +26,13 @@ def build_model(
     src_embedding = ScaledEmbedding(src_size, config.embedding_size)
     shared = joint and config.tie_embeddings
     tgt_embedding = src_embedding if shared else ScaledEmbedding(tgt_size, config.embedding_size)
+    dropout = DropoutRates(*config.dropout)
     encoder = Encoder(
         src_embedding,
         config.hidden_size,
         config.layers.encoder,
         config.encoder == "bidirectional",
-        config.dropout,
+        dropout,
         config.encoder == "reversed",
         config.residual,
     )
@@ -42,14 +43,14 @@ def build_model(
     if config.tie_embeddings:
         projection.weight = tgt_embedding.weight
     copying = Copying(output_size) if config.copy else None
-    return Seq2Seq(encoder, decoder, tgt_embedding, projection, config.dropout, copying)
+    return Seq2Seq(encoder, decoder, tgt_embedding, projection, dropout, copying)
 
 
 def _decoder(
     config: ModelConfig, output_size: int, direction_size: int, max_length: int
 ) -> Decoder:
     sizes = config.embedding_size, config.hidden_size
-    layers, dropout = config.layers.decoder, config.dropout
+    layers, dropout = config.layers.decoder, DropoutRates(*config.dropout)
     if config.decoder == "none":
         return PlainDecoder(*sizes, output_size, layers, dropout, config.residual)
     score, window = _score(config, max_length), _window(config)

@@ -12,7 +12,7 @@ from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs
-from seq2seq.model.layers import Dropout, tanh
+from seq2seq.model.layers import Dropout, DropoutRates, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
@@ -62,14 +62,14 @@ class BahdanauDecoder(AttentionLayer):
         direction_size: int,
         output_size: int,
         num_layers: int,
-        dropout: float,
+        dropout: float | DropoutRates,
         window: Window | None = None,
         coverage: Coverage | None = None,
         residual: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
         self.direction_size = direction_size
-        self.dropout = Dropout(dropout)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         self.initial_hidden = nn.Linear(direction_size, hidden_size)
         self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
         self.context_gates = nn.Linear(score.context_size, 4 * hidden_size, bias=False)
@@ -113,7 +113,7 @@ class BahdanauDecoder(AttentionLayer):
         """Return `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`, with dropout in training: [..., R]."""
         states = HIDDEN_SCALE * hidden, HIDDEN_SCALE * context.to(hidden.dtype)
         inputs = torch.cat([*states, embedded], dim=-1)  # [..., H + C + E]
-        return OUTPUT_SCALE * self.dropout(tanh(self.output_layer(inputs)))
+        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(inputs)))
 
 
 class LuongDecoder(AttentionLayer):
@@ -132,14 +132,14 @@ class LuongDecoder(AttentionLayer):
         hidden_size: int,
         output_size: int,
         num_layers: int,
-        dropout: float,
+        dropout: float | DropoutRates,
         input_feeding: bool,
         window: Window | None = None,
         coverage: Coverage | None = None,
         residual: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
-        self.dropout = Dropout(dropout)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         self.input_feed_size = output_size if input_feeding else 0
         self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
         self.input_feed_gates = (
@@ -191,7 +191,7 @@ class LuongDecoder(AttentionLayer):
 
     def outputs(self, vector: Tensor) -> Tensor:
         """Return `2 h~`, with dropout in training: [..., R]."""
-        return OUTPUT_SCALE * self.dropout(vector)
+        return OUTPUT_SCALE * self.output_dropout(vector)
 
 
 class PlainDecoder(nn.Module):
@@ -207,11 +207,11 @@ class PlainDecoder(nn.Module):
         hidden_size: int,
         output_size: int,
         num_layers: int,
-        dropout: float,
+        dropout: float | DropoutRates,
         residual: bool = False,
     ) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
         self.output_layer = nn.Linear(hidden_size, output_size)
 
@@ -235,7 +235,13 @@ class PlainDecoder(nn.Module):
 
     def outputs(self, hidden: Tensor) -> Tensor:
         """Return `2 tanh(W 4 h + b)`, with dropout in training: [..., R]."""
-        return OUTPUT_SCALE * self.dropout(tanh(self.output_layer(HIDDEN_SCALE * hidden)))
+        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(HIDDEN_SCALE * hidden)))
+
+
+def hidden_and_output_dropout(dropout: float | DropoutRates) -> tuple[Dropout, Dropout]:
+    """Return the dropout of hidden states and that of the output layer."""
+    rates = DropoutRates.of(dropout)
+    return Dropout(rates.hidden), Dropout(rates.output)
 
 
 def _layers(embedding_size: int, hidden_size: int, num_layers: int, residual: bool) -> LSTMStack:

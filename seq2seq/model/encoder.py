@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.layers import Dropout
+from seq2seq.model.layers import Dropout, DropoutRates, EmbeddingDropout
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.state import EncoderOutput
 
@@ -27,7 +27,7 @@ class Encoder(nn.Module):
         hidden_size: int,
         num_layers: int,
         bidirectional: bool,
-        dropout: float,
+        dropout: float | DropoutRates,
         reverse: bool = False,
         residual: bool = False,
     ) -> None:
@@ -38,7 +38,9 @@ class Encoder(nn.Module):
         if bidirectional and reverse:
             raise ValueError("a bidirectional encoder already reads the source reversed")
         self.embedding = embedding
-        self.dropout = Dropout(dropout)
+        rates = DropoutRates.of(dropout)
+        self.embedding_dropout = EmbeddingDropout(rates)
+        self.dropout = Dropout(rates.hidden)
         self.reversed = [False, True] if bidirectional else [reverse]  # one for each direction
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
@@ -53,7 +55,7 @@ class Encoder(nn.Module):
 
     def forward(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Encode source ids [B, S] with lengths [B]."""
-        return self.run(self.dropout(self.embedding(src)), src_lengths)
+        return self.run(self.embedding_dropout(self.embedding(src)), src_lengths)
 
     def run(self, inputs: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Run all layers over inputs [B, S, E] of the lowest one, with lengths [B]."""

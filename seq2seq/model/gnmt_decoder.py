@@ -5,8 +5,14 @@ from torch import Tensor, nn
 
 from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
-from seq2seq.model.decoder import HIDDEN_SCALE, OUTPUT_SCALE, aligned, stack_steps
-from seq2seq.model.layers import Dropout, tanh
+from seq2seq.model.decoder import (
+    HIDDEN_SCALE,
+    OUTPUT_SCALE,
+    aligned,
+    hidden_and_output_dropout,
+    stack_steps,
+)
+from seq2seq.model.layers import DropoutRates, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMStack
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
@@ -30,13 +36,13 @@ class GNMTDecoder(AttentionLayer):
         hidden_size: int,
         output_size: int,
         num_layers: int,
-        dropout: float,
+        dropout: float | DropoutRates,
         window: Window | None = None,
         coverage: Coverage | None = None,
         residual: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
-        self.dropout = Dropout(dropout)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         joined = hidden_size + score.context_size
         sizes = [embedding_size] + [joined] * (num_layers - 1)
         self.layers = LSTMStack(sizes, hidden_size, residual)
@@ -88,4 +94,4 @@ class GNMTDecoder(AttentionLayer):
     def outputs(self, output: Tensor, context: Tensor) -> Tensor:
         """Return `2 tanh(W [4 x_t; 4 c_t] + b)`, with dropout in training: [..., R]."""
         joined = torch.cat([output, context.to(output.dtype)], dim=-1)
-        return OUTPUT_SCALE * self.dropout(tanh(self.output_layer(HIDDEN_SCALE * joined)))
+        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(HIDDEN_SCALE * joined)))

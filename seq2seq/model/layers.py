@@ -1,7 +1,7 @@
 """Small layers used throughout the network: scaled embedding, dropout, sigmoid and tanh."""
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,47 @@ class Dropout(nn.Dropout):
         random_bytes = words.view(torch.uint8)[: input.numel()]
         kept = (random_bytes >= dropped).to(input.dtype)
         return input * kept.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped)).view(input.shape)
+
+
+class DropoutRates(NamedTuple):
+    """Dropout probabilities of the parts of the network."""
+
+    word: float = 0.0
+    embedding: float = 0.0
+    hidden: float = 0.0
+    output: float = 0.0
+
+    @classmethod
+    def of(cls, dropout: "float | DropoutRates") -> "DropoutRates":
+        """Return the probability of each part; one number is that of all but `word`."""
+        if isinstance(dropout, DropoutRates):
+            return dropout
+        return cls(embedding=dropout, hidden=dropout, output=dropout)
+
+
+class EmbeddingDropout(nn.Module):
+    """Dropout of embeddings, and of all the entries of a token's: word dropout.
+
+    Word dropout zeroes the embeddings of randomly chosen positions of the source and of the
+    target inputs and multiplies the others by `1 / (1 - p)` (Sennrich et al. 2016, WMT). Gal &
+    Ghahramani (2016) drop all occurrences of a word in a sentence at once, here each occurrence is
+    drawn by itself.
+    """
+
+    def __init__(self, rates: DropoutRates) -> None:
+        super().__init__()
+        self.word = Dropout(rates.word)
+        self.entries = Dropout(rates.embedding)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, embedded: Tensor) -> Tensor: ...
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        """Drop out of embeddings [..., E]."""
+        if self.training and self.word.p > 0:
+            embedded = embedded * self.word(embedded.new_ones(*embedded.shape[:-1], 1))
+        return self.entries(embedded)
 
 
 def sigmoid_(values: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from seq2seq.model.copying import Copying, CopyOutputs, CopyStep, first_positions
 from seq2seq.model.decoder import Decoder
 from seq2seq.model.encoder import Encoder
-from seq2seq.model.layers import Dropout
+from seq2seq.model.layers import DropoutRates, EmbeddingDropout
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 
@@ -23,7 +23,7 @@ class Seq2Seq(nn.Module):
         decoder: Decoder,
         tgt_embedding: nn.Embedding,
         projection: nn.Linear,
-        dropout: float,
+        dropout: float | DropoutRates,
         copying: Copying | None = None,
     ) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.tgt_embedding = tgt_embedding
         self.projection = projection
-        self.dropout = Dropout(dropout)
+        self.dropout = EmbeddingDropout(DropoutRates.of(dropout))
         self.copying = copying
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:

@@ -227,7 +227,7 @@ def _other_max_length(config: Config, ratio: float) -> str:
 
 
 def _regularise(config: Config) -> str:
-    dropout = config.model.dropout
+    dropout = max(config.model.dropout)
     return "" if dropout >= HIGH_DROPOUT else f", raise model.dropout (now {dropout:g})"
 
 

@@ -83,7 +83,7 @@ def test_the_command_line_has_the_last_word(small_corpus: Path) -> None:
     plan = read_plan([path], ["model.dropout=0.5"], "8", Path("elsewhere"))
     assert plan.seeds == (8,)
     assert plan.folder == Path("elsewhere")
-    assert plan.variants[0].config.model.dropout == 0.5
+    assert plan.variants[0].config.model.dropout.hidden == 0.5
 
 
 def test_variants_that_differ_in_decoding_share_the_first_ones_runs(small_corpus: Path) -> None:

@@ -1038,7 +1038,7 @@ def test_overrides_stand_before_and_after_options(
     result = call("train", *arguments)
     assert (result.code, result.out) == (0, b"")
     ((config, *how),) = trainings
-    assert (config.seed, config.model.dropout) == (7, 0.5)
+    assert (config.seed, config.model.dropout.hidden) == (7, 0.5)
     assert how == ["cpu", True, False, None]
 
 

@@ -155,12 +155,13 @@ def test_quoted_null_is_text(tmp_path: Path) -> None:
 def test_the_last_override_counts(tmp_path: Path) -> None:
     overrides = ("model.dropout=0.1", "data.test.file=a=b.tsv", "model.dropout = 0.2", "seed=7")
     config = load(tmp_path, "model: {dropout: 0.5}", overrides)
-    assert (config.model.dropout, config.seed) == (0.2, 7)
+    assert (config.model.dropout.hidden, config.seed) == (0.2, 7)
     assert config.data.test == ParallelFiles(file=Path("a=b.tsv"))
 
 
 def test_an_override_may_mend_the_file(tmp_path: Path) -> None:
-    assert load(tmp_path, "model: {dropout: high}", ("model.dropout=0.1",)).model.dropout == 0.1
+    config = load(tmp_path, "model: {dropout: high}", ("model.dropout=0.1",))
+    assert config.model.dropout == (0, 0.1, 0.1, 0.1)
 
 
 def test_windows_files_are_read(tmp_path: Path) -> None:

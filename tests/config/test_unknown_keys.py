@@ -102,6 +102,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         ("training.optimizer-delay", "training.accumulate"),
         ("training.perDeviceTrainBatchSize", "training.batch_tokens"),  # Hugging Face
         ("num_train_epochs", "training.max_epochs"),
+        ("model.dropout-src", "model.dropout"),
         ("vocabulary.alpha", "vocabulary.sampling"),  # not that of the length penalty
     ],
 )

@@ -1,0 +1,114 @@
+"""`model.dropout`: one number, or a map of the parts of the network."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seq2seq.config.diff import changed_keys
+from seq2seq.config.schema import Config, ConfigError, dump_config, load_config
+from seq2seq.runtime.callers import on_command_line
+
+MINIMAL = """\
+name: tiny
+run_dir: runs/tiny
+data:
+  src_lang: en
+  tgt_lang: de
+  train: {src: train.en, tgt: train.de}
+  valid: {file: valid.tsv}
+training: {max_epochs: 3}
+"""
+
+
+@pytest.fixture(autouse=True)
+def call_from_the_command_line() -> Iterator[None]:
+    with on_command_line():
+        yield
+
+
+def load(folder: Path, model: str = "", *overrides: str) -> Config:
+    path = folder / "run.yaml"
+    path.write_text(MINIMAL + (f"model: {model}\n" if model else ""), encoding="utf-8")
+    return load_config(path, overrides)[0]
+
+
+def refusal(folder: Path, model: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(folder, model, *overrides)
+    return str(caught.value).replace(f"{folder}/run.yaml:", "line ")
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "expected"),
+    [
+        ("", (), (0, 0.3, 0.3, 0.3)),
+        ("{dropout: 0.2}", (), (0, 0.2, 0.2, 0.2)),
+        ("{dropout: {word: 0.1}}", (), (0.1, 0.3, 0.3, 0.3)),
+        ("{dropout: {word: 0.1, embedding: 0.2, hidden: 0, output: 0.4}}", (), (0.1, 0.2, 0, 0.4)),
+        ("{dropout: {hidden: 0.5}}", ("model.dropout.output=0.1",), (0, 0.3, 0.5, 0.1)),
+        ("{dropout: {hidden: 0.5}}", ("model.dropout=0.1",), (0, 0.1, 0.1, 0.1)),
+        ("{dropout: 0.2}", ("model.dropout={hidden: 0.1}",), (0, 0.3, 0.1, 0.3)),
+        ("", ("model.dropout.word=0.1",), (0.1, 0.3, 0.3, 0.3)),
+    ],
+)
+def test_one_number_is_the_rate_of_all_parts_but_words(
+    tmp_path: Path, model: str, overrides: tuple[str, ...], expected: tuple[float, ...]
+) -> None:
+    config = load(tmp_path, model, *overrides)
+    assert config.model.dropout == expected
+    path = tmp_path / "dumped.yaml"
+    path.write_text(dump_config(config), encoding="utf-8")
+    assert load_config(path) == (config, [])
+
+
+def test_a_number_is_dumped_as_before(tmp_path: Path) -> None:
+    config = load(tmp_path, "{dropout: 0.25}")
+    assert config.model.dropout == (0, 0.25, 0.25, 0.25)
+    assert "\n  dropout: 0.25\n" in dump_config(config)
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "message"),
+    [
+        ("{dropout: high}", (), "line 9: model.dropout: must be a number; got high"),
+        ("{dropout: [0.1]}", (), "line 9: model.dropout: must be a number; got a list"),
+        ("{dropout: {word: 1}}", (), "line 9: model.dropout.word: must be less than 1; got 1"),
+        (
+            "{dropout: {wrod: 0.1}}",
+            (),
+            "line 9: model.dropout: has no wrod; write a single value, or "
+            "{word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}",
+        ),
+        (
+            "",
+            ("model.dropout.word=-1",),
+            "model.dropout.word (command line): must be at least 0; got -1",
+        ),
+        (
+            "{dropout: 0.2}",
+            ("model.dropout.word=0.1",),
+            "model.dropout.word=0.1 (command line): model.dropout has a single value; give it a "
+            "new one",
+        ),
+    ],
+)
+def test_wrong_rates_are_refused_by_line_and_key(
+    tmp_path: Path, model: str, overrides: tuple[str, ...], message: str
+) -> None:
+    assert refusal(tmp_path, model, *overrides).split("\n") == [message]
+
+
+def test_consistency_needs_any_dropout(tmp_path: Path) -> None:
+    none = "{dropout: {word: 0, embedding: 0, hidden: 0, output: 0}}"
+    needed = "training.consistency=1"
+    assert "needs model.dropout above 0" in refusal(tmp_path, none, needed)
+    config = load(tmp_path, none, needed, "model.dropout.word=0.1")
+    assert config.training.consistency == 1
+
+
+def test_a_change_is_shown_in_one_line(tmp_path: Path) -> None:
+    old, new = load(tmp_path, "{dropout: 0.2}"), load(tmp_path, "{dropout: {word: 0.1}}")
+    rates = "{word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}"
+    assert changed_keys(old, new) == [f"model.dropout: 0.2 -> {rates}"]
+    assert changed_keys(new, new) == []

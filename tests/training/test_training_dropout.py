@@ -1,0 +1,65 @@
+"""Training with dropout of parts and of words: seeded, resumed exactly, and as before."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seq2seq.config.schema import Config, load_config
+from seq2seq.data.batching import Batch
+from seq2seq.runs.layout import METRICS
+from seq2seq.training import loop
+from seq2seq.training.loop import Interrupted, train
+from seq2seq.training.session import TrainingSession
+from seq2seq.training.step import StepResult, train_step
+
+PARTS = ("word", "embedding", "hidden", "output")
+WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.consistency=1")
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+
+
+def configured(corpus: Path, run: str, *overrides: str) -> Config:
+    short = ("decoding.max_length=9", "training.max_steps=4", "training.log_every=1")
+    return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])[0]
+
+
+def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete = train(configured(small_corpus, "complete", *WORDS), "cpu")
+
+    def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
+        result = train_step(run, batches, rate)
+        if run.progress.step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    config = configured(small_corpus, "resumed", *WORDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", interrupted)
+        with pytest.raises(Interrupted):
+            train(config, "cpu")
+    resumed = train(config, "cpu", resume=True)
+    assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
+
+
+def rates(**parts: float) -> str:
+    return f"model.dropout={{{', '.join(f'{part}: {rate}' for part, rate in parts.items())}}}"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_rate_of_each_part_has_an_effect(small_corpus: Path, part: str) -> None:
+    off = dict.fromkeys(PARTS, 0.0)
+    base = train(configured(small_corpus, "base", rates(**off)), "cpu")
+    changed = train(configured(small_corpus, "changed", rates(**off | {part: 0.4})), "cpu")
+    assert (base / METRICS).read_bytes() != (changed / METRICS).read_bytes()
+
+
+def test_a_map_of_one_rate_trains_as_the_number(small_corpus: Path) -> None:
+    number = train(configured(small_corpus, "number", "model.dropout=0.2"), "cpu")
+    parts = train(configured(small_corpus, "parts", rates(**dict.fromkeys(PARTS[1:], 0.2))), "cpu")
+    assert (number / METRICS).read_bytes() == (parts / METRICS).read_bytes()
