@@ -192,8 +192,10 @@ def test_attention_size_is_the_configs(score: str) -> None:
 
 def test_dropout_reaches_every_part() -> None:
     model = make_model(decoder="bahdanau", dropout=0.25)
-    parts = (model.dropout, model.encoder.dropout, model.decoder.dropout)
-    assert [part.p for part in parts] == [0.25] * 3
+    embeddings = (model.dropout.entries, model.encoder.embedding_dropout.entries)
+    layers = (model.encoder.dropout, model.decoder.dropout, model.decoder.output_dropout)
+    assert [part.p for part in (*embeddings, *layers)] == [0.25] * 5
+    assert model.dropout.word.p == 0
 
 
 # ----------------------------------------------------------------------------- counted by hand
