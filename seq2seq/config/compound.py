@@ -156,13 +156,13 @@ LAYERS = OneOrEach(
 )
 
 
-class DropoutRates(NamedTuple):
+class DropoutConfig(NamedTuple):
     """Dropout probabilities of the parts of the network."""
 
-    word: Fraction  # of a token's complete embedding, in source and target
-    embedding: Fraction  # of each entry of the embeddings
-    hidden: Fraction  # of the outputs of layers that other layers and the attention read
-    output: Fraction  # of the decoder's output layer
+    word: Fraction  # a token's complete embedding, in source and target
+    embedding: Fraction  # each entry of the embeddings
+    hidden: Fraction  # outputs of layers that other layers and the attention read
+    output: Fraction  # the decoder's output layer
 
 
 DROPOUT = OneOrEach(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutRates, Layers, LocalWindow
+from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutConfig, Layers, LocalWindow
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
@@ -108,8 +108,8 @@ class ModelConfig(Section):
         Layers(1, 1), "LSTM layers of encoder and decoder, or such as {encoder: 1, decoder: 4}"
     )
     residual: Bool = key(False, "add the input of each LSTM layer but the lowest to its output")
-    dropout: Annotated[DropoutRates, DROPOUT] = key(
-        DropoutRates(0.0, 0.3, 0.3, 0.3),
+    dropout: Annotated[DropoutConfig, DROPOUT] = key(
+        DropoutConfig(0.0, 0.3, 0.3, 0.3),
         "dropout probability, or such as {word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}; "
         "word: of complete tokens",
     )
