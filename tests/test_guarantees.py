@@ -136,8 +136,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_hostile.py::test_no_module_runs_what_it_reads",
     ),
     "downloads are checked by hash, and stay in their folder; no network otherwise": (
-        "scripts/test_download_data.py::test_wrong_content_is_not_kept",
-        "scripts/test_download_data.py::test_hostile_member_names_write_nothing",
+        "data/test_public_corpora.py::test_wrong_content_is_not_kept",
+        "data/test_public_corpora.py::test_hostile_member_names_write_nothing",
         "cli/test_hostile.py::test_nothing_asks_for_the_network",
     ),
     "mistakes are explained at once": (

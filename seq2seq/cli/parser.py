@@ -16,6 +16,7 @@ from seq2seq.runtime.files import check_paths
 
 COMMANDS = {  # each a module beside this one, with _ for -
     "demo": "train, translate and evaluate on the corpora that come with the package",
+    "download": "fetch a public parallel corpus",
     "check": "inspect the data and the training cost of a config",
     "split": "divide a parallel text into train, valid and test without leaks",
     "train": "train a model from a YAML config",
@@ -139,6 +140,7 @@ def command_modules() -> dict[str, ModuleType]:
         compare,
         demo,
         distill,
+        download,
         evaluate,
         score,
         split,
@@ -154,6 +156,7 @@ def command_modules() -> dict[str, ModuleType]:
         compare,
         demo,
         distill,
+        download,
         evaluate,
         score,
         split,

@@ -13,6 +13,7 @@ from seq2seq.cli.parser import COMMANDS, Parser, command_modules
 
 ARGUMENTS = {
     "demo": [],
+    "download": ["multi30k"],
     "check": ["config.yaml"],
     "split": ["-i", "a.tsv", "-o", "b.tsv"],
     "train": ["config.yaml"],

@@ -1,18 +1,15 @@
-"""Download a public parallel corpus into data/: `python scripts/download_data.py multi30k`.
+"""Download public parallel corpora: Multi30k, and the Tatoeba pairs of manythings.org.
 
-Needs `pip install 'seq2seq-attention[download]'`. The corpora keep their own licences,
-printed at the end. Files that are already there with the right content are kept. Multi30k is a
-fixed release, verified by SHA-256. The Tatoeba pairs of manythings.org (anki-eng-*) change over
-time, and this script splits them into train, dev and test by a fixed rule of its own: compare
-scores only if the printed SHA-256 is the same.
+Multi30k is a fixed release, verified by SHA-256. The Tatoeba pairs (anki-eng-*) change over time
+and are split into train, dev and test by a fixed rule of this module: scores are comparable only if
+the SHA-256 of the download is the same. The corpora keep their own licences, printed at the end.
+Files that exist with the right content are kept.
 """
 
-import argparse
 import gzip
 import hashlib
 import io
 import shutil
-import sys
 import tempfile
 import unicodedata
 import zipfile
@@ -22,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seq2seq.data.corpus import has_text
-from seq2seq.runtime.console import logger, say
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.console import say
+from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import atomic_write
 
 MULTI30K_URL = (
@@ -52,9 +49,11 @@ MULTI30K = {
 
 ANKI_URL = "https://www.manythings.org/anki"
 ANKI_LICENCE = "Tatoeba sentences by way of manythings.org/anki: CC BY 2.0 (France), keep column 3."
+MULTI30K_NAME = "multi30k"
 ANKI_LANGUAGES = {"anki-eng-mar": "mar", "anki-eng-deu": "deu", "anki-eng-fra": "fra"}
+CORPORA = (MULTI30K_NAME, *ANKI_LANGUAGES)
 
-USER_AGENT = "seq2seq-download-data/0.1"  # manythings.org refuses the default of requests
+USER_AGENT = "seq2seq-attention"  # manythings.org refuses the default of requests
 TIMEOUT = 60  # seconds without data
 RETRIES = 2  # after a broken connection or a server error
 MAX_DOWNLOAD = 64 * 2**20  # bytes per file; the largest has about 15 MB
@@ -82,36 +81,16 @@ class SizeLimit:
         """Do nothing."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Download one corpus; return the exit code."""
-    arguments = parse(argv)
-    folder = Path(arguments.output) / arguments.name
-    try:
-        if arguments.name == "multi30k":
-            fetch_multi30k(arguments.base_url or MULTI30K_URL, folder)
-        else:
-            fetch_anki(arguments.base_url or ANKI_URL, folder, ANKI_LANGUAGES[arguments.name])
-    except (RunError, OSError) as error:
-        logger.error(f"download_data: {error}")
-        return 1
-    except KeyboardInterrupt:
-        logger.error("download_data: interrupted")
-        return 130
-    return 0
+def fetch(name: str, output: Path, base_url: str | None = None) -> None:
+    """Download one of CORPORA into the folder of its name in `output`.
 
-
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description="Download a public parallel corpus.", allow_abbrev=False
-    )
-    parser.add_argument("name", choices=["multi30k", *ANKI_LANGUAGES])
-    parser.add_argument("--output", default="data", help="parent of the new folder (default: data)")
-    parser.add_argument("--base-url", help="mirror with the same file names")
-    arguments = parser.parse_args(argv)
-    if arguments.base_url and not arguments.base_url.startswith(("http://", "https://")):
-        parser.error(f"--base-url {arguments.base_url}: must start with http:// or https://")
-    return arguments
+    Raises UserError if pooch is not installed, and RunError if the download fails or is damaged.
+    """
+    folder = output / name
+    if name == MULTI30K_NAME:
+        fetch_multi30k(base_url or MULTI30K_URL, folder)
+    else:
+        fetch_anki(base_url or ANKI_URL, folder, ANKI_LANGUAGES[name])
 
 
 def fetch_multi30k(base_url: str, folder: Path) -> None:
@@ -161,19 +140,21 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
     write_folder(folder, files)
     for split, lines in splits.items():
         say(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
-    say("The split is specific to this script: compare scores only if the SHA-256 is the same.")
+    say("The split is specific to this command: compare scores only if the SHA-256 is the same.")
     say(ANKI_LICENCE)
 
 
 def download(url: str) -> bytes:
     """Return the content of a URL; retry after a broken connection or a server error.
 
-    Raises RunError.
+    Raises RunError, and UserError if pooch is not installed.
     """
     try:
         import pooch
     except ImportError:
-        raise RunError("pooch is missing. Run: pip install 'seq2seq-attention[download]'") from None
+        raise UserError(
+            "download: needs pooch. Run: pip install 'seq2seq-attention[download]'"
+        ) from None
     pooch.get_logger().setLevel("WARNING")
 
     def attempt(url: str, file: str, store: object) -> None:
@@ -273,7 +254,3 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> None:
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,8 +12,9 @@ from typing import NoReturn
 
 import pytest
 
-import download_data
-from download_data import download, main, read_pairs, split_pairs
+from seq2seq.cli.main import main
+from seq2seq.data import public_corpora
+from seq2seq.data.public_corpora import download, read_pairs, split_pairs
 from seq2seq.runtime.errors import RunError
 
 TEXTS = {"train.en.gz": b"A dog.\nTwo cats.\n", "val.en.gz": b"A bird.\n"}
@@ -69,7 +70,7 @@ class Answer(BaseHTTPRequestHandler):
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     pytest.importorskip("pooch")
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(download_data, "RETRIES", 0)
+    monkeypatch.setattr(public_corpora, "RETRIES", 0)
     with Mirror() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -82,13 +83,13 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 def multi30k(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """A mirror of a Multi30k that has only two small files."""
     checksums = {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.items()}
-    monkeypatch.setattr(download_data, "MULTI30K", checksums)
+    monkeypatch.setattr(public_corpora, "MULTI30K", checksums)
     mirror.files = {name: gzip.compress(text) for name, text in TEXTS.items()}
     return mirror
 
 
 def fetch(mirror: Mirror, name: str, output: Path) -> int:
-    return main([name, "--output", str(output), "--base-url", mirror.url])
+    return main(["download", name, "-o", str(output), "--base-url", mirror.url])
 
 
 def zip_of(members: dict[str, str]) -> bytes:
@@ -141,8 +142,8 @@ def test_multi30k_names_every_file_and_split() -> None:
         for split in ("train", "val", "test_2016_flickr")
         for language in ("en", "de", "fr", "cs")
     ]
-    assert list(download_data.MULTI30K) == names
-    assert len(set(download_data.MULTI30K.values())) == 12
+    assert list(public_corpora.MULTI30K) == names
+    assert len(set(public_corpora.MULTI30K.values())) == 12
 
 
 def test_right_files_are_kept_and_others_replaced(
@@ -173,7 +174,7 @@ def test_wrong_content_is_not_kept(
     assert files_below(tmp_path) == set()
     complaint = error_line(capsys)
     assert "train.en.gz" in complaint
-    assert download_data.MULTI30K["train.en.gz"] in complaint
+    assert public_corpora.MULTI30K["train.en.gz"] in complaint
     if content.startswith(b"\x1f\x8b"):
         assert hashlib.sha256(b"Another text.\n").hexdigest() in complaint
 
@@ -213,7 +214,7 @@ def test_too_large_a_download_is_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(download_data, "MAX_DOWNLOAD", 10)
+    monkeypatch.setattr(public_corpora, "MAX_DOWNLOAD", 10)
     assert fetch(multi30k, "multi30k", tmp_path) == 1
     assert "larger than 10 bytes" in error_line(capsys)
 
@@ -236,7 +237,7 @@ def test_a_certificate_that_is_not_trusted_is_told_with_the_remedy(
     def fails(*_: object, **__: object) -> NoReturn:
         raise requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no local issuer")
 
-    monkeypatch.setattr(download_data, "RETRIES", 0)
+    monkeypatch.setattr(public_corpora, "RETRIES", 0)
     monkeypatch.setattr(requests, "get", fails)
     with pytest.raises(RunError, match="REQUESTS_CA_BUNDLE"):
         download("https://example.org/file")
@@ -245,7 +246,7 @@ def test_a_certificate_that_is_not_trusted_is_told_with_the_remedy(
 def test_a_failed_download_is_tried_again(
     multi30k: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download_data, "RETRIES", 2)
+    monkeypatch.setattr(public_corpora, "RETRIES", 2)
     monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
     multi30k.failures = 2
     assert fetch(multi30k, "multi30k", tmp_path) == 0
@@ -253,7 +254,7 @@ def test_a_failed_download_is_tried_again(
 
 
 def test_a_missing_file_is_not_tried_again(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download_data, "RETRIES", 2)
+    monkeypatch.setattr(public_corpora, "RETRIES", 2)
     with pytest.raises(RunError, match="404"):
         download(f"{mirror.url}/nothing.gz")
     assert mirror.requests == ["nothing.gz"]
@@ -263,15 +264,24 @@ def test_without_pooch_one_line_names_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)  # makes its import fail
-    assert main(["multi30k", "--output", str(tmp_path)]) == 1
+    assert main(["download", "multi30k", "-o", str(tmp_path)]) == 2
     assert "pip install 'seq2seq-attention[download]'" in error_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["wmt14"], [], ["multi30k", "--base-url", "file:///etc"]])
-def test_a_wrong_call_is_refused_before_any_work(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["wmt14"], "argument NAME: invalid choice: 'wmt14' (choose from "),
+        ([], "the following arguments are required: NAME"),
+        (["multi30k", "--base-url", "file:///etc"], "--base-url file:///etc: must start with "),
+    ],
+)
+def test_a_wrong_call_is_refused_before_any_work(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["download", *words]) == 2
+    assert error_line(capsys).startswith(f"seq2seq: error: {complaint}")
 
 
 def test_anki_is_split_and_loses_no_line(
@@ -290,7 +300,7 @@ def test_anki_is_split_and_loses_no_line(
     assert sorted(chain.from_iterable(dealt.values())) == sorted(PAIRS)
     said = capsys.readouterr().out
     assert hashlib.sha256(mirror.files["mar-eng.zip"]).hexdigest() in said
-    assert "specific to this script" in said
+    assert "specific to this command" in said
 
 
 def test_the_same_zip_gives_the_same_bytes(mirror: Mirror, tmp_path: Path) -> None:
@@ -351,9 +361,9 @@ def test_a_bad_archive_is_refused(archive: bytes, complaint: str) -> None:
 
 def test_a_member_that_unpacks_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = zip_of({"mar.txt": "a\tb\n" * 5000})
-    monkeypatch.setattr(download_data, "MAX_UNPACKED", 20_000)
+    monkeypatch.setattr(public_corpora, "MAX_UNPACKED", 20_000)
     assert len(read_pairs(archive, "mar.txt")) == 5000
-    monkeypatch.setattr(download_data, "MAX_UNPACKED", 19_999)
+    monkeypatch.setattr(public_corpora, "MAX_UNPACKED", 19_999)
     with pytest.raises(RunError, match="larger than"):
         read_pairs(archive, "mar.txt")
 
@@ -373,7 +383,7 @@ def test_no_sentence_of_either_language_stands_in_two_splits() -> None:
     assert splits["test"]
     for column in (0, 1):
         seen = [
-            {download_data.sentence_key(line.split("\t")[column]) for line in splits[split]}
+            {public_corpora.sentence_key(line.split("\t")[column]) for line in splits[split]}
             for split in ("train", "dev", "test")
         ]
         assert sum(len(keys) for keys in seen) == len(set.union(*seen))
@@ -385,12 +395,12 @@ def test_the_split_ignores_the_order_of_lines() -> None:
 
 
 def test_dev_and_test_stop_growing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download_data, "HELD_OUT", 7)
+    monkeypatch.setattr(public_corpora, "HELD_OUT", 7)
     splits = split_pairs(PAIRS)
     assert (len(splits["dev"]), len(splits["test"])) == (7, 7)
 
 
 def test_a_sentence_is_the_same_without_case_punctuation_and_spaces() -> None:
-    assert download_data.sentence_key("Don't  STOP!") == download_data.sentence_key("dont stop")
-    assert download_data.sentence_key("चांगला") != download_data.sentence_key("चागल")
-    assert download_data.sentence_key("?!") != download_data.sentence_key("...")
+    assert public_corpora.sentence_key("Don't  STOP!") == public_corpora.sentence_key("dont stop")
+    assert public_corpora.sentence_key("चांगला") != public_corpora.sentence_key("चागल")
+    assert public_corpora.sentence_key("?!") != public_corpora.sentence_key("...")
