@@ -1,9 +1,16 @@
 """Arguments that several subcommands share, and the types of arguments."""
 
 import argparse
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import ParallelFiles
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
 
@@ -90,6 +97,17 @@ def count_or_zero(text: str) -> int:
     return 0 if text.isdecimal() and not int(text[:20]) else count(text)
 
 
+def positive(text: str) -> float:
+    """Parse a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
+    return number
+
+
 def folder(text: str) -> Path:
     """Parse the name of a folder to write, which has to be valid UTF-8."""
     if LONE_SURROGATE.search(text):
@@ -103,3 +121,30 @@ def is_file(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # too long, or with a NUL character
         return False
+
+
+def parallel_files(
+    command: str, option: str, paths: Sequence[Path], columns: str | None, read_twice: bool = False
+) -> "ParallelFiles":
+    """Return the parallel text of an option; raise UserError for files that cannot be one."""
+    from pydantic import ValidationError
+
+    from seq2seq.config.schema import ParallelFiles
+
+    if len(paths) > 2:
+        raise UserError(f"{command}: give two files, source and target, or one with both sides")
+    for path in paths if read_twice else ():
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"{path}: is read twice; give a regular file")
+    tree = dict(zip(("src", "tgt") if len(paths) == 2 else ("file",), paths, strict=True))
+    try:
+        files = ParallelFiles.model_validate({**tree, "columns": columns})
+    except ValidationError as error:
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        place = "--columns" if columns else option
+        raise UserError(f"{command} {place}: {reason}") from None
+    if files.file is not None and not files.is_table and files.columns is None:
+        raise UserError(
+            f"{command}: {files.file} needs --columns SRC,TGT, the names of two columns"
+        )
+    return files

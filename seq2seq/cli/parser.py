@@ -17,6 +17,7 @@ from seq2seq.runtime.files import check_paths
 COMMANDS = {  # each a module beside this one, with _ for -
     "demo": "train, translate and evaluate on the corpora that come with the package",
     "download": "fetch a public parallel corpus",
+    "init": "write a config that suits a text, this machine and the time for training",
     "check": "inspect the data and the training cost of a config",
     "split": "divide a parallel text into train, valid and test without leaks",
     "train": "train a model from a YAML config",
@@ -142,6 +143,7 @@ def command_modules() -> dict[str, ModuleType]:
         distill,
         download,
         evaluate,
+        init,
         score,
         split,
         train,
@@ -158,6 +160,7 @@ def command_modules() -> dict[str, ModuleType]:
         distill,
         download,
         evaluate,
+        init,
         score,
         split,
         train,

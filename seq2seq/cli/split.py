@@ -1,7 +1,6 @@
 """`seq2seq split`: divide a parallel text into train, valid and test without leaks."""
 
 import argparse
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
-    from seq2seq.data.splitting import Division
 
 PLACE = "{}"  # in the name of an output, the name of the part
 
@@ -47,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the parts and print their sizes."""
     from seq2seq.data.corpus import iter_pairs, source_name
-    from seq2seq.data.splitting import PARTS, divide
+    from seq2seq.data.splitting import PARTS, divide, write_parts
 
     files = _input(options)
     sizes = {"valid": options.valid, "test": options.test}
@@ -57,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     name = source_name(files)
     division = divide(iter_pairs(files), sizes, options.seed, name)
     columns = files.columns if options.columns and not options.columns[0].isdigit() else None
-    _write(files, division, outputs, columns or ["src", "tgt"])
+    write_parts(files, division, outputs, columns or ("src", "tgt"))
     rows = [("part", "pairs", "files")]
     for part in parts:
         count = division.count(PARTS.index(part))
@@ -71,26 +69,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _input(options: argparse.Namespace) -> "ParallelFiles":
     """Return the text to divide; raise UserError for files that cannot be one."""
-    from pydantic import ValidationError
-
-    from seq2seq.config.schema import ParallelFiles
-
-    paths = options.input
-    if len(paths) > 2 or len(options.output) > 2:
+    if len(options.output) > 2:
         raise UserError("split: give two files, source and target, or one with both sides")
-    for path in paths:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise UserError(f"{path}: is read twice; give a regular file")
-    tree = dict(zip(("src", "tgt") if len(paths) == 2 else ("file",), paths, strict=True))
-    try:
-        files = ParallelFiles.model_validate({**tree, "columns": options.columns})
-    except ValidationError as error:
-        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        place = "--columns" if options.columns else "-i"
-        raise UserError(f"split {place}: {reason}") from None
-    if files.file is not None and not files.is_table and files.columns is None:
-        raise UserError(f"split: {files.file} needs --columns SRC,TGT, the names of two columns")
-    return files
+    return arguments.parallel_files("split", "-i", options.input, options.columns, read_twice=True)
 
 
 def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) -> None:
@@ -104,24 +85,3 @@ def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) 
         check_output(path, *options.input, compressed=True)
         if path.exists() and not options.overwrite:
             raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
-
-
-def _write(
-    files: "ParallelFiles", division: "Division", outputs: dict[str, list[Path]], columns: list[str]
-) -> None:
-    from seq2seq.data.corpus import iter_pairs, source_name
-    from seq2seq.data.formats.writing import pair_writer
-    from seq2seq.data.splitting import PARTS
-
-    with ExitStack() as stack:
-        writers = {
-            PARTS.index(part): stack.enter_context(pair_writer(paths, columns))
-            for part, paths in outputs.items()
-        }
-        written = 0
-        for part, pair in zip(division.parts.tolist(), iter_pairs(files), strict=False):
-            written += 1
-            if part in writers:
-                writers[part](*pair)
-        if written != len(division.parts):
-            raise UserError(f"{source_name(files)}: changed while being read. Try again")

@@ -7,14 +7,20 @@ so that no source and no target of one part occurs in another.
 import hashlib
 import unicodedata
 from array import array
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.corpus import has_text
+from seq2seq.data.corpus import has_text, iter_pairs, source_name
+from seq2seq.data.formats.writing import pair_writer
 from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import ParallelFiles
 
 PARTS = ("train", "valid", "test")
 DROPPED = -1  # part of a pair with a blank side
@@ -32,13 +38,18 @@ class Division(NamedTuple):
 
 
 def divide(
-    pairs: Iterable[tuple[str, str]], sizes: Mapping[str, int], seed: int, name: str
+    pairs: Iterable[tuple[str, str]],
+    sizes: Mapping[str, int],
+    seed: int,
+    name: str,
+    options: Mapping[str, str] | None = None,
 ) -> Division:
     """Choose components at random for valid and test, of at most `sizes` pairs; train has the rest.
 
     A pure function of the arguments. Texts that differ in case, in white space or in Unicode's
     normal form count as the same. Pairs with a blank side are dropped. Raises UserError, naming the
-    text, if a part cannot have its pairs, or train would be empty.
+    text and the part's option (--valid or --test, or that of `options`), if a part cannot have its
+    pairs, or train would be empty.
     """
     labels = _components(pairs)
     kept = labels[labels >= 0]
@@ -51,13 +62,38 @@ def divide(
         part_of[chosen] = PARTS.index(part)
         found = int(members[chosen].sum())
         if found < sizes[part]:
+            option = (options or {}).get(part, f"--{part}")
             raise UserError(
                 f"{name}: {part} can have {found:,} of {sizes[part]:,} pairs: the {len(kept):,} "
-                f"pairs with text are too few or share sources and targets; lower --{part}"
+                f"pairs with text are too few or share sources and targets; lower {option}"
             )
     if not np.any(part_of[order] == 0):
         raise UserError(f"{name}: none of its {len(kept):,} pairs remains for train; ask for fewer")
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
+
+
+def write_parts(
+    files: "ParallelFiles",
+    division: Division,
+    outputs: Mapping[str, Sequence[Path]],
+    columns: Sequence[str],
+) -> None:
+    """Write the parts named in `outputs`, each in two files or one, in the order of the text.
+
+    Raises UserError if the text is not the one that was divided, and errors as `pair_writer` does.
+    """
+    with ExitStack() as stack:
+        writers = {
+            PARTS.index(part): stack.enter_context(pair_writer(paths, columns))
+            for part, paths in outputs.items()
+        }
+        written = 0
+        for part, pair in zip(division.parts.tolist(), iter_pairs(files), strict=False):
+            written += 1
+            if part in writers:
+                writers[part](*pair)
+        if written != len(division.parts):
+            raise UserError(f"{source_name(files)}: changed while being read. Try again")
 
 
 def _choose(

@@ -77,15 +77,26 @@ def bf16_note(device: torch.device, precision: str) -> str | None:
     """Return a warning if bf16 products are slow on this CPU: many have no instructions for it."""
     if precision != "bf16" or device.type != "cpu":
         return None
-    left, right = torch.ones(2, 256, 256)
-    short = left.bfloat16(), right.bfloat16()
-    ratio = shortest_time(lambda: short[0] @ short[1]) / shortest_time(lambda: left @ right)
-    if ratio < _SLOW_BF16:
+    if (ratio := _bf16_time()) < _SLOW_BF16:
         return None
     return (
         f"training.precision: bf16 products take {ratio:.1f} times as long as float32 products on "
         "this processor; set it to float32"
     )
+
+
+def bf16_is_faster(device: torch.device) -> bool:
+    """Return whether bf16 products take less time than float32 products on a device."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return _bf16_time() < 1
+
+
+def _bf16_time() -> float:
+    """Return how many times as long as a float32 product one of bf16 takes on this CPU."""
+    left, right = torch.ones(2, 256, 256)
+    short = left.bfloat16(), right.bfloat16()
+    return shortest_time(lambda: short[0] @ short[1]) / shortest_time(lambda: left @ right)
 
 
 def shortest_time(work: Callable[[], object]) -> float:

@@ -14,6 +14,7 @@ from seq2seq.cli.parser import COMMANDS, Parser, command_modules
 ARGUMENTS = {
     "demo": [],
     "download": ["multi30k"],
+    "init": ["my.yaml", "--src-lang", "a", "--tgt-lang", "b", "--train", "t.tsv"],
     "check": ["config.yaml"],
     "split": ["-i", "a.tsv", "-o", "b.tsv"],
     "train": ["config.yaml"],

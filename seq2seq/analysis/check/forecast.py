@@ -92,7 +92,7 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     """Check that a training fits into memory and into its time limit, and has enough steps."""
     yield _memory_finding(cost)
     if cost.core_share is not None and cost.core_share < BUSY:
-        busy, cost = cost, _on_an_idle_core(cost)
+        busy, cost = cost, on_an_idle_core(cost)
         text = (
             f"the machine is busy: the measured steps had {100 * (busy.core_share or 0):.0f} % of "
             f"a core; with a full core an epoch would take about {duration(cost.epoch_seconds)} "
@@ -139,9 +139,11 @@ def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     yield Finding("time", True, text)
 
 
-def _on_an_idle_core(cost: Forecast) -> Forecast:
-    """Scale measured times as if the steps had a full core."""
-    share = cost.core_share or 1.0
+def on_an_idle_core(cost: Forecast) -> Forecast:
+    """Scale the measured times as if the steps had had a full core, if other processes took it."""
+    if cost.core_share is None or cost.core_share >= BUSY:
+        return cost
+    share = cost.core_share
     return cost._replace(
         tokens_per_second=cost.tokens_per_second / share,
         epoch_seconds=cost.epoch_seconds * share,

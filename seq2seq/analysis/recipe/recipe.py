@@ -1,0 +1,196 @@
+"""Choose a recipe: vocabulary, sizes, regularisation and schedule for a text, machine and time.
+
+The rules state what configs tuned by hand have in common; their constants were chosen on validation
+text of Multi30k and Tatoeba (English to German and Marathi) and of English-Japanese sentences.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from seq2seq.analysis.check.forecast import Forecast, forecast, on_an_idle_core
+from seq2seq.analysis.recipe.text_facts import TextFacts
+from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
+from seq2seq.data.batching import EncodedPairs, encode_pairs
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary.training import MIN_SIZE, train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.runtime.device import bf16_is_faster
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.session import new_session
+
+Section = dict[str, object]
+Sections = dict[str, Section]
+
+_PAIRS = 40_000  # a text of this size suits a vocabulary of _TOKENS and _EPOCHS epochs
+_TOKENS, _GROWTH, _LARGEST = 4000, 0.33, 32_000  # size = _TOKENS * (pairs / _PAIRS) ** _GROWTH
+_EPOCHS, _SHRINKAGE = 12, 0.45  # epochs = _EPOCHS * (_PAIRS / pairs) ** _SHRINKAGE
+_FEWEST_EPOCHS, _MOST_EPOCHS = 2, 40
+_VALIDATIONS = 5  # in a training shorter than as many epochs
+_LONG = 0.99  # share of the pairs that data.max_length keeps at least
+_TRAINING: Section = {
+    "batch_tokens": 1000,
+    "learning_rate": 2e-3,
+    "warmup_steps": 200,
+    "decay": "linear",
+    "average": 0.998,
+}
+
+
+class Sizes(NamedTuple):
+    """Sizes of a model, and the fewest epochs for which they are worth their time."""
+
+    embedding: int
+    hidden: int
+    layers: int
+    epochs: float
+
+
+_SIZES = (Sizes(256, 512, 2, 6), Sizes(256, 512, 1, 2), Sizes(192, 320, 1, 0))
+
+
+class Recipe(NamedTuple):
+    """Sections of a config, reasons by dotted key, and the expected cost of the training."""
+
+    pairs: int
+    sections: Sections
+    reasons: dict[str, str]
+    cost: Forecast
+    epochs: float
+
+    @property
+    def seconds(self) -> float:
+        """Return the expected training time, validation excluded."""
+        return self.epochs * self.cost.epoch_seconds
+
+
+class _Trial(NamedTuple):
+    """A sample of a text as training sees it, to measure steps with."""
+
+    data: DataConfig
+    vocabularies: Vocabularies
+    pairs: EncodedPairs
+    sample: ParallelText
+    scale: float  # pairs of the text for each of the sample
+
+    def forecast(self, sections: Sections, device: torch.device) -> Forecast:
+        """Measure some training steps; the epoch of the result is one of the full text."""
+        training = {**sections["training"], "max_epochs": 1}
+        config = as_config("init", self.data, {**sections, "training": training})
+        session = new_session(config, device, self.vocabularies, self.pairs, self.sample)
+        cost = on_an_idle_core(forecast(session))
+        return cost._replace(
+            epoch_seconds=cost.epoch_seconds * self.scale,
+            steps_per_epoch=round(cost.steps_per_epoch * self.scale),
+        )
+
+
+def choose(
+    facts: TextFacts, data: DataConfig, minutes: float | None, device: torch.device
+) -> Recipe:
+    """Choose a config's sections for a text, by some training steps of each size on `device`.
+
+    Without `minutes`, training lasts as many epochs as the text is worth. Raises UserError if the
+    text is too small for a vocabulary.
+    """
+    vocabulary, vocabularies = _vocabulary(facts)
+    pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
+    trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
+    wanted = _wanted_epochs(facts.pairs)
+    precision = "bf16" if bf16_is_faster(device) else "float32"
+    for sizes in _SIZES:
+        sections: Sections = {
+            "data": _data(pairs),
+            "vocabulary": vocabulary,
+            "model": _model(sizes),
+            "training": {**_TRAINING, "precision": precision},
+        }
+        cost = trial.forecast(sections, device)
+        epochs = wanted if minutes is None else min(wanted, 60 * minutes / cost.epoch_seconds)
+        if epochs >= min(sizes.epochs, wanted):
+            break
+    _fit_to_length(sections, epochs, cost, minutes if epochs < wanted else None)
+    return Recipe(facts.pairs, sections, _reasons(facts, epochs, minutes), cost, epochs)
+
+
+def as_config(name: str, data: DataConfig, sections: Sections) -> Config:
+    """Return the config of a run with these sections."""
+    own = sections.get("data", {})
+    tree = {"name": name, "run_dir": f"runs/{name}", **sections}
+    tree["data"] = {**data.model_dump(), **own}
+    return Config.model_validate(tree)
+
+
+def _wanted_epochs(pairs: int) -> int:
+    """Return how many epochs a text is worth: fewer, the larger it is."""
+    epochs = round(_EPOCHS * math.pow(_PAIRS / pairs, _SHRINKAGE))
+    return max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, epochs))
+
+
+def _vocabulary(facts: TextFacts) -> tuple[Section, Vocabularies]:
+    """Choose a vocabulary and train it on the sample; raise UserError if none is possible."""
+    joint = facts.same_script
+    characters = facts.characters[2] if joint else max(facts.characters[:2])
+    size = min(_TOKENS * math.pow(facts.pairs / _PAIRS, _GROWTH), _LARGEST)
+    size = max(round(size, -2), MIN_SIZE + 2 * characters)  # in which all characters are tokens
+    while True:
+        section: Section = {"type": "unigram", "size": int(size), "joint": joint}
+        try:
+            config = VocabularyConfig.model_validate(section)
+            return section, train_vocabularies(config, facts.sample.src, facts.sample.tgt)
+        except UserError:
+            smaller = max(int(0.8 * size), MIN_SIZE + characters)
+            if smaller == size:
+                raise
+            size = smaller
+
+
+def _data(pairs: EncodedPairs) -> Section:
+    """Return `max_length` if its default is less than all but a few pairs need."""
+    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
+    needed = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
+    return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
+
+
+def _model(sizes: Sizes) -> Section:
+    section: Section = {"decoder": "luong", "embedding_size": sizes.embedding}
+    return section | {"hidden_size": sizes.hidden, "layers": sizes.layers}
+
+
+def _fit_to_length(
+    sections: Sections, epochs: float, cost: Forecast, minutes: float | None
+) -> None:
+    """Set what depends on the length of training: its end, regularisation and validations."""
+    vocabulary, model, training = (sections[k] for k in ("vocabulary", "model", "training"))
+    steps = epochs * cost.steps_per_epoch
+    model["dropout"] = 0.1 if epochs < 4 else 0.2
+    if epochs >= 4:
+        vocabulary["sampling"] = 0.5
+    training["warmup_steps"] = max(10, min(200, 10 * round(steps / 100)))
+    training["average"] = 0.99 if steps < 2000 else 0.998
+    if minutes is None:
+        training["max_epochs"] = math.ceil(epochs)
+    else:
+        training["max_minutes"] = int(minutes) if minutes == int(minutes) else minutes
+    if epochs < _VALIDATIONS:
+        training["validate_every"] = max(1, round(steps / _VALIDATIONS))
+
+
+def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str, str]:
+    """Explain, by dotted key, the choices that depend on text, machine and time."""
+    names = " and ".join(dict.fromkeys(script.title() or "no" for script in facts.scripts))
+    time = "" if minutes is None else f" in {minutes:g} minutes"
+    passes = f"for {epochs:.1f} epochs{time}"
+    return {
+        "data.max_length": "99 % of the pairs are no longer",
+        "vocabulary.size": f"for {facts.pairs:,} pairs",
+        "vocabulary.joint": f"{'one script' if facts.same_script else 'two scripts'}: {names}",
+        "vocabulary.sampling": passes,
+        "model.hidden_size": passes,
+        "model.dropout": passes,
+        "training.precision": "faster on this device",
+        "training.max_minutes": "the learning rate falls to 0 at its end",
+        "training.max_epochs": "the learning rate falls to 0 at its end",
+    }

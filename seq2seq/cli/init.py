@@ -1,0 +1,145 @@
+"""`seq2seq init`: examine a parallel text and write a config that suits it."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.cli import arguments
+from seq2seq.cli.output import check_output
+from seq2seq.runtime.console import duration, say
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import atomic_write, write_errors
+
+if TYPE_CHECKING:
+    from seq2seq.analysis.recipe.recipe import Recipe
+    from seq2seq.config.schema import DataConfig, ParallelFiles
+
+_HELD_OUT, _SHARE = 1000, 0.1  # pairs, of a small text that share
+_SEED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Examine a parallel text and this machine, and write a commented config: vocabulary,\n"
+        "sizes, regularisation and schedule that the text and the time allow."
+    )
+    parser.epilog = """examples:
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv"""
+    parser.add_argument("config", type=arguments.folder, metavar="CONFIG", help="file to write")
+    text = "language code of the source, such as en"
+    parser.add_argument("--src-lang", required=True, metavar="CODE", help=text)
+    text = "language code of the target, such as de"
+    parser.add_argument("--tgt-lang", required=True, metavar="CODE", help=text)
+    text = "two line-aligned files, or one with both sides, in the format of its ending"
+    parser.add_argument("--train", type=Path, nargs="+", required=True, metavar="FILE", help=text)
+    parser.add_argument("--valid", type=Path, nargs="+", metavar="FILE", help="validation text")
+    text = "test text, for the final score only"
+    parser.add_argument("--test", type=Path, nargs="+", metavar="FILE", help=text)
+    text = "columns of texts in one file, by name or number, such as english,german or 2,1"
+    parser.add_argument("--columns", metavar="SRC,TGT", help=text)
+    text = (
+        "pairs of the training text to hold out for validation, without --valid (default: "
+        f"{_HELD_OUT:,}, or a tenth of a small text); writes both parts to a new folder"
+    )
+    parser.add_argument("--hold-out", type=arguments.count, metavar="N", help=text)
+    text = "time for training (default: as long as the text is worth)"
+    parser.add_argument("--minutes", type=arguments.positive, metavar="N", help=text)
+    arguments.add_device(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Hold out validation text if there is none, choose a recipe, write it and say what it is."""
+    if options.valid and options.hold_out:
+        raise UserError("init: give either --valid or --hold-out")
+    texts = {
+        part: arguments.parallel_files("init", f"--{part}", paths, options.columns, True)
+        for part in ("train", "valid", "test")
+        if (paths := getattr(options, part))
+    }
+    inputs = [path for files in texts.values() for path in files.paths.values()]
+    _check_absent(options, options.config)
+    check_output(options.config, *inputs)
+    from seq2seq.analysis.recipe.recipe import choose
+    from seq2seq.analysis.recipe.text_facts import measure_text
+    from seq2seq.data.corpus import iter_pairs, read_pairs, source_name, usable
+    from seq2seq.runtime.device import choose_device
+
+    device = choose_device(options.device)
+    if "valid" not in texts:
+        texts |= _hold_out(options, texts["train"])
+    for part in texts.keys() - {"train"}:
+        usable(read_pairs(texts[part]))  # raises if it cannot be read or has no text
+    data = _data(options, texts)
+    train = data.train[0]
+    facts = measure_text(iter_pairs(train), source_name(train))
+    _write(options.config, data, choose(facts, data, options.minutes, device))
+    return 0
+
+
+def _check_absent(options: argparse.Namespace, *paths: Path) -> None:
+    for path in paths:
+        if path.exists() and not options.overwrite:
+            raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
+
+
+def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "DataConfig":
+    from pydantic import ValidationError
+
+    from seq2seq.config.schema import DataConfig
+
+    try:
+        return DataConfig.model_validate(
+            {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang, **texts}
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        raise UserError(f"init --{option}: {first['msg']}") from None
+
+
+def _hold_out(options: argparse.Namespace, files: "ParallelFiles") -> dict[str, "ParallelFiles"]:
+    """Divide the training text; return the files of train and valid, in a folder of their own."""
+    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.data.corpus import has_text, iter_pairs, source_name
+    from seq2seq.data.splitting import divide, write_parts
+
+    folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
+    outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
+    _check_absent(options, *outputs["train"], *outputs["valid"])
+    name = source_name(files)
+    size = options.hold_out
+    if size is None:
+        pairs = sum(has_text(*pair) for pair in iter_pairs(files))
+        size = max(1, min(_HELD_OUT, int(_SHARE * pairs)))
+    sizes, names = {"valid": size, "test": 0}, {"valid": "--hold-out"}
+    division = divide(iter_pairs(files), sizes, _SEED, name, names)
+    with write_errors(folder):
+        folder.mkdir(exist_ok=True)
+    write_parts(files, division, outputs, sides)
+    held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
+    say(f"{folder}: {division.count(0):,} pairs to train on, {size:,} held out for validation")
+    return held_out
+
+
+def _sides(options: argparse.Namespace) -> tuple[str, str]:
+    """Return endings of the files of both sides: the language codes, if they can be."""
+    codes = options.src_lang, options.tgt_lang
+    usable = all(re.fullmatch(r"[A-Za-z0-9_-]+", code) for code in codes)
+    return codes if usable and codes[0] != codes[1] else ("src", "tgt")
+
+
+def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
+    from seq2seq.analysis.recipe.document import as_yaml
+
+    with write_errors(path):
+        atomic_write(path, as_yaml(path, data, recipe).encode())
+    model = recipe.sections["model"]
+    say(
+        f"{path}: {model['decoder']} decoder, {recipe.cost.parameters:,} parameters, "
+        f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)} "
+        f"({recipe.cost.tokens_per_second:,.0f} target tokens/s on {recipe.cost.device})"
+    )
+    say(f"Check it:  seq2seq check {path}\nTrain:     seq2seq train {path}")

@@ -1,0 +1,199 @@
+"""`seq2seq init`: a config that suits the text, the machine and the time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import toy_pairs
+
+from seq2seq.analysis.check.forecast import Forecast
+from seq2seq.analysis.recipe import recipe, text_facts
+from seq2seq.analysis.recipe.recipe import Recipe, choose
+from seq2seq.analysis.recipe.text_facts import TextFacts, measure_text
+from seq2seq.cli.main import main
+from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config
+from seq2seq.data.corpus import read_pairs
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+
+CPU = torch.device("cpu")
+LANGUAGES = ["--src-lang", "en", "--tgt-lang", "de"]
+ALL = ["--train", "all.en", "all.de"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for side, lines in zip(("en", "de"), toy_pairs(200, seed=1), strict=True):
+        Path(f"all.{side}").write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+    return tmp_path
+
+
+def pairs_of(files: object) -> set[tuple[str, str]]:
+    text = read_pairs(files)  # type: ignore[arg-type]
+    return set(zip(text.src, text.tgt, strict=True))
+
+
+def test_two_files_become_a_config_that_trains(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("conf").mkdir()
+    assert main(["init", "conf/my.yaml", *LANGUAGES, *ALL, "--minutes", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0].startswith("conf/my-data: 180 pairs to train on, 20 held out")
+    assert lines[1].startswith("conf/my.yaml: luong decoder, ")
+    assert lines[-1] == "Train:     seq2seq train conf/my.yaml"
+    config, notes = load_config("conf/my.yaml")
+    assert notes == []
+    assert (config.name, config.run_dir) == ("my", Path("runs/my"))
+    train, valid = pairs_of(config.data.train), pairs_of(config.data.valid)
+    assert not train & valid
+    text = [Path(f"all.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
+    assert train | valid == set(zip(*text, strict=True))
+    assert not {src for src, _ in train} & {src for src, _ in valid}
+    short = ["training.max_minutes=null", "training.max_steps=2", "training.validate_every=2"]
+    assert main(["train", "conf/my.yaml", *short, "--device", "cpu"]) == 0
+    assert (folder / "runs/my/best.safetensors").exists()
+
+
+def test_given_texts_stay_where_they_are(folder: Path) -> None:
+    Path("all.tsv").write_text("".join(f"x\t{n}\ta b {n}\n" for n in range(300)), encoding="utf-8")
+    Path("valid.tsv").write_text("id\t1\ta b 1\n", encoding="utf-8")
+    texts = ["--train", "all.tsv", "--valid", "valid.tsv", "--test", "valid.tsv"]
+    assert main(["init", "my.yaml", *LANGUAGES, *texts, "--columns", "2,3"]) == 0
+    assert not (folder / "my-data").exists()
+    data = load_config("my.yaml")[0].data
+    assert data.test is not None
+    for files, name in ((data.train[0], "all"), (data.valid, "valid"), (data.test, "valid")):
+        assert (files.file, files.columns) == (Path(f"{name}.tsv"), ["2", "3"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*ALL, "--valid", "all.en", "all.de", "--hold-out", "9"], "either --valid or --hold-out"),
+        ([*ALL, "--hold-out", "201"], "lower --hold-out"),
+        ([*ALL, "--minutes", "0"], "--minutes: must be a number above 0, not '0'"),
+        (["--train", "all.en", "none.de"], "none.de: no such file"),
+        (["--train", "all.en", "all.de", "all.en"], "init: give two files"),
+        (["--train", "all.en", "all.en"], "init --train: src and tgt are the same file"),
+        (["--train", "all.csv"], "all.csv needs --columns"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "my.yaml", *LANGUAGES, *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (folder / "my.yaml").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_files_are_replaced_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["init", "my.yaml", *LANGUAGES, *ALL, "--hold-out", "10", "--minutes", "1"]
+    Path("my-data").mkdir()
+    Path("my-data/valid.de").write_text("mine\n", encoding="utf-8")
+    assert main(arguments) == 2
+    assert "my-data/valid.de: exists; pass --overwrite" in capsys.readouterr().err
+    Path("my-data/valid.de").unlink()
+    Path("my.yaml").write_text("mine\n", encoding="utf-8")
+    assert main(arguments) == 2
+    assert "my.yaml: exists; pass --overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+    assert load_config("my.yaml")[0].name == "my"
+
+
+def test_facts_are_those_of_the_whole_text() -> None:
+    lines = [("one two three", "एक दोन"), (" ", "blank"), ("four", "चार पाच"), ("six", "सहा सात")]
+    facts = measure_text(iter(lines), "it")
+    assert (facts.pairs, facts.words) == (3, (5 / 3, 2.0))
+    assert facts.scripts == ("LATIN", "DEVANAGARI")
+    assert not facts.same_script
+    src, tgt = (set("".join(pair[side] for pair in lines if pair[0].strip())) for side in (0, 1))
+    assert facts.characters == (len(src), len(tgt), len(src | tgt))
+
+
+def test_every_pair_is_equally_likely_to_be_in_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_facts, "SAMPLE", 50)
+    counts = [0] * 10
+    for start in range(40):
+        pairs = [(f"a{n}", f"{start} {n}") for n in range(200)]
+        sample = measure_text(pairs, "it").sample
+        assert len(set(sample.src)) == 50
+        for src, tgt in zip(sample.src, sample.tgt, strict=True):
+            assert tgt == f"{start} {src[1:]}"
+            counts[int(src[1:]) // 20] += 1
+        monkeypatch.setattr(text_facts, "_SEED", start)
+    assert sum(counts) == 2000
+    assert all(150 < count < 250 for count in counts)  # 200 are expected, 13 a standard deviation
+
+
+@pytest.fixture
+def facts() -> Iterator[TextFacts]:
+    src, tgt = toy_pairs(200, seed=1)
+    return measure_text(zip(src, tgt, strict=True), "the text")
+
+
+@pytest.fixture
+def data() -> DataConfig:
+    files = {"src": "all.en", "tgt": "all.de"}
+    tree = {"src_lang": "en", "tgt_lang": "de", "train": files, "valid": files}
+    return DataConfig.model_validate(tree)
+
+
+def recipe_for(
+    monkeypatch: pytest.MonkeyPatch,
+    facts: TextFacts,
+    data: DataConfig,
+    minutes: float | None,
+    epoch_seconds: float,
+) -> Recipe:
+    """Choose with a machine on which an epoch of the sample takes these seconds."""
+    cost = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, epoch_seconds, 1.0)
+    monkeypatch.setattr(recipe, "forecast", lambda _session: cost)
+    return choose(facts, data, minutes, CPU)
+
+
+def test_much_time_trains_deep_and_ends_by_epochs(
+    monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
+) -> None:
+    found = recipe_for(monkeypatch, facts, data, 60, 1.0)
+    assert found.sections["model"]["layers"] == 2
+    assert found.sections["training"]["max_epochs"] == 40
+    assert "max_minutes" not in found.sections["training"]
+    assert found.seconds == 40
+    assert recipe_for(monkeypatch, facts, data, None, 1000.0).seconds == 40_000
+
+
+def test_little_time_trains_small_and_ends_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
+) -> None:
+    found = recipe_for(monkeypatch, facts, data, 1, 50.0)
+    model, training = found.sections["model"], found.sections["training"]
+    assert (model["hidden_size"], model["layers"], model["dropout"]) == (320, 1, 0.1)
+    assert (training["max_minutes"], training.get("max_epochs")) == (1, None)
+    assert found.epochs == pytest.approx(1.2)
+    assert training["validate_every"] == 2  # of 12 steps
+
+
+def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(
+    monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
+) -> None:
+    vocabularies = recipe._vocabulary(facts)[1]
+    sizes, epochs = [], []
+
+    def train(config: VocabularyConfig, *_text: object) -> Vocabularies:
+        sizes.append(config.size)
+        return vocabularies
+
+    monkeypatch.setattr(recipe, "train_vocabularies", train)
+    for pairs in (4000, 40_000, 400_000, 40_000_000):
+        found = recipe_for(monkeypatch, facts._replace(pairs=pairs), data, None, 1.0)
+        epochs.append(found.epochs)
+    assert sizes == [1900, 4000, 8600, 32_000]
+    assert epochs == [34, 12, 4, 2]
