@@ -51,5 +51,5 @@ def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[fl
     started = time.perf_counter()
     found = [each for lines in calls for each in translator.translate(lines, beam, text_only=True)]
     elapsed = time.perf_counter() - started
-    tokens = sum(len(each.tgt_tokens) - each.parts for each in found)  # each part ends in EOS
+    tokens = sum(len(each.tokens) - each.parts for each in found)  # each part ends in EOS
     return len(found) / elapsed, tokens / elapsed

@@ -131,7 +131,7 @@ def _write(
     notes = []
     for number, text, each in zip(numbers, texts, translations, strict=True):
         path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
-        if each.attention_weights:
+        if each.attention_blocks is not None:
             notes += write_attention([each], [text], path, options.words)
         else:
             notes.append(f"{path}: not written: the line is blank or too long")
@@ -158,7 +158,7 @@ def _write_alignments(
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold
-    from seq2seq.analysis.attention.maps import AttentionMap
+    from seq2seq.analysis.attention.maps import map_of
 
     gold = read_gold(gold_path) if gold_path else None
     if gold is not None and len(gold) < max(numbers, default=0):
@@ -166,12 +166,7 @@ def _write_alignments(
     links = []
     with open_output(path) as output:
         for text, each in zip(texts, translations, strict=True):
-            weights = each.attention_weights or []
-            found = align(
-                AttentionMap(text, each.text, each.src_tokens, each.tgt_tokens, weights)
-                if weights
-                else AttentionMap(text, each.text, [], [], [])
-            )
+            found = align(map_of(each, text))
             links.append(found)
             output.write(f"{pharaoh(found)}\n")
     if gold is not None:

@@ -226,7 +226,7 @@ def _format(translation: "Translation", index: int, with_nbest: bool, as_json: b
         return translation.text + "\n"
     return "".join(
         f"{index} ||| {each.text.replace(SEPARATOR, ESCAPED)} ||| {each.score:.6f}\n"
-        for each in translation.nbest
+        for each in translation.n_best
     )
 
 

@@ -1,7 +1,11 @@
 """N-best lists: hypotheses of one text are merged, and a wider beam finds what is then missing."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seq2seq.inference.interface import Hypothesis
 
@@ -9,13 +13,53 @@ MAX_WIDENING = 8  # factor on the beam size
 MAX_BEAM = 512  # hypotheses of a widened beam, to bound its memory
 
 
-class NBestEntry(NamedTuple):
-    """One translation of an n-best list."""
+class AttentionBlocks:
+    """Attention weights of a line's parts: one float32 array [T, S] for each part.
+
+    Their memory grows linearly with the length of a line, that of `matrix` with its square.
+    """
+
+    def __init__(self, blocks: Sequence[NDArray[np.float32]]) -> None:
+        self.blocks = tuple(blocks)
+
+    def matrix(self) -> NDArray[np.float32]:
+        """Return the weights [T, S] of the line: blocks on the diagonal, zeros elsewhere."""
+        if len(self.blocks) == 1:
+            return self.blocks[0]
+        rows, columns = (sum(sizes) for sizes in zip(*(b.shape for b in self.blocks), strict=True))
+        found = np.zeros((rows, columns), np.float32)
+        row = column = 0
+        for block in self.blocks:
+            below, right = row + block.shape[0], column + block.shape[1]
+            found[row:below, column:right] = block
+            row, column = below, right
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AttentionBlocks) or len(self.blocks) != len(other.blocks):
+            return False
+        return all(map(np.array_equal, self.blocks, other.blocks))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"AttentionBlocks({', '.join(str(list(block.shape)) for block in self.blocks)})"
+
+
+@dataclass(frozen=True)
+class NBestEntry:
+    """One translation of an n-best list, of T target tokens; see `Translation`."""
 
     text: str
-    score: float  # see `Translation`
-    tokens: Sequence[str] = ()  # end-of-sentence included
-    log_probs: Sequence[float] = ()  # one per token, nats; empty if not requested
+    score: float  # log-probability in nats / T ** length_penalty
+    tokens: list[str] = field(default_factory=list)  # [T], end-of-sentence included
+    token_scores: list[float] = field(default_factory=list)  # [T], log-probabilities in nats
+    attention_blocks: AttentionBlocks | None = None
+
+    @property
+    def attention(self) -> NDArray[np.float32] | None:
+        """Return the attention weights [T, S] of this entry, or None."""
+        return None if self.attention_blocks is None else self.attention_blocks.matrix()
 
 
 class Candidate(NamedTuple):

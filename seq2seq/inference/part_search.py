@@ -11,10 +11,10 @@ from seq2seq.data.vocabulary.vocabulary import UNK_ID
 from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
-from seq2seq.inference.nbest import Candidate, NBestEntry, fill, merged
+from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
 from seq2seq.inference.search import search
 from seq2seq.inference.source_lines import LinePart, chunks
-from seq2seq.inference.translation import LINE_BREAKS, AttentionMatrix, Translation, with_names
+from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.runtime.errors import RunError
 
 
@@ -57,11 +57,10 @@ class PartSearch:
         self, parts: Sequence[LinePart], options: SearchOptions
     ) -> Callable[[list[int], int], list[list[Candidate]]]:
         """Return a function that searches some of the parts with a larger beam."""
-        return_attention = self._loaded.decoding.replace_unknown
 
         def search_again(numbers: list[int], size: int) -> list[list[Candidate]]:
             short = [parts[number] for number in numbers]
-            wide = options._replace(size=size, return_attention=return_attention)
+            wide = options._replace(size=size)
             found = self._search_parts(short, wide, None)
             return [self._candidates(*each) for each in zip(short, found, strict=True)]
 
@@ -109,28 +108,18 @@ class PartSearch:
     def _translation(self, part: LinePart, candidates: Sequence[Candidate]) -> Translation:
         """Return the translation of a part by its n-best candidates."""
         src, tgt, names = self._loaded.vocabularies
-        best, attention = candidates[0].hypothesis, None
         spellings = names.spellings(part.masked) if names else {}
-        if part.return_attention and best.attention_weights is not None:
-            attention = AttentionMatrix([best.attention_weights])
-        nbest = [
+        n_best = [
             NBestEntry(
                 text,
                 each.score,
                 with_names(tgt.tokens(each.ids), spellings),
                 list(each.log_probs),
+                _blocks(each.attention_weights) if part.return_attention else None,
             )
             for text, each in candidates
         ]
-        return Translation(
-            nbest[0].text,
-            best.score,
-            with_names([*src.tokens(part.ids), "</s>"], part.masked.names),
-            list(nbest[0].tokens),
-            attention,
-            nbest,
-            log_probs=list(nbest[0].log_probs),
-        )
+        return Translation(n_best, with_names([*src.tokens(part.ids), "</s>"], part.masked.names))
 
     def _text(self, part: LinePart, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""
@@ -177,3 +166,8 @@ def _attended_words(part: LinePart, hypothesis: Hypothesis) -> list[str]:
     unknown = torch.tensor(hypothesis.ids) == UNK_ID
     weights = hypothesis.attention_weights[unknown, : len(part.words)]  # not end-of-sentence
     return [part.words[i] for i in weights.argmax(dim=1).tolist()]
+
+
+def _blocks(weights: torch.Tensor | None) -> AttentionBlocks | None:
+    """Copy the weights [T, S] of one hypothesis, a part of those of its beam."""
+    return None if weights is None else AttentionBlocks([weights.numpy().copy()])

@@ -14,9 +14,10 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, normalized
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search import by_width
 from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS, has_no_tokens, line_list
-from seq2seq.inference.translation import AttentionMatrix, Translation, with_names
+from seq2seq.inference.translation import Translation, with_names
 from seq2seq.runtime.errors import UserError
 
 
@@ -27,23 +28,23 @@ class ScoredLine:
     score: float = 0.0  # log_prob / length ** length_penalty, as in a Translation
     log_prob: float = 0.0
     src_tokens: list[str] = field(default_factory=list)  # end-of-sentence included
-    tgt_tokens: list[str] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)  # one per target token
+    tokens: list[str] = field(default_factory=list)  # target tokens, end-of-sentence included
+    token_scores: list[float] = field(default_factory=list)  # one per target token, nats
 
     @property
     def possible(self) -> bool:
         """Return True if both sides have text, or neither."""
-        return bool(self.log_probs) or self.log_prob > -math.inf
+        return bool(self.token_scores) or self.log_prob > -math.inf
 
     @property
     def finite(self) -> bool:
         """Return True if the log-probability of every token is a finite number."""
-        return all(map(math.isfinite, self.log_probs))
+        return all(map(math.isfinite, self.token_scores))
 
     @property
     def perplexity(self) -> float:
         """Return `exp(-log_prob / length)`; 1 for blank lines."""
-        return perplexity(self.log_prob, len(self.log_probs))
+        return perplexity(self.log_prob, len(self.token_scores))
 
 
 _BOTH_BLANK, _ONE_BLANK = ScoredLine(), ScoredLine(-math.inf, -math.inf)
@@ -98,16 +99,14 @@ def attend(
     for line, translation, source, src_ids, tgt_ids in _encoded(translator, lines, translations):
         blank = has_no_tokens(line, src_ids) or has_no_tokens(translation, tgt_ids)
         if blank or max(len(src_ids), len(tgt_ids)) > MAX_ATTENTION_TOKENS:
-            yield Translation(translation)
+            yield Translation([NBestEntry(translation, 0.0)])
             continue
         found = forced_decodings(translator.model, [src_ids], [tgt_ids], translator.device, True)[0]
         scored = _scored_line(translator, src_ids, tgt_ids, source, found.log_probs)
         weights = found.attention_weights
-        yield Translation(
-            *(translation, scored.score, scored.src_tokens, scored.tgt_tokens),
-            None if weights is None else AttentionMatrix([weights]),
-            log_probs=scored.log_probs,
-        )
+        blocks = None if weights is None else AttentionBlocks([weights.numpy().copy()])
+        entry = NBestEntry(translation, scored.score, scored.tokens, scored.token_scores, blocks)
+        yield Translation([entry], scored.src_tokens)
 
 
 def _encoded(

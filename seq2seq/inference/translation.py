@@ -1,88 +1,91 @@
-"""Translation of one line, joined from those of its parts."""
+"""Translation of one line, joined from those of its parts, with scores and attention weights."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.heat_map import heat_maps
+from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 
 LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
-
-
-class AttentionMatrix(Sequence[list[float]]):
-    """Attention weights [T, S]: a row for each target token, a column for each source token.
-
-    A line in parts has one block per part on the diagonal, and zeros elsewhere. Only the blocks are
-    kept, and rows are made when they are read: memory grows linearly with the length of a line.
-    """
-
-    def __init__(self, blocks: Sequence[Tensor]) -> None:
-        """Take the weights of each part: float32 [T, S] on the CPU."""
-        self.blocks = list(blocks)
-
-    def __len__(self) -> int:
-        return sum(len(block) for block in self.blocks)
-
-    @overload
-    def __getitem__(self, index: int) -> list[float]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[float]]: ...
-    def __getitem__(self, index: int | slice) -> list[float] | list[list[float]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row, left = range(len(self))[index], 0
-        width = sum(block.shape[1] for block in self.blocks)
-        for block in self.blocks:
-            if row < len(block):
-                right = width - left - block.shape[1]
-                return [0.0] * left + block[row].tolist() + [0.0] * right
-            row, left = row - len(block), left + block.shape[1]
-        raise IndexError(index)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
+_BLANK = NBestEntry("", 0.0)
 
 
 @dataclass(frozen=True)
 class Translation:
-    """Translation of one line; a blank line has a blank translation."""
+    """Translation of one line; a blank line has a blank translation.
 
-    text: str = ""
-    # log-probability in nats / length ** length_penalty; a mean over parts; nan if not requested
-    score: float = 0.0
-    src_tokens: list[str] = field(default_factory=list)  # end-of-sentence included
-    tgt_tokens: list[str] = field(default_factory=list)
-    attention_weights: AttentionMatrix | list[list[float]] | None = None  # [T, S], see there
-    nbest: list[NBestEntry] = field(default_factory=list)  # best first
+    `text`, `score`, `tokens`, `token_scores` and `attention` are those of the best entry,
+    `n_best[0]`. T is the number of target tokens and S that of source tokens, end-of-sentence
+    included; a line in several parts has one end-of-sentence for each of them on both sides.
+    """
+
+    n_best: list[NBestEntry] = field(default_factory=lambda: [_BLANK])  # best first, never empty
+    src_tokens: list[str] = field(default_factory=list)  # [S]
     parts: int = 1  # into which the line was split
     left_out: bool = False  # True if the end of a very long word was not translated
     notes: list[str] = field(
         default_factory=list
     )  # ways in which the line is unlike the training text
-    log_probs: list[float] = field(default_factory=list)  # one per target token, nats, if requested
+
+    @property
+    def text(self) -> str:
+        """Return the text, without line breaks."""
+        return self.n_best[0].text
+
+    @property
+    def score(self) -> float:
+        """Return the log-probability in nats / T ** length_penalty; nan if not requested.
+
+        A line in parts has the mean of their scores, weighted by their numbers of target tokens.
+        """
+        return self.n_best[0].score
+
+    @property
+    def tokens(self) -> list[str]:
+        """Return the target tokens [T]."""
+        return self.n_best[0].tokens
+
+    @property
+    def token_scores(self) -> list[float]:
+        """Return the log-probabilities of the target tokens [T] in nats; empty if not requested."""
+        return self.n_best[0].token_scores
+
+    @property
+    def attention(self) -> NDArray[np.float32] | None:
+        """Return the attention weights [T, S]: a row for each target token, of sum 1.
+
+        None for a model without attention, for very long lines, and if not requested.
+        """
+        return self.n_best[0].attention
+
+    @property
+    def attention_blocks(self) -> AttentionBlocks | None:
+        """Return the attention weights of each part, without the zeros between parts."""
+        return self.n_best[0].attention_blocks
+
+    def _repr_html_(self) -> str:
+        """Return the text and its attention weights as a heat map, for a notebook."""
+        best = self.n_best[0]
+        blocks = best.attention_blocks.blocks if best.attention_blocks else ()
+        return heat_maps(best.text, best.score, self.src_tokens, best.tokens, blocks)
 
 
 def join_parts(parts: list[Translation], n_best: int) -> Translation:
     """Join the translations of a line's parts; attention weights become diagonal blocks."""
     if not parts:
-        return Translation(nbest=[NBestEntry("", 0.0)] * n_best)
+        return Translation([_BLANK] * n_best)
     if len(parts) == 1:
-        return _fill_nbest(parts[0], n_best)
+        return replace(parts[0], n_best=_filled(parts[0], n_best))
     ranks = zip(*(_filled(part, n_best) for part in parts), strict=True)
-    nbest = [_join_entries(rank) for rank in ranks]
     return Translation(
-        nbest[0].text,
-        nbest[0].score,
+        [_join_entries(rank) for rank in ranks],
         [token for part in parts for token in part.src_tokens],
-        [token for part in parts for token in part.tgt_tokens],
-        _join_weights(parts),
-        nbest,
         len(parts),
-        log_probs=[value for part in parts for value in part.log_probs],
     )
 
 
@@ -93,7 +96,8 @@ def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
         _join_texts([entry.text for entry in entries]),
         total / sum(lengths),
         [token for entry in entries for token in entry.tokens],
-        [value for entry in entries for value in entry.log_probs],
+        [value for entry in entries for value in entry.token_scores],
+        _join_blocks(entries),
     )
 
 
@@ -105,25 +109,20 @@ def _join_texts(texts: list[str]) -> str:
     return line
 
 
-def _join_weights(parts: list[Translation]) -> AttentionMatrix | None:
+def _join_blocks(entries: Sequence[NBestEntry]) -> AttentionBlocks | None:
     """Return the parts' attention weights as blocks of one matrix; None if a part has none."""
-    blocks: list[Tensor] = []
-    for part in parts:
-        if not isinstance(part.attention_weights, AttentionMatrix):
+    blocks: list[NDArray[np.float32]] = []
+    for entry in entries:
+        if entry.attention_blocks is None:
             return None
-        blocks += part.attention_weights.blocks
-    return AttentionMatrix(blocks)
+        blocks += entry.attention_blocks.blocks
+    return AttentionBlocks(blocks)
 
 
 def _filled(part: Translation, n_best: int) -> list[NBestEntry]:
     """Return the n-best list; repeat the last entry if search found fewer than `n_best` texts."""
-    missing = n_best - len(part.nbest)
-    return part.nbest + part.nbest[-1:] * missing
-
-
-def _fill_nbest(part: Translation, n_best: int) -> Translation:
-    nbest = _filled(part, n_best)
-    return part if len(nbest) == len(part.nbest) else replace(part, nbest=nbest)
+    missing = n_best - len(part.n_best)
+    return part.n_best + part.n_best[-1:] * missing
 
 
 def with_names(tokens: list[str], names: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.strict_json import json_text
 
@@ -17,16 +20,16 @@ def translation_as_json(translation: Translation, with_nbest: bool = False) -> s
         "text": translation.text,
         "score": round(translation.score, 6),
         "src_tokens": translation.src_tokens,
-        "tgt_tokens": translation.tgt_tokens,
-        "log_probs": _rounded(translation.log_probs),
+        "tgt_tokens": translation.tokens,
+        "log_probs": _rounded(translation.token_scores),
     }
-    weights = translation.attention_weights
+    blocks = translation.attention_blocks
+    matrices = [_matrix_as_json(block) for block in blocks.blocks] if blocks else []
     text = json_text(fields)[:-1]
-    if translation.parts > 1 and weights is not None and not isinstance(weights, list):
-        blocks = ", ".join(map(_matrix_as_json, weights.blocks))
-        text += f', "attention_weights": null, "attention_blocks": [{blocks}]'
+    if len(matrices) > 1:
+        text += f', "attention_weights": null, "attention_blocks": [{", ".join(matrices)}]'
     else:
-        text += f', "attention_weights": {_matrix_as_json(weights)}'
+        text += f', "attention_weights": {matrices[0] if matrices else "null"}'
     if with_nbest:
         fields = {
             "n_best": [
@@ -34,21 +37,18 @@ def translation_as_json(translation: Translation, with_nbest: bool = False) -> s
                     "text": each.text,
                     "score": round(each.score, 6),
                     "tokens": each.tokens,
-                    "log_probs": _rounded(each.log_probs),
+                    "log_probs": _rounded(each.token_scores),
                 }
-                for each in translation.nbest
+                for each in translation.n_best
             ]
         }
         text += f", {json_text(fields)[1:-1]}"
     return text + "}"
 
 
-def _matrix_as_json(rows: Iterable[Any] | None) -> str:
+def _matrix_as_json(weights: NDArray[np.float32]) -> str:
     """Format a matrix row by row: as numbers of Python it would take ten times the memory."""
-    if rows is None:
-        return "null"
-    lists = (row if isinstance(row, list) else row.tolist() for row in rows)
-    return "[" + ", ".join(json_text(_rounded(row)) for row in lists) + "]"
+    return "[" + ", ".join(json_text(_rounded(row.tolist())) for row in weights) + "]"
 
 
 def _rounded(values: Iterable[float]) -> list[float]:

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, overload
 
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
+from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
 from seq2seq.inference.source_lines import LineSplitter, counted, line_list
 from seq2seq.inference.translation import Translation, join_parts
@@ -31,7 +33,19 @@ class Translator(LoadedModel):
             raise UserError(f"--n-best {n_best}: larger than the beam ({size}); increase -b")
         return size
 
-    @in_callers_terms
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a str is an iterable, too
+        self,
+        lines: str,
+        beam_size: int | None = None,
+        n_best: int = 1,
+        prefixes: str | None = None,
+        text_only: bool = False,
+        on_translated: Callable[[int], object] | None = None,
+        constraints: Sequence[str] | None = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
+    ) -> Translation: ...
+    @overload
     def translate(
         self,
         lines: Iterable[str],
@@ -42,20 +56,40 @@ class Translator(LoadedModel):
         on_translated: Callable[[int], object] | None = None,
         constraints: Iterable[Sequence[str]] | None = None,
         settings: SearchSettings = DEFAULT_SETTINGS,
-    ) -> list[Translation]:
-        """Translate lines, in order; see `stream`, which yields them one by one."""
-        return list(
-            self.stream(
-                lines,
-                beam_size,
-                n_best,
-                prefixes,
-                text_only,
-                on_translated,
-                constraints,
-                settings,
-            )
+    ) -> list[Translation]: ...
+    @in_callers_terms
+    def translate(
+        self,
+        lines: str | Iterable[str],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        prefixes: Any = None,
+        text_only: bool = False,
+        on_translated: Callable[[int], object] | None = None,
+        constraints: Any = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
+    ) -> Translation | list[Translation]:
+        """Translate lines, in order, to a list; or one string to one `Translation`.
+
+        See `stream`, which yields translations one by one, for the arguments. With one string,
+        `prefixes` is its prefix, a string, and `constraints` the list of its phrases. A string with
+        line breaks is one line; pass `text.splitlines()` to translate its lines.
+        """
+        single = isinstance(lines, str)
+        if single:
+            prefixes = None if prefixes is None else [argument_types.text(prefixes, "prefixes")]
+            constraints = None if constraints is None else [constraints]
+        found = self.stream(
+            [lines] if isinstance(lines, str) else lines,
+            beam_size,
+            n_best,
+            prefixes,
+            text_only,
+            on_translated,
+            constraints,
+            settings,
         )
+        return next(found) if single else list(found)
 
     @in_callers_terms
     def stream(
@@ -118,6 +152,21 @@ class Translator(LoadedModel):
             )
             for line in split
         )
+
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, lines: str, translations: str
+    ) -> ScoredLine: ...
+    @overload
+    def score(self, lines: Iterable[str], translations: Iterable[str]) -> list[ScoredLine]: ...
+    @in_callers_terms
+    def score(self, lines: Any, translations: Any) -> ScoredLine | list[ScoredLine]:
+        """Score given translations of lines, as `score_lines` does; or that of one string."""
+        if isinstance(lines, str):
+            return score_lines(self, [lines], [argument_types.text(translations, "translations")])[
+                0
+            ]
+        return score_lines(self, lines, translations)
 
     @cached_property
     def _requirements(self) -> Requirements:

@@ -24,6 +24,13 @@ def text_list(value: Iterable[str], name: str, example: str = "one sentence each
     return found
 
 
+def text(value: object, name: str) -> str:
+    """Return a string; raise TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: must be a str, not {_kind(value)}")
+    return value
+
+
 def id_list(value: Iterable[int], name: str, size: int) -> list[int]:
     """Return the ids, integers from 0 to `size` - 1, of any iterable that has an order.
 

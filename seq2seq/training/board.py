@@ -62,11 +62,10 @@ def write_samples(
             step,
         )
     for number, each in enumerate(translations, start=1):
-        weights = each.attention_weights
-        longest = max(len(each.src_tokens), len(each.tgt_tokens))
-        if weights is None or not each.tgt_tokens or longest > _MAX_TOKENS:
+        longest = max(len(each.src_tokens), len(each.tokens))
+        if longest > _MAX_TOKENS or (weights := each.attention) is None:
             continue
-        image = 1 - np.array(list(weights), dtype=np.float32)
+        image = 1 - weights
         with suppress(ImportError):  # Pillow, without which TensorBoard draws no images
             board.add_image(
                 f"attention/{number}",

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import toy_pairs
@@ -14,21 +15,24 @@ from seq2seq.analysis.attention.alignment import (
     pharaoh,
     read_gold,
 )
-from seq2seq.analysis.attention.maps import AttentionMap, by_words
+from seq2seq.analysis.attention.maps import AttentionMap, by_words, map_of
 from seq2seq.analysis.attention.terminal import as_text
 from seq2seq.cli.main import main
 from seq2seq.inference.scoring import attend, forced_decodings, score_lines
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 
 SRC = ["▁a", "▁bc", "d", "</s>"]
 TGT = ["▁x", "y", "▁z", "</s>"]
-WEIGHTS = [
-    [0.5, 0.25, 0.25, 0.0],
-    [0.1, 0.4, 0.1, 0.4],
-    [0.6, 0.2, 0.1, 0.1],
-    [0.0, 0.0, 0.0, 1.0],
-]
+WEIGHTS = np.array(
+    [
+        [0.5, 0.25, 0.25, 0.0],
+        [0.1, 0.4, 0.1, 0.4],
+        [0.6, 0.2, 0.1, 0.1],
+        [0.0, 0.0, 0.0, 1.0],
+    ]
+)
 MAP = AttentionMap("a bcd", "xy z", SRC, TGT, WEIGHTS)
 
 
@@ -36,15 +40,16 @@ def test_words_have_sums_over_source_and_means_over_target_tokens() -> None:
     merged = by_words(MAP)
     assert merged.src_tokens == ["▁a", "▁bcd", "</s>"]
     assert merged.tgt_tokens == ["▁xy", "▁z", "</s>"]
-    expected = torch.tensor([[0.3, 0.5, 0.2], [0.6, 0.3, 0.1], [0.0, 0.0, 1.0]])
-    torch.testing.assert_close(torch.tensor(merged.weights), expected)
+    assert merged.weights == pytest.approx(
+        np.array([[0.3, 0.5, 0.2], [0.6, 0.3, 0.1], [0.0, 0.0, 1.0]])
+    )
 
 
 def test_each_target_word_is_aligned_with_the_source_word_of_the_highest_weight() -> None:
     links = align(MAP)
     assert links == {(1, 0), (0, 1)}
     assert pharaoh(links) == "1-0 0-1"
-    assert align(AttentionMap("", "", [], [], [])) == frozenset()
+    assert align(map_of(Translation(), "")) == frozenset()
 
 
 def test_the_error_rate_is_that_of_och_and_ney() -> None:
@@ -107,29 +112,27 @@ def test_the_attention_of_a_found_translation_is_that_of_search(
     found = translator.translate(sources, beam_size=1)
     src, tgt, _ = translator.vocabularies
     known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
-    ids = [[known[token] for token in each.tgt_tokens[:-1]] for each in found]
+    ids = [[known[token] for token in each.tokens[:-1]] for each in found]
     cpu = torch.device("cpu")
     forced = forced_decodings(translator.model, src.encode(sources), ids, cpu, True)
     for one, other in zip(found, forced, strict=True):
-        assert one.attention_weights is not None
+        assert one.attention is not None
         assert other.attention_weights is not None
-        assert other.attention_weights.tolist() == list(one.attention_weights)
+        assert (other.attention_weights.numpy() == one.attention).all()
     texts = [each.text for each in found]
     scored = score_lines(translator, sources, texts)
     for text, given, score in zip(texts, attend(translator, sources, texts), scored, strict=True):
         assert given.text == text
-        assert (given.score, given.log_probs) == (score.score, score.log_probs)
-        assert given.attention_weights is not None
-        assert len(given.attention_weights) == len(given.tgt_tokens)
-        for row in given.attention_weights:
-            assert len(row) == len(given.src_tokens)
-            assert sum(row) == pytest.approx(1, abs=1e-4)
+        assert (given.score, given.token_scores) == (score.score, score.token_scores)
+        assert given.attention is not None
+        assert given.attention.shape == (len(given.tokens), len(given.src_tokens))
+        assert given.attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
 def test_blank_lines_have_no_weights(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     blank, *_ = attend(translator, ["", "ba"], ["ba", ""])
-    assert blank.attention_weights is None
+    assert blank.attention is None
     with pytest.raises(UserError, match="1 lines have 2 translations"):
         list(attend(translator, ["ba"], ["ba", "ba"]))
 

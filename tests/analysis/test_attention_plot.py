@@ -9,20 +9,29 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from seq2seq.analysis.attention import figure as attention_figure
 from seq2seq.analysis.attention import plot as attention_plot
 from seq2seq.analysis.attention.plot import check_plot_path, write_attention
+from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import RunError, UserError
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
-SMALL = Translation(
-    src_tokens=["▁Two", "▁<script>", 'alert("x")', "</script>", "▁&", "▁dogs", "</s>"],
-    tgt_tokens=["▁दोन", "▁कुत", "्रे", "<0xE0>", "</s>"],
-    attention_weights=[[(7 * row + column) / 40 for column in range(7)] for row in range(5)],
-    text="दोन कुत्रे",
+
+
+def translation(text: str, src: list[str], tgt: list[str], weights: object) -> Translation:
+    blocks = AttentionBlocks([np.array(weights, np.float32)])
+    return Translation([NBestEntry(text, 0.0, tgt, [], blocks)], src)
+
+
+SMALL = translation(
+    "दोन कुत्रे",
+    ["▁Two", "▁<script>", 'alert("x")', "</script>", "▁&", "▁dogs", "</s>"],
+    ["▁दोन", "▁कुत", "्रे", "<0xE0>", "</s>"],
+    [[(7 * row + column) / 40 for column in range(7)] for row in range(5)],
 )
 LABELS = {
     "col": ["Two", "<script>", 'alert("x")', "</script>", "&", "dogs", "</s>"],
@@ -76,8 +85,7 @@ class Page(HTMLParser):
 
 def chain(length: int) -> Translation:
     """A sentence of as many equal tokens, each attending to its own place."""
-    diagonal = [[float(row == column) for column in range(length)] for row in range(length)]
-    return Translation("b " * length, 0.0, ["▁a"] * length, ["▁b"] * length, diagonal)
+    return translation("b " * length, ["▁a"] * length, ["▁b"] * length, np.eye(length))
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -98,9 +106,8 @@ def test_page_holds_every_label_and_weight_in_order(tmp_path: Path) -> None:
     assert page.labels == LABELS
     assert page.starts == STARTS
     assert page.directions == {"auto"}
-    assert page.weights == pytest.approx(
-        [w for row in SMALL.attention_weights or [] for w in row], abs=5e-4
-    )
+    assert SMALL.attention is not None
+    assert page.weights == pytest.approx(SMALL.attention.ravel().tolist(), abs=5e-4)
     assert page.hints[9] == f"कुत ← {LABELS['col'][2]}: 0.225"
 
 
@@ -161,14 +168,14 @@ def test_png_of_endless_sentence_stays_within_limits(
 
 def test_dollar_signs_are_text_not_formulas(tmp_path: Path) -> None:
     prices = ["▁$x_1$", "▁$\\frac$", "</s>"]
-    map_ = Translation("$x_1$ $\\frac$", 0.0, prices, prices, chain(3).attention_weights)
+    map_ = translation("$x_1$ $\\frac$", prices, prices, np.eye(3))
     write_attention([map_], ["$x_1$ $\\frac$"], tmp_path / "a.svg")
     assert svg_texts(tmp_path / "a.svg").count("$\\frac$") == 2
 
 
 def test_invisible_tokens_are_spelt(tmp_path: Path) -> None:
     tokens = ["▁", "\u200d", "\x07", "क्\u200dष"]
-    odd = Translation("\x07", 0.0, tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
+    odd = translation("\x07", tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
     for name in ("a.html", "a.svg"):
         write_attention([odd], ["\x07"], tmp_path / name)
     spelt = ["▁", "U+200D", "U+0007", "क्\u200dष"]

@@ -42,7 +42,7 @@ def test_lines_are_the_scores_of_the_pairs(
     out, err = capsys.readouterr()
     expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
     assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
-    tokens = sum(len(each.tgt_tokens) for each in expected)
+    tokens = sum(len(each.tokens) for each in expected)
     assert err.startswith("perplexity ")
     assert err.endswith(f" over {tokens:,} tokens, </s> included\n")
 
@@ -56,8 +56,8 @@ def test_json_says_it_piece_by_piece(luong: Path, files: tuple[Path, Path], tmp_
         assert fields["score"] == round(each.score, 6)
         assert fields["log_prob"] == round(each.log_prob, 6)
         assert fields["perplexity"] == pytest.approx(each.perplexity)
-        assert (fields["src_tokens"], fields["tgt_tokens"]) == (each.src_tokens, each.tgt_tokens)
-        assert fields["log_probs"] == pytest.approx(each.log_probs, abs=1e-6)
+        assert (fields["src_tokens"], fields["tgt_tokens"]) == (each.src_tokens, each.tokens)
+        assert fields["log_probs"] == pytest.approx(each.token_scores, abs=1e-6)
 
 
 @pytest.mark.parametrize("json_lines", [False, True])

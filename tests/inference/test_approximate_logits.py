@@ -19,6 +19,7 @@ from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.prefixes import NO_PREFIX
 from seq2seq.inference.search import search
 from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection, argmax_of_approximate
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import int8_is_exact
 
@@ -161,6 +162,11 @@ def test_greedy_search_finds_the_same_by_rough_logits(decoder: str, ngram: int, 
             assert torch.equal(one.attention_weights, third.attention_weights)
 
 
+def text_and_tokens(translation: Translation) -> tuple[Translation, str, list[str]]:
+    """All of a translation but its scores and attention weights."""
+    return replace(translation, n_best=[]), translation.text, translation.tokens
+
+
 @exact_int8
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -179,15 +185,11 @@ def test_translations_are_those_of_exact_logits(
     for translator in (rough, plain):
         found = translator.translate(LINES, 1, text_only=True)
         assert all(math.isnan(each.score) for each in found)
-        assert [replace(each, score=0.0, nbest=[]) for each in found] == [
-            replace(each, score=0.0, nbest=[], attention_weights=None, log_probs=[])
-            for each in expected
-        ]
+        assert list(map(text_and_tokens, found)) == list(map(text_and_tokens, expected))
     found = rough.translate(LINES, 3, text_only=True)
-    assert [replace(each, nbest=[]) for each in found] == [
-        replace(each, nbest=[], attention_weights=None, log_probs=[])
-        for each in plain.translate(LINES, 3)
-    ]
+    beams = plain.translate(LINES, 3)
+    assert list(map(text_and_tokens, found)) == list(map(text_and_tokens, beams))
+    assert [each.score for each in found] == [each.score for each in beams]
 
 
 @pytest.mark.usefixtures("always")

@@ -92,7 +92,7 @@ def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:
     settings = SearchSettings(groups=6, diversity=2.0)
     diverse = translator.translate(LINES, 6, 6, settings=settings)
     firsts = [
-        sum(len({entry.tokens[0] for entry in each.nbest}) for each in found)
+        sum(len({entry.tokens[0] for entry in each.n_best}) for each in found)
         for found in (plain, diverse)
     ]
     assert firsts[1] > firsts[0]

@@ -231,7 +231,7 @@ def test_long_lines_and_n_best_lists_have_them_too(tiny_run: Path) -> None:
     line = " ".join(LINES[:9])
     (found,) = translator.translate([line], 4, 3, constraints=[["mo ka"]])
     assert found.parts > 1
-    assert all("mo ka" in each.text for each in found.nbest)
+    assert all("mo ka" in each.text for each in found.n_best)
     blank, _ = translator.translate(["", "ba"], constraints=[["mo"], []])
     assert blank.text == ""
     assert "blank lines stay blank, without their constraints" in blank.notes

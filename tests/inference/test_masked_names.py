@@ -98,13 +98,13 @@ def test_tokens_show_names(translator: Translator) -> None:
     (found,) = translator.translate([f"The house of {name} sleeps"], n_best=3)
     assert name in found.src_tokens
     spelling = translator.vocabularies.names.spelling(name)  # type: ignore[union-attr]
-    assert spelling in found.tgt_tokens
-    for entry in found.nbest:
+    assert spelling in found.tokens
+    for entry in found.n_best:
         assert spelling in entry.text
         assert spelling in entry.tokens
-    assert found.attention_weights is not None
-    assert len(found.attention_weights) == len(found.tgt_tokens)
-    assert len(found.attention_weights[0]) == len(found.src_tokens)
+    assert found.attention is not None
+    assert len(found.attention) == len(found.tokens)
+    assert len(found.attention[0]) == len(found.src_tokens)
 
 
 def test_scores_of_translations_are_those_of_search(translator: Translator) -> None:
@@ -113,7 +113,7 @@ def test_scores_of_translations_are_those_of_search(translator: Translator) -> N
     scored = score_lines(translator, lines, [each.text for each in found])
     equal = 0
     for one, other in zip(found, scored, strict=True):
-        if other.tgt_tokens == one.tgt_tokens:  # segmented as search did
+        if other.tokens == one.tokens:  # segmented as search did
             equal += 1
             assert other.score == one.score
     assert equal >= len(lines) // 2

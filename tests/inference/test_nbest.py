@@ -16,7 +16,7 @@ from seq2seq.inference import nbest as nbest_module
 from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.nbest import Candidate, fill, merged
 from seq2seq.inference.search import search
-from seq2seq.inference.translation import AttentionMatrix, Translation
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
 LINES, _ = toy_pairs(24, seed=8)
@@ -77,17 +77,19 @@ def test_five_are_five(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = translator.translate(LINES, beam_size=5, n_best=5)
     monkeypatch.setattr(nbest_module, "MAX_WIDENING", 1)
     narrow = translator.translate(LINES, beam_size=5, n_best=5)
-    assert any(len({each.text for each in one.nbest}) < 5 for one in narrow) or narrow == found
+    assert any(len({each.text for each in one.n_best}) < 5 for one in narrow) or narrow == found
     for one, other in zip(found, narrow, strict=True):
-        assert Counter(each.text for each in one.nbest).most_common(1)[0][1] == 1
-        scores = [each.score for each in one.nbest]
+        assert Counter(each.text for each in one.n_best).most_common(1)[0][1] == 1
+        scores = [each.score for each in one.n_best]
         assert scores == sorted(scores, reverse=True)
-        assert one.nbest[0] == other.nbest[0]
-        for each in one.nbest:
+        assert one.n_best[0] == other.n_best[0]
+        for each in one.n_best:
             assert each.tokens[-1] == "</s>"
-            assert len(each.tokens) == len(each.log_probs)
-            assert each.score == pytest.approx(sum(each.log_probs) / len(each.tokens), rel=1e-4)
-        assert (one.tgt_tokens, one.log_probs) == one.nbest[0][2:]
+            assert len(each.tokens) == len(each.token_scores)
+            assert each.attention is not None
+            assert each.attention.shape == (len(each.tokens), len(one.src_tokens))
+            assert each.score == pytest.approx(sum(each.token_scores) / len(each.tokens), rel=1e-4)
+        assert (one.tokens, one.token_scores) == (one.n_best[0].tokens, one.n_best[0].token_scores)
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -150,23 +152,23 @@ def test_json_has_the_tokens_of_every_entry(
 def test_a_long_line_has_blocks_and_a_matrix_on_demand(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     (found,) = translator.translate([" ".join(LINES[:9])])
-    weights = found.attention_weights
+    blocks = found.attention_blocks
     assert found.parts > 1
-    assert isinstance(weights, AttentionMatrix)
-    assert len(weights.blocks) == found.parts
-    assert len(weights) == len(found.tgt_tokens) == len(found.log_probs)
-    rows = list(weights)
-    assert weights == rows
-    assert weights[-1] == rows[-1] == weights[len(rows) - 1]
-    assert weights[1:3] == rows[1:3]
-    assert all(len(row) == len(found.src_tokens) for row in rows)
-    assert all(sum(row) == pytest.approx(1, abs=1e-4) for row in rows)
-    assert sum(value > 0 for row in rows for value in row) <= sum(
-        block.numel() for block in weights.blocks
-    )
-    with pytest.raises(IndexError):
-        weights[len(rows)]
-    assert Translation().attention_weights is None
+    assert blocks is not None
+    assert len(blocks.blocks) == found.parts
+    weights = found.attention
+    assert weights is not None
+    assert weights.shape == (len(found.tokens), len(found.src_tokens))
+    assert len(found.tokens) == len(found.token_scores)
+    assert weights.sum(axis=1) == pytest.approx(1, abs=1e-4)
+    row = column = 0
+    for block in blocks.blocks:
+        rows, columns = slice(row, row + len(block)), slice(column, column + block.shape[1])
+        assert (weights[rows, columns] == block).all()
+        assert not weights[rows, : columns.start].any()
+        assert not weights[rows, columns.stop :].any()
+        row, column = rows.stop, columns.stop
+    assert Translation().attention is None
 
 
 def test_json_of_a_long_line_has_a_matrix_per_part(

@@ -135,7 +135,7 @@ def test_the_translation_has_the_highest_expected_utility(
     best = translator.translate(LINES[:8], beam, settings=chosen)
     assert best == translator.translate(LINES[:8], beam, text_only=False, settings=chosen)
     for each, one in zip(found, best, strict=True):
-        texts = [entry.text for entry in each.nbest]
+        texts = [entry.text for entry in each.n_best]
         assert one.text in texts
         if sampling:
             utilities = expected_utilities(texts, [1.0] * len(texts), "chrf")
@@ -154,7 +154,7 @@ def test_the_command_samples(
     settings = SearchSettings(sampling=Sampling(3, 1.3, 30, 0.95, 7))
     expected = Translator.load(tiny_run, device="cpu").translate(LINES, n_best=3, settings=settings)
     assert [[entry["text"] for entry in each["n_best"]] for each in found] == [
-        [entry.text for entry in each.nbest] for each in expected
+        [entry.text for entry in each.n_best] for each in expected
     ]
     assert main([*call, *options, "--batch-size", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [each["text"] for each in found]

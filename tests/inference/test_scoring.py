@@ -26,7 +26,7 @@ class Respelled(Vocabulary):
     def __init__(self, plain: Vocabulary, found: Sequence[Translation]) -> None:
         super().__init__(plain.model)
         ids = {piece: i for i, piece in enumerate(plain.tokens(range(len(plain))))}
-        self.found = [[ids[piece] for piece in each.tgt_tokens[:-1]] for each in found]
+        self.found = [[ids[piece] for piece in each.tokens[:-1]] for each in found]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         assert len(texts) == len(self.found)
@@ -42,7 +42,7 @@ def test_a_translation_has_the_score_that_translating_gave_it(
     plain = translator.vocabularies
     translator.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, translations))
     for scored, each in zip(score_lines(translator, LINES, texts), translations, strict=True):
-        assert (scored.src_tokens, scored.tgt_tokens) == (each.src_tokens, each.tgt_tokens)
+        assert (scored.src_tokens, scored.tokens) == (each.src_tokens, each.tokens)
         assert scored.score == pytest.approx(each.score, rel=1e-5)
         if beam_size == 1:
             assert scored.score == each.score  # to the bit
@@ -51,13 +51,13 @@ def test_a_translation_has_the_score_that_translating_gave_it(
 def test_the_parts_of_a_score_agree(translator: Translator) -> None:
     translator.decoding = translator.decoding.model_copy(update={"length_penalty": 0.6})
     for line, scored in zip(LINES, score_lines(translator, LINES, OTHERS), strict=True):
-        assert scored.log_prob == pytest.approx(sum(scored.log_probs))
-        assert max(scored.log_probs) <= 0
-        assert len(scored.log_probs) == len(scored.tgt_tokens)
-        assert scored.score == pytest.approx(scored.log_prob / len(scored.tgt_tokens) ** 0.6)
-        mean = scored.log_prob / len(scored.tgt_tokens)
+        assert scored.log_prob == pytest.approx(sum(scored.token_scores))
+        assert max(scored.token_scores) <= 0
+        assert len(scored.token_scores) == len(scored.tokens)
+        assert scored.score == pytest.approx(scored.log_prob / len(scored.tokens) ** 0.6)
+        mean = scored.log_prob / len(scored.tokens)
         assert scored.perplexity == pytest.approx(math.exp(-mean))
-        assert scored.src_tokens[-1] == scored.tgt_tokens[-1] == "</s>"
+        assert scored.src_tokens[-1] == scored.tokens[-1] == "</s>"
         assert "".join(scored.src_tokens[:-1]).replace("▁", " ").strip() == line
 
 
@@ -83,8 +83,8 @@ def test_a_line_longer_than_any_in_training_is_taken_whole(translator: Translato
     longest = translator.max_length
     line, other = " ".join(LINES), " ".join(OTHERS)
     (scored,) = score_lines(translator, [line], [other])
-    assert min(len(scored.src_tokens), len(scored.tgt_tokens)) > 2 * longest
-    assert scored.src_tokens.count("</s>") == scored.tgt_tokens.count("</s>") == 1
+    assert min(len(scored.src_tokens), len(scored.tokens)) > 2 * longest
+    assert scored.src_tokens.count("</s>") == scored.tokens.count("</s>") == 1
     assert translator.translate([line])[0].parts > 1
 
 
@@ -97,9 +97,9 @@ def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> N
     for n, scored in enumerate(score_lines(together, LINES[:5], OTHERS[:5])):
         expected = [
             math.log(sum(math.exp(value) for value in values) / len(apart))
-            for values in zip(*(each[n].log_probs for each in apart), strict=True)
+            for values in zip(*(each[n].token_scores for each in apart), strict=True)
         ]
-        assert scored.log_probs == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert scored.token_scores == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_the_coverage_penalty_is_left_out(tiny_runs: dict[str, Path]) -> None:

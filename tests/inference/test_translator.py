@@ -77,19 +77,21 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     """Check the properties of every translation of a line that is not blank."""
     assert len(translation.text.splitlines()) <= 1
     assert translation.text == translation.text.strip()
-    assert translation.nbest[0][:2] == (translation.text, translation.score)
+    assert (translation.n_best[0].text, translation.n_best[0].score) == (
+        translation.text,
+        translation.score,
+    )
     assert translation.score < 0
-    assert translation.src_tokens[-1] == translation.tgt_tokens[-1] == "</s>"
+    assert translation.src_tokens[-1] == translation.tokens[-1] == "</s>"
     assert translation.src_tokens.count("</s>") == translation.parts
-    assert translation.tgt_tokens.count("</s>") == translation.parts
+    assert translation.tokens.count("</s>") == translation.parts
     assert spelled(translation.src_tokens) == without_spaces(line)
-    weights = translation.attention_weights
+    weights = translation.attention
     size = len(translation.src_tokens) - translation.parts
     assert (weights is not None) == (translator.attends and size <= MAX_ATTENTION_TOKENS)
     if weights is not None:
-        assert len(weights) == len(translation.tgt_tokens)
-        assert {len(row) for row in weights} == {len(translation.src_tokens)}
-        assert [sum(row) for row in weights] == pytest.approx([1.0] * len(weights), rel=1e-4)
+        assert weights.shape == (len(translation.tokens), len(translation.src_tokens))
+        assert weights.sum(axis=1) == pytest.approx(1, rel=1e-4)
 
 
 def spelled(pieces: list[str]) -> str:
@@ -112,7 +114,7 @@ def test_awkward_lines_have_one_translation_each(translator: Translator, beam_si
         AWKWARD, translator.translate(AWKWARD, beam_size=beam_size), strict=True
     ):
         if line == "▁":  # a space, to a vocabulary
-            assert translation == Translation(nbest=[NBestEntry("", 0.0)])
+            assert translation == Translation(n_best=[NBestEntry("", 0.0)])
         else:
             check_shape(translator, line, translation)
 
@@ -123,7 +125,7 @@ def test_blank_lines_stay_blank_and_lines_stay_in_order(translator: Translator) 
     assert len(translations) == len(lines)
     assert translations[::2] == translator.translate(LINES)
     for translation in translations[1::2]:
-        assert translation == Translation(nbest=[NBestEntry("", 0.0)])
+        assert translation == Translation(n_best=[NBestEntry("", 0.0)])
     assert translator.translate(BLANK) == translations[1 : 2 * len(BLANK) : 2]
     assert translator.translate([]) == []
 
@@ -158,7 +160,7 @@ def test_text_is_free_of_line_breaks(
     monkeypatch.setattr("seq2seq.inference.part_search.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
-    assert [each[:2] for each in translation.nbest] == [(translation.text, -1.0)]
+    assert [(each.text, each.score) for each in translation.n_best] == [(translation.text, -1.0)]
 
 
 # ----------------------------------------------------------------------------------- lines too long
@@ -183,11 +185,13 @@ def test_a_line_too_long_is_cut_into_parts_that_fit(translator: Translator, line
     assert [before, after] == translator.translate(LINES[:2])
     assert translation.parts > 1
     check_shape(translator, line, translation)
-    blocks = list(zip(ends(translation.tgt_tokens), ends(translation.src_tokens), strict=True))
+    blocks = list(zip(ends(translation.tokens), ends(translation.src_tokens), strict=True))
     tgt_start = src_start = 0
     for tgt_end, src_end in blocks:
         assert 1 < src_end - src_start <= LONGEST + 1
-        for row in (translation.attention_weights or [])[tgt_start:tgt_end]:
+        for row in (translation.attention if translation.attention is not None else [])[
+            tgt_start:tgt_end
+        ]:
             assert sum(row[src_start:src_end]) == pytest.approx(1, rel=1e-4)
         tgt_start, src_start = tgt_end, src_end
 
@@ -212,9 +216,9 @@ def test_parts_are_whole_sentences_where_these_fit(translator: Translator) -> No
     assert whole.parts == len(sentences)
     assert whole.text.split() == [word for each in alone for word in each.text.split()]
     assert whole.src_tokens == [piece for each in alone for piece in each.src_tokens]
-    assert whole.tgt_tokens == [piece for each in alone for piece in each.tgt_tokens]
-    pieces = sum(len(each.tgt_tokens) for each in alone)
-    total = sum(each.score * len(each.tgt_tokens) for each in alone)
+    assert whole.tokens == [piece for each in alone for piece in each.tokens]
+    pieces = sum(len(each.tokens) for each in alone)
+    total = sum(each.score * len(each.tokens) for each in alone)
     assert whole.score == pytest.approx(total / pieces)
 
 
@@ -276,9 +280,7 @@ def test_a_word_with_a_no_break_space_is_not_cut_there(translator: Translator) -
 
 def test_parts_of_chinese_are_joined_without_a_space() -> None:
     texts = ["\u597d\u3002", "", "\u4f60\u3002\u300d", "ja.", "nein."]
-    parts = [
-        Translation(text, 0.0, ["x"], ["y"], nbest=[NBestEntry(text, 0.0, ["y"])]) for text in texts
-    ]
+    parts = [Translation([NBestEntry(text, 0.0, ["y"])], ["x"]) for text in texts]
     assert join_parts(parts, 1).text == "\u597d\u3002\u4f60\u3002\u300dja. nein."
 
 
@@ -303,7 +305,7 @@ def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_a_l
     alone = translator.translate([first, second], beam_size)
     line, single = translator.translate([f"{first} {second}", first], beam_size)
     assert line.text == " ".join(each.text for each in alone)
-    assert line.tgt_tokens == [token for each in alone for token in each.tgt_tokens]
+    assert line.tokens == [token for each in alone for token in each.tokens]
     assert line.parts == 2
     assert line.notes == ["more sentences than in lines of the training text; cut at sentence ends"]
     assert (single.text, single.notes) == (alone[0].text, [])
@@ -332,22 +334,27 @@ def test_a_line_with_a_prefix_is_translated_as_one(translator: Translator) -> No
 def test_there_are_n_best_whatever_the_line(translator: Translator, n_best: int) -> None:
     lines = [*LINES[:9], *AWKWARD[:5], "", TOO_LONG["sentences"]]
     for translation in translator.translate(lines, n_best=n_best):
-        assert len(translation.nbest) == n_best
-        scores = [each.score for each in translation.nbest]
+        assert len(translation.n_best) == n_best
+        scores = [each.score for each in translation.n_best]
         assert scores == sorted(scores, reverse=True)
-        assert all(len(text.splitlines()) <= 1 for text, *_ in translation.nbest)
-        assert translation.nbest[0][:2] == (translation.text, translation.score)
+        assert all(
+            len(text.splitlines()) <= 1 for text in (entry.text for entry in translation.n_best)
+        )
+        assert (translation.n_best[0].text, translation.n_best[0].score) == (
+            translation.text,
+            translation.score,
+        )
 
 
 def test_the_best_do_not_depend_on_how_many_are_shown(translator: Translator) -> None:
     for one, three in zip(
         translator.translate(LINES), translator.translate(LINES, n_best=3), strict=True
     ):
-        assert replace(three, nbest=three.nbest[:1]) == one
+        assert replace(three, n_best=three.n_best[:1]) == one
 
 
 def test_n_best_beyond_the_beam_is_refused(translator: Translator) -> None:
-    assert len(translator.translate(["ba"], beam_size=7, n_best=7)[0].nbest) == 7
+    assert len(translator.translate(["ba"], beam_size=7, n_best=7)[0].n_best) == 7
     for beam_size, n_best in ((None, 4), (2, 3), (1, 2)):
         with pytest.raises(
             UserError, match=rf"{n_best}: larger than the beam \({beam_size or 3}\)"
@@ -360,8 +367,8 @@ def test_n_best_beyond_what_there_is_repeats_the_last(tiny_runs: dict[str, Path]
     translator.limit = LengthLimit(0.0, 1)  # one piece: as many hypotheses as pieces
     size = len(translator.vocabularies.tgt)
     (translation,) = translator.translate(["ba"], beam_size=size, n_best=size)
-    assert len(translation.nbest) == size
-    assert translation.nbest[-1] == translation.nbest[-2]
+    assert len(translation.n_best) == size
+    assert translation.n_best[-1] == translation.n_best[-2]
 
 
 # ------------------------------------------------------------------------------ limits and settings
@@ -370,9 +377,9 @@ def test_n_best_beyond_what_there_is_repeats_the_last(tiny_runs: dict[str, Path]
 def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["bahdanau"])
     for each in translator.translate(LINES):
-        assert len(each.tgt_tokens) <= translator.limit(len(each.src_tokens) - 1) + 1
+        assert len(each.tokens) <= translator.limit(len(each.src_tokens) - 1) + 1
     translator.decoding = translator.decoding.model_copy(update={"max_length": 2})
-    lengths = {len(each.tgt_tokens) for each in translator.translate(LINES)}
+    lengths = {len(each.tokens) for each in translator.translate(LINES)}
     assert lengths <= {2, 3}
     assert 3 in lengths
 
@@ -399,7 +406,7 @@ def test_no_two_pieces_in_a_row_occur_twice_where_the_config_says_so(
     translations = translator.translate(lines, beam_size)
     assert [each.text for each in translations] != [each.text for each in before]
     for each in translations:
-        for part in " ".join(each.tgt_tokens).split("</s>"):
+        for part in " ".join(each.tokens).split("</s>"):
             pairs = list(itertools.pairwise(part.split()))
             assert len(set(pairs)) == len(pairs)
 
@@ -418,7 +425,7 @@ def test_translations_begin_with_their_prefixes(translator: Translator, beam_siz
     for line, prefix, each in zip(lines, PREFIXES, found, strict=True):
         check_shape(translator, line, each)
         start = without_breaks(prefix)
-        for text, *_ in each.nbest:
+        for text in (entry.text for entry in each.n_best):
             assert text.startswith(start.strip())
             assert f"{text} ".startswith(start)
     assert found[5] == translator.translate([lines[5]], beam_size, n_best)[0]
@@ -503,21 +510,21 @@ def test_unknown_words_are_the_source_words_looked_at_most(
         for piece in each.src_tokens:
             columns.append(None if piece == "</s>" else next(left))
         assert next(left, None) is None
-        assert each.attention_weights is not None
+        assert each.attention is not None
         expected = []
-        for piece, row in zip(each.tgt_tokens, each.attention_weights, strict=True):
+        for piece, row in zip(each.tokens, each.attention, strict=True):
             looked = [(weight, -n) for n, weight in enumerate(row) if columns[n] is not None]
             if piece == "<unk>":
                 expected.append(columns[-max(looked)[1]] or "")
             elif piece != "</s>":
                 expected.append(piece.removeprefix("▁"))
         assert each.text == " ".join(expected).replace("\r", " ")
-        assert each.nbest[0][0] == each.text
-        seen.update(each.tgt_tokens)
+        assert each.n_best[0].text == each.text
+        seen.update(each.tokens)
     assert "<unk>" in seen
     alone = of_words.translate(WORDY, beam_size, text_only=True)
     assert [each.text for each in alone] == [each.text for each in found]
-    assert all(each.attention_weights is None for each in alone)
+    assert all(each.attention is None for each in alone)
     assert len(seen) > 4
 
 
@@ -528,9 +535,11 @@ def test_without_it_an_unknown_word_is_a_mark_between_spaces(
     with_words = of_words.translate(WORDY, 1)
     monkeypatch.setattr(of_words, "decoding", kept)
     for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
-        words = [piece.removeprefix("▁") for piece in each.tgt_tokens if piece != "</s>"]
+        words = [piece.removeprefix("▁") for piece in each.tokens if piece != "</s>"]
         assert each.text == " ".join(words).replace("<unk>", UNKNOWN)
-        assert replace(each, text="", nbest=[]) == replace(other, text="", nbest=[])
+        (mine,), (theirs,) = each.n_best, other.n_best
+        assert replace(mine, text="") == replace(theirs, text="")
+        assert replace(each, n_best=[]) == replace(other, n_best=[])
 
 
 def test_every_one_of_the_n_best_looks_for_itself(
@@ -543,7 +552,7 @@ def test_every_one_of_the_n_best_looks_for_itself(
     ]
     monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
-    assert [entry[:2] for entry in found.nbest] == [("xb xa", -1.0), ("xa", -2.0)]
+    assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
     blind = [each._replace(attention_weights=None) for each in both]
     monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
@@ -558,7 +567,7 @@ def test_unknown_words_of_a_prefix_are_printed_as_given(of_words: Translator) ->
         of_words.translate(["xa xb"], 1),
         of_words.translate(["xa xb"], 1, 1, ["Xu "]),
     )
-    assert forced.tgt_tokens[0] == "<unk>"
+    assert forced.tokens[0] == "<unk>"
     assert free.src_tokens == forced.src_tokens
 
 

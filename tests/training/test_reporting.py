@@ -248,7 +248,7 @@ def test_tensorboard_shows_samples_attention_and_hyperparameters(
     assert translation.text == lines[-3]["translation"]  # the last validation is the best
     assert (image.width, image.height) == (
         16 * len(translation.src_tokens),
-        16 * len(translation.tgt_tokens),
+        16 * len(translation.tokens),
     )
     parameters = board.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     assert b"model.hidden_size" in parameters

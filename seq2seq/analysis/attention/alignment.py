@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.analysis.attention.maps import EOS, AttentionMap, by_words
+from seq2seq.analysis.attention.maps import AttentionMap, by_words
 from seq2seq.data.lines import read_lines
+from seq2seq.inference.token_labels import EOS
 from seq2seq.runtime.errors import UserError
 
 Links = frozenset[tuple[int, int]]  # indices of a source and a target word, from 0

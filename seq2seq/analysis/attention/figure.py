@@ -9,7 +9,8 @@ from io import BytesIO
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.analysis.attention.maps import AttentionMap, label_of, labels_of, starts_word
+from seq2seq.analysis.attention.maps import AttentionMap
+from seq2seq.inference.token_labels import label_of, labels_of, starts_word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +110,7 @@ def _draw_map(
     columns, rows = len(attention.src_tokens), len(attention.tgt_tokens)
     axes = figure.add_axes(_box(figure, x, y, columns * CELL, rows * CELL))
     cells = axes.pcolormesh(
-        list(attention.weights), vmin=0, vmax=1, cmap="Blues", edgecolors="#e6e8ec", linewidth=0.5
+        attention.weights, vmin=0, vmax=1, cmap="Blues", edgecolors="#e6e8ec", linewidth=0.5
     )
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.spines[:].set_visible(False)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from seq2seq.analysis.attention.maps import AttentionMap, label_of, starts_word
+from seq2seq.analysis.attention.maps import AttentionMap
+from seq2seq.inference.token_labels import label_of, starts_word
 
 MIN_SHOWN = 0.05  # smaller weights are not printed in their cells
 HIGH = 0.62  # larger weights are printed in the contrasting colour

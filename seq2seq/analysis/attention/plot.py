@@ -7,10 +7,11 @@ from pathlib import Path
 
 from seq2seq.analysis.attention.figure import draw
 from seq2seq.analysis.attention.html import page
-from seq2seq.analysis.attention.maps import EOS, AttentionMap, by_words
+from seq2seq.analysis.attention.maps import AttentionMap, by_words, map_of
 from seq2seq.data.lines import is_blank
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.inference.translation import AttentionMatrix, Translation
+from seq2seq.inference.token_labels import EOS
+from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import output_file, write_errors
 
@@ -83,18 +84,15 @@ def maps_of(
 def _maps(translations: Iterable[Translation], sources: Sequence[str]) -> Iterator[AttentionMap]:
     """Yield the map of each translation, or of each part of it."""
     for source, each in zip(sources, translations, strict=False):  # not all may be taken
-        weights = each.attention_weights
-        if not weights:
-            continue
-        if each.parts == 1 or not isinstance(weights, AttentionMatrix):
-            yield AttentionMap(source, each.text, each.src_tokens, each.tgt_tokens, weights)
+        blocks = each.attention_blocks.blocks if each.attention_blocks else ()
+        if len(blocks) == 1:
+            yield map_of(each, source)
             continue
         row = column = 0
-        for block in weights.blocks:
+        for block in blocks:
             src = each.src_tokens[column : column + block.shape[1]]
-            tgt = each.tgt_tokens[row : row + len(block)]
-            rows = AttentionMatrix([block])
-            yield AttentionMap(_text_of(src), _text_of(tgt), src, tgt, rows)
+            tgt = each.tokens[row : row + len(block)]
+            yield AttentionMap(_text_of(src), _text_of(tgt), src, tgt, block)
             row, column = row + len(block), column + block.shape[1]
 
 

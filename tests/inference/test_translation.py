@@ -1,0 +1,227 @@
+"""`Translation` and the calls that return it: for one string, for lines, and in a notebook."""
+
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import toy_pairs
+
+from seq2seq import Translator
+from seq2seq.inference import heat_map
+from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.translation import Translation, join_parts
+
+LINES, OTHERS = toy_pairs(6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_runs: dict[str, Path]) -> Translator:
+    return Translator.load(tiny_runs["bahdanau"], device="cpu")
+
+
+# ------------------------------------------------------------------------------------- one string
+
+
+@pytest.mark.parametrize("line", [*LINES[:3], "", "ba\nka", np.str_("ba")])
+def test_one_string_has_one_translation(translator: Translator, line: str) -> None:
+    found = translator.translate(line, 3, 2)
+    assert isinstance(found, Translation)
+    assert [found] == translator.translate([line], 3, 2)
+
+
+def test_prefix_and_phrases_of_one_string_are_its_own(translator: Translator) -> None:
+    assert translator.translate(LINES[0], prefixes="Zu ").text.startswith("Zu ")
+    assert "mo ka" in translator.translate(LINES[0], constraints=["mo ka"]).text
+    with pytest.raises(TypeError, match=r"^prefixes: must be a str, not list$"):
+        translator.translate(LINES[0], prefixes=["Zu "])  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"^constraints\[0\]: must be a list of str, phrases, \[\]"):
+        translator.translate(LINES[0], constraints="mo ka")
+    with pytest.raises(TypeError, match=r"^lines: must be a list of str, .* not a single str; "):
+        translator.stream(LINES[0])
+
+
+def test_one_string_has_one_score(translator: Translator) -> None:
+    expected = score_lines(translator, LINES, OTHERS)
+    assert translator.score(LINES, OTHERS) == expected
+    assert translator.score(iter(LINES), tuple(OTHERS)) == expected
+    assert translator.score(LINES[2], OTHERS[2]) == expected[2]
+    for lines, translations in ((LINES[0], [OTHERS[0]]), (LINES, OTHERS[0]), (LINES[0], None)):
+        with pytest.raises(TypeError, match=r"^translations: must be a "):
+            translator.score(lines, translations)  # type: ignore[call-overload]
+
+
+# ------------------------------------------------------------------------------------- its fields
+
+
+def test_every_entry_has_all_fields(translator: Translator) -> None:
+    for each in translator.translate(LINES, 4, 4):
+        best = each.n_best[0]
+        assert (each.text, each.score) == (best.text, best.score)
+        assert (each.tokens, each.token_scores) == (best.tokens, best.token_scores)
+        assert len({entry.text for entry in each.n_best}) == 4
+        for entry in each.n_best:
+            attention = entry.attention
+            assert attention is not None
+            assert attention.dtype == np.float32
+            assert attention.shape == (len(entry.tokens), len(each.src_tokens))
+            assert attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
+            assert len(entry.token_scores) == len(entry.tokens)
+            assert max(entry.token_scores) <= 0
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_attention_of_an_entry_is_that_of_its_tokens(
+    translator: Translator, beam_size: int
+) -> None:
+    """Forced decoding of the same tokens attends the same, also for entries of a wider beam."""
+    src, tgt, _ = translator.vocabularies
+    known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
+    from seq2seq.inference.scoring import forced_decodings
+
+    for line in LINES:
+        for entry in translator.translate(line, beam_size, beam_size).n_best:
+            ids = [known[token] for token in entry.tokens[:-1]]
+            (forced,) = forced_decodings(
+                translator.model, src.encode([line]), [ids], translator.device, True
+            )
+            assert forced.attention_weights is not None
+            assert entry.attention == pytest.approx(forced.attention_weights.numpy(), abs=1e-5)
+            assert entry.token_scores == pytest.approx(forced.log_probs, abs=1e-4)
+
+
+def test_without_attention_there_is_none(
+    translator: Translator, tiny_runs: dict[str, Path]
+) -> None:
+    assert translator.translate(LINES[0], text_only=True).attention is None
+    plain = Translator.load(tiny_runs["none"], device="cpu").translate(LINES[0])
+    assert plain.attention is None
+    assert "<table" not in plain._repr_html_()
+    blank = Translation()
+    assert (blank.text, blank.score, blank.tokens, blank.attention) == ("", 0.0, [], None)
+
+
+def block(rows: int, columns: int, value: float) -> AttentionBlocks:
+    return AttentionBlocks([np.full((rows, columns), value, np.float32)])
+
+
+def test_parts_are_joined_on_the_diagonal() -> None:
+    parts = [
+        Translation([NBestEntry("a b", -1.0, ["a", "b", "</s>"], [-1.0] * 3, block(3, 2, 0.5))]),
+        Translation([NBestEntry("c", -4.0, ["c", "</s>"], [-4.0] * 2, block(2, 1, 1.0))]),
+    ]
+    joined = join_parts(parts, 1)
+    assert joined.attention is not None
+    assert joined.attention.tolist() == [[0.5, 0.5, 0.0]] * 3 + [[0.0, 0.0, 1.0]] * 2
+    assert (joined.text, joined.score) == ("a b c", (3 * -1.0 + 2 * -4.0) / 5)
+    assert joined == join_parts(parts, 1)
+    assert joined != join_parts([parts[0], parts[0]], 1)
+    assert joined.attention_blocks != block(5, 3, 0.5)
+    assert repr(joined.attention_blocks) == "AttentionBlocks([3, 2], [2, 1])"
+
+
+# ------------------------------------------------------------------------------------- in notebooks
+
+
+class Table(HTMLParser):
+    """Cells of the tables, with the tags and attributes of all elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.labels: dict[str, list[str]] = {"col": [], "row": []}
+        self.cells: list[tuple[str, str]] = []
+        self.attributes: set[str] = set()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.open.append(tag)
+        self.attributes |= values.keys()
+        if tag == "th":
+            self.labels[str(values["scope"])].append("")
+            self.side = str(values["scope"])
+        if tag == "td" and "background" in str(values["style"]):
+            self.cells.append((str(values["style"]), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "th" in self.open:
+            self.labels[self.side][-1] += data
+        if "td" in self.open:
+            self.cells[-1] = (self.cells[-1][0], data)
+
+
+def opacity(style: str) -> float:
+    return float(style.partition("rgba(9,80,190,")[2].partition(")")[0])
+
+
+def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
+    found = translator.translate(LINES[0])
+    table = Table(found._repr_html_())
+    assert found.attention is not None
+    assert table.labels["col"] == heat_map.labels_of(found.src_tokens)
+    assert table.labels["row"] == heat_map.labels_of(found.tokens)
+    shown = [opacity(style) for style, _ in table.cells]
+    assert shown == pytest.approx(found.attention.ravel().tolist(), abs=0.0051)
+    assert f"<b>{escape(heat_map.legible(found.text))}</b>" in found._repr_html_()
+
+
+def test_the_heat_map_is_escaped_and_self_contained() -> None:
+    text = '<script>alert("x")</script>'
+    entry = NBestEntry(text, -1.0, ["▁<b>", "\x07", "</s>"], [-1.0] * 3, block(3, 2, 0.5))
+    html = Translation([entry], ["▁&amp;", "</s>"])._repr_html_()
+    table = Table(html)
+    assert table.labels == {"col": ["&amp;", "</s>"], "row": ["<b>", "U+0007", "</s>"]}
+    assert not {"script", "style", "link", "img", "b>"} & set(table.tags)
+    assert table.attributes <= {"style", "dir", "scope"}
+    assert "url(" not in html
+    assert "http" not in html
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    """Relative luminance of WCAG 2.1 of red, green and blue from 0 to 255."""
+    linear = [
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
+        for each in (value / 255 for value in colour)
+    ]
+    return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("page", "ink"),
+    [((255, 255, 255), (0, 0, 0)), ((17, 17, 17), (225, 225, 225))],
+    ids=["light", "dark"],
+)
+def test_numbers_in_cells_are_readable(page: tuple[int, ...], ink: tuple[int, ...]) -> None:
+    """At least the contrast of 4.5 that WCAG 2.1 asks for, whatever the weight."""
+    weights = np.linspace(0, 1, 101, dtype=np.float32)[None]
+    entry = NBestEntry("a", -1.0, ["a"], [-1.0], AttentionBlocks([weights]))
+    cells = Table(Translation([entry], ["b"] * 101)._repr_html_()).cells
+    assert len(cells) == 101
+    for style, number in cells:
+        strength = opacity(style)
+        heat = (9, 80, 190)
+        under = tuple(strength * h + (1 - strength) * p for h, p in zip(heat, page, strict=True))
+        over = (255, 255, 255) if "color:#fff" in style else ink
+        light, dark = sorted((luminance(over), luminance(under)), reverse=True)
+        assert number == "" or (light + 0.05) / (dark + 0.05) >= 4.5, strength
+
+
+def test_parts_have_a_table_each_and_huge_ones_a_line(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: Any = translator.translate(" ".join(LINES * 3))
+    assert found.parts > 1
+    assert found._repr_html_().count("<table") == found.parts
+    monkeypatch.setattr(heat_map, "MAX_CELLS", 3)
+    assert "<table" not in found._repr_html_()
+    assert found._repr_html_().count("too many to show") == found.parts
