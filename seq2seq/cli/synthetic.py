@@ -203,7 +203,7 @@ def _translate(
                     batch, beam, n_best, None, True, advance, None, corpus.search
                 )
                 report.note_translations(journal.done + 1, found)
-                journal.append([[each.text for each in line.nbest] for line in found])
+                journal.append([[each.text for each in line.n_best] for line in found])
     finally:
         report.log()
 
