@@ -10,8 +10,8 @@ from seq2seq.inference.token_labels import labels_of, legible
 
 MAX_CELLS = 10_000  # of one table; a cell takes about 150 bytes
 MIN_SHOWN = 0.05  # smaller weights are not printed in their cells
-HIGH = 0.75  # larger weights are printed in white: their cells are dark on any background
-_HEAT = "9,80,190"  # red, green and blue of weight 1; its opacity is the weight
+OPACITY = 0.65  # of weight 1: dark and light text remain readable on cells over their background
+_HEAT = "9,80,190"  # red, green and blue
 _TABLE = "border-collapse:collapse;margin:.4em 0;font-size:12px;width:auto"
 _HEAD = "font-weight:normal;padding:2px 4px;background:none;border:0;white-space:nowrap"
 _COLUMN = f"{_HEAD};vertical-align:bottom;text-align:center"
@@ -61,6 +61,5 @@ def _table(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.float32])
 
 
 def _cell(weight: float) -> str:
-    colour = ";color:#fff" if weight >= HIGH else ""
     percent = f"{100 * weight:.0f}" if weight >= MIN_SHOWN else ""
-    return f'<td style="{_CELL};background:rgba({_HEAT},{weight:.2f}){colour}">{percent}</td>'
+    return f'<td style="{_CELL};background:rgba({_HEAT},{OPACITY * weight:.3f})">{percent}</td>'

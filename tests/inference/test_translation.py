@@ -170,8 +170,11 @@ def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
     assert found.attention is not None
     assert table.labels["col"] == heat_map.labels_of(found.src_tokens)
     assert table.labels["row"] == heat_map.labels_of(found.tokens)
-    shown = [opacity(style) for style, _ in table.cells]
-    assert shown == pytest.approx(found.attention.ravel().tolist(), abs=0.0051)
+    shown = [opacity(style) / heat_map.OPACITY for style, _ in table.cells]
+    assert shown == pytest.approx(found.attention.ravel().tolist(), abs=0.001)
+    percent = [f"{100 * weight:.0f}" for weight in found.attention.ravel().tolist()]
+    for (_, number), wanted in zip(table.cells, percent, strict=True):
+        assert number == (wanted if number else "")
     assert f"<b>{escape(heat_map.legible(found.text))}</b>" in found._repr_html_()
 
 
@@ -198,7 +201,7 @@ def luminance(colour: tuple[float, ...]) -> float:
 
 @pytest.mark.parametrize(
     ("page", "ink"),
-    [((255, 255, 255), (0, 0, 0)), ((17, 17, 17), (225, 225, 225))],
+    [((255, 255, 255), (33, 33, 33)), ((17, 17, 17), (222, 222, 222))],
     ids=["light", "dark"],
 )
 def test_numbers_in_cells_are_readable(page: tuple[int, ...], ink: tuple[int, ...]) -> None:
@@ -208,11 +211,9 @@ def test_numbers_in_cells_are_readable(page: tuple[int, ...], ink: tuple[int, ..
     cells = Table(Translation([entry], ["b"] * 101)._repr_html_()).cells
     assert len(cells) == 101
     for style, number in cells:
-        strength = opacity(style)
-        heat = (9, 80, 190)
+        strength, heat = opacity(style), (9, 80, 190)
         under = tuple(strength * h + (1 - strength) * p for h, p in zip(heat, page, strict=True))
-        over = (255, 255, 255) if "color:#fff" in style else ink
-        light, dark = sorted((luminance(over), luminance(under)), reverse=True)
+        light, dark = sorted((luminance(ink), luminance(under)), reverse=True)
         assert number == "" or (light + 0.05) / (dark + 0.05) >= 4.5, strength
 
 
