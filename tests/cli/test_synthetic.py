@@ -97,7 +97,7 @@ def test_each_sample_is_a_pair(run: str) -> None:
     settings = SearchSettings(sampling=Sampling(3, 0.8, 7, 1.0, 4))
     found = Translator.load(run, device="cpu").translate(TEXT, n_best=3, settings=settings)
     expected = [
-        (entry.text, line) for line, each in zip(TEXT, found, strict=True) for entry in each.nbest
+        (entry.text, line) for line, each in zip(TEXT, found, strict=True) for entry in each.n_best
     ]
     assert len({src for src, _ in expected}) > len(TEXT)
     assert pairs_of(src="a", tgt="b") == expected

@@ -117,7 +117,7 @@ def test_anything_else_is_refused_wherever_lines_are_taken(
     translator: Translator, vocabulary: Vocabulary, value: Any, message: str
 ) -> None:
     doors: list[tuple[str, Callable[[], object]]] = [
-        ("lines", lambda: translator.translate(value)),
+        ("lines", lambda: translator.stream(value)),
         ("prefixes", lambda: translator.translate(LINES, prefixes=value)),
         ("lines", lambda: score_lines(translator, value, LINES)),
         ("translations", lambda: score_lines(translator, LINES, value)),
@@ -127,6 +127,9 @@ def test_anything_else_is_refused_wherever_lines_are_taken(
     for name, door in doors:
         if name == "prefixes" and value is None:
             continue
+        if name == "lines" and not isinstance(value, str):  # one string has one translation
+            with pytest.raises(TypeError, match=re.escape(message)):
+                translator.translate(value)
         with pytest.raises(TypeError) as caught:
             door()
         wanted = message.replace("lines", name, 1)

@@ -173,9 +173,8 @@ def test_attention_learns_a_dictionary_and_a_word_order(
     translator = Translator.load(run, device="cpu")
     (translation,) = translator.translate(["small red house"])
     assert translation.text == "casa rot petit"
-    assert translation.attention_weights is not None
-    looks = torch.tensor(translation.attention_weights)
-    assert looks[:3, :3].argmax(dim=1).tolist() == [2, 1, 0]
+    assert translation.attention is not None
+    assert translation.attention[:3, :3].argmax(axis=1).tolist() == [2, 1, 0]
 
 
 def test_the_validation_figures_are_those_of_the_best_weights(small_corpus: Path) -> None:
