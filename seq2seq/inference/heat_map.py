@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from seq2seq.inference.token_labels import labels_of, legible
 
-MAX_CELLS = 10_000  # of one table; a cell takes about 150 bytes
+MAX_CELLS = 10_000  # shown in one table; a cell takes about 150 bytes
 MIN_SHOWN = 0.05  # smaller weights are not printed in their cells
-OPACITY = 0.65  # of weight 1: dark and light text remain readable on cells over their background
+OPACITY = 0.65  # for weight 1: text in the colour of the page remains readable on it
 _HEAT = "9,80,190"  # red, green and blue
 _TABLE = "border-collapse:collapse;margin:.4em 0;font-size:12px;width:auto"
 _HEAD = "font-weight:normal;padding:2px 4px;background:none;border:0;white-space:nowrap"
