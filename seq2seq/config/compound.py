@@ -5,7 +5,7 @@
 `'model.layers={encoder: 1, decoder: 4}'`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
+from seq2seq.config.errors import show
 from seq2seq.config.fields import Count, Fraction, Size
 
 REQUIRED = object()  # as the default of a choice's parameter
@@ -136,10 +137,16 @@ def _either(single: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[st
     return {"anyOf": [dict(single), fields]}
 
 
-def show_map(value: Mapping[Any, Any]) -> str:
-    """Format a map of single values on one line, as YAML does."""
-    text: str = yaml.safe_dump(dict(value), default_flow_style=True, sort_keys=False, width=10_000)
+def show_map(value: Mapping[Any, Any] | Sequence[Any]) -> str:
+    """Format a map or a list of single values on one line, as YAML does."""
+    tree = dict(value) if isinstance(value, Mapping) else list(value)
+    text: str = yaml.safe_dump(tree, default_flow_style=True, sort_keys=False, width=10_000)
     return text.strip()
+
+
+def show_value(value: object) -> str:
+    """Format any value of a key on one line, as YAML does."""
+    return show_map(value) if isinstance(value, dict | list | tuple) else show(value)
 
 
 class Layers(NamedTuple):

@@ -17,12 +17,13 @@ from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Positive, Sectio
 from seq2seq.runtime.file_types import table_format
 
 
-def _split_columns(value: object) -> object:
+def split_list(value: object) -> object:
+    """Read text, as of an override, as a list, in which commas separate entries."""
     return [each.strip() for each in value.split(",")] if isinstance(value, str) else value
 
 
 _TAG = re.compile(r"<[!-;=?-~]+>")
-_SPECIAL = re.compile(r"<(pad|unk|s|/s|0x[0-9A-Fa-f]{2})>")  # tokens of every vocabulary
+SPECIAL = re.compile(r"<(pad|unk|s|/s|0x[0-9A-Fa-f]{2})>")  # tokens of every vocabulary
 Files = TypeVar("Files", bound="ParallelFiles | None")
 
 
@@ -34,7 +35,7 @@ class ParallelFiles(Section):
     file: FilePath | None = key(
         None, "instead of both: CSV, JSON lines or Parquet by its ending, otherwise TSV"
     )
-    columns: Annotated[list[NonEmptyStr] | None, BeforeValidator(_split_columns)] = key(
+    columns: Annotated[list[NonEmptyStr] | None, BeforeValidator(split_list)] = key(
         None,
         "two columns of file, by name or number; null: [1, 2], or the language codes",
     )
@@ -82,7 +83,7 @@ class ParallelFiles(Section):
     @field_validator("tag")
     @classmethod
     def _check_tag(cls, tag: str | None) -> str | None:
-        if tag is not None and (not _TAG.fullmatch(tag) or _SPECIAL.fullmatch(tag)):
+        if tag is not None and (not _TAG.fullmatch(tag) or SPECIAL.fullmatch(tag)):
             raise ValueError("must be a name in angle brackets, such as <bt>, but no special token")
         return tag
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-from seq2seq.config.compound import Compound, show_map
+from seq2seq.config.compound import Compound, show_value
 from seq2seq.config.document import Tree
-from seq2seq.config.errors import show
 from seq2seq.config.schema import Config
 from seq2seq.config.unknown_keys import KeyPath, section_class
 
@@ -58,14 +57,10 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     recorded = {**recorded, **{key: value for key, value in _defaults() if key in added}}
     free = () if new.training.decay in ("linear", "cosine") else _LENGTH
     return [
-        f"{key}: {_shown(recorded.get(key))} -> {_shown(now.get(key))}"
+        f"{key}: {show_value(recorded.get(key))} -> {show_value(now.get(key))}"
         for key in {**recorded, **now}
         if recorded.get(key) != now.get(key) and key not in free
     ]
-
-
-def _shown(value: object) -> str:
-    return show_map(value) if isinstance(value, dict) else show(value)
 
 
 def _defaults(schema: type[BaseModel] = Config, above: str = "") -> Iterator[tuple[str, object]]:

@@ -48,6 +48,9 @@ _KEYS = {
         bpe_dropout subword_sampling subword_regularization subword_regularisation subword_alpha
         src_subword_alpha tgt_subword_alpha sentencepiece_alphas enable_sampling spm_alpha
         vocabulary.alpha vocabulary.dropout""",
+    "vocabulary.symbols": """
+        user_defined_symbols special_symbols special_tokens extra_special_tokens extra_tokens
+        additional_special_tokens protected_symbols spm_user_defined_symbols added_tokens""",
     "vocabulary.names": """
         name_placeholders placeholders mask_names named_entities entity_masking
         transliterate_names""",

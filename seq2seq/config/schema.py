@@ -5,15 +5,18 @@ number is expected, and `no` (Norwegian) remains a language code. Only an unquot
 empty value means None.
 """
 
+import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutConfig, Layers, LocalWindow
+from seq2seq.config.corpora import SPECIAL, split_list
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
@@ -61,7 +64,24 @@ class VocabularyConfig(Section):
         0.0, "subword regularisation: unigram exponent, or rate of BPE-dropout; 0: off"
     )
 
+    symbols: Annotated[tuple[NonEmptyStr, ...], BeforeValidator(split_list)] = key(
+        (), "strings such as <2fr> or <num> that are one token each, which nothing splits"
+    )
     names: Bool = key(False, "translate names as placeholders, spelled in the target's script")
+
+    @field_validator("symbols")
+    @classmethod
+    def _check_symbols(cls, symbols: tuple[str, ...]) -> tuple[str, ...]:
+        for symbol in symbols:
+            if SPECIAL.fullmatch(symbol):
+                raise ValueError(f"{symbol} is a special token of every vocabulary; rename it")
+            if not symbol.isprintable() or len(symbol) > 100 or re.search(r"[\s\u2581]", symbol):
+                raise ValueError(f"{symbol!r} must be visible characters without a space")
+            if unicodedata.normalize("NFC", symbol) != symbol:
+                raise ValueError(f"{symbol} is not in Unicode's form NFC, in which text is read")
+        if repeated := [each for n, each in enumerate(symbols) if each in symbols[:n]]:
+            raise ValueError(f"{repeated[0]} occurs twice; remove one")
+        return symbols
 
     @field_validator("names")
     @classmethod

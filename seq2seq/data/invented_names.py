@@ -14,6 +14,8 @@ from itertools import chain
 
 import numpy as np
 
+from seq2seq.data.symbols import any_of
+
 MAX_PAIRS = 300_000  # pairs searched for names, evenly spaced
 MIN_LETTERS = 3  # shorter words are no names
 MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more are words
@@ -33,11 +35,14 @@ _RUN = re.compile(r"[^\W\d_]+|\d")  # letters, or one digit
 
 
 class NameInventor:
-    """Replaces shared names and numbers of pairs by invented ones."""
+    """Replaces shared names and numbers of pairs by invented ones; symbols are kept."""
 
-    def __init__(self, src: Sequence[str], tgt: Sequence[str], rate: float) -> None:
+    def __init__(
+        self, src: Sequence[str], tgt: Sequence[str], rate: float, symbols: Sequence[str] = ()
+    ) -> None:
         """Collect the names of a training text; each is later replaced with probability `rate`."""
-        self._rate = rate
+        self._rate, self._symbols = rate, frozenset(symbols)
+        self._symbol = any_of(symbols)
         self.names = frozenset(shared_names(src, tgt))
         self._parts = sorted(filter(str.isalpha, self.names))
 
@@ -61,15 +66,24 @@ class NameInventor:
         return [each for each, _ in pairs], [each for _, each in pairs]
 
     def _pair(self, src: str, tgt: str, generator: np.random.Generator) -> tuple[str, str]:
-        for word in dict.fromkeys(_words(src)):
+        for word in dict.fromkeys(_words(self._symbol.sub(" ", src))):
             if word not in self.names and not _has_digit(word):
                 continue
             pattern = re.compile(rf"\b{re.escape(word)}{_GENITIVE}")
-            counts = {len(pattern.findall(side)) for side in (src, tgt)}  # 0: not shared
+            if self._symbols:  # which are matched first, and replaced by themselves
+                pattern = re.compile(f"{self._symbol.pattern}|{pattern.pattern}")
+            found = [[*filter(self._is_word, pattern.findall(side))] for side in (src, tgt)]
+            counts = set(map(len, found))  # 0: not shared
             if len(counts) == 1 and 0 not in counts and generator.random() < self._rate:
                 invented = self._invented(self._form(word, generator), generator)
-                src, tgt = (pattern.sub(invented, side) for side in (src, tgt))
+                src, tgt = (self._replace(pattern, invented, side) for side in (src, tgt))
         return src, tgt
+
+    def _is_word(self, found: str) -> bool:
+        return found not in self._symbols
+
+    def _replace(self, pattern: re.Pattern[str], invented: str, text: str) -> str:
+        return pattern.sub(lambda match: invented if self._is_word(match[0]) else match[0], text)
 
     def _form(self, word: str, generator: np.random.Generator) -> str:
         """Return the word, or, for some names, another form."""

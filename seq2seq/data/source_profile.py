@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 
 from seq2seq.data.sentences import find_abbreviations, split_sentences
+from seq2seq.data.symbols import any_of
+from seq2seq.data.vocabulary.vocabulary import Vocabulary
 
 MAX_LINES = 50_000  # evenly spaced lines of the training text that are examined
 MIN_LINES = 100
@@ -29,6 +32,8 @@ class SourceProfile:
     abbreviations: list[str] = field(default_factory=list)  # without their full stop
     capitals: bool = True  # has lines in capitals
     scripts: list[str] = field(default_factory=list)
+    knows_tags: bool = False
+    tags: list[str] = field(default_factory=list)  # symbols that only begin lines
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -39,6 +44,12 @@ class SourceProfile:
         if self.sentences >= len(line):  # which has no more sentences than characters
             return [line]
         return split_sentences(line, self.abbreviations, self.sentences)
+
+    def tag_of(self, line: str, vocabulary: Vocabulary) -> str | None:
+        """Return the tags that begin a line, which all its parts must have."""
+        if self.knows_tags:
+            return vocabulary.tag_of(line, self.tags)
+        return vocabulary.tag_of(line) if line.startswith("<") else None
 
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
@@ -56,8 +67,11 @@ class SourceProfile:
 NO_PROFILE = SourceProfile()
 
 
-def describe_source(lines: Sequence[str]) -> SourceProfile:
-    """Describe source lines by evenly spaced ones; fewer than MIN_LINES do not describe a text."""
+def describe_source(lines: Sequence[str], symbols: Sequence[str] = ()) -> SourceProfile:
+    """Describe source lines by evenly spaced ones; fewer than MIN_LINES do not describe a text.
+
+    Of the symbols of the vocabulary, those that occur at the start of lines alone are tags.
+    """
     if len(lines) < MIN_LINES:
         return SourceProfile()
     step = -(-len(lines) // MAX_LINES)
@@ -71,7 +85,22 @@ def describe_source(lines: Sequence[str]) -> SourceProfile:
         abbreviations,
         sum(map(in_capitals, sample)) > HARDLY * len(sample),
         sorted(name for name, count in scripts.items() if count > HARDLY * len(sample)),
+        True,
+        _tags(sample, symbols),
     )
+
+
+def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:
+    """Return the symbols that occur in lines, and nowhere but at their start, after other tags."""
+    if not symbols:
+        return []
+    symbol, known = any_of(symbols), set(symbols)
+    found, elsewhere = dict[str, None](), set[str]()
+    for line in lines:
+        start = [*takewhile(known.__contains__, line.split(" "))]
+        found.update(dict.fromkeys(start))
+        elsewhere.update(symbol.findall(" ".join(line.split(" ")[len(start) :])))
+    return [each for each in found if each not in elsewhere]
 
 
 def _usual(counts: Counter[int]) -> int:

@@ -10,14 +10,17 @@ import hashlib
 import math
 import re
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from sys import intern
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
+
+from seq2seq.data.symbols import any_of
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
 MAX_NEW_WORDS = 20_000  # cached, besides as many previous ones; at most about 6 kB each
@@ -52,9 +55,18 @@ class SegmentationModel(Protocol):
 class SubwordSampler:
     """Samples segmentations under a unigram or BPE model of SentencePiece."""
 
-    def __init__(self, processor: SentencePieceProcessor, amount: float) -> None:
-        """`amount`: the exponent of a unigram model's probabilities, or the BPE dropout rate."""
-        tokens = self._tokens = Tokens(processor)
+    def __init__(
+        self,
+        processor: SentencePieceProcessor,
+        amount: float,
+        symbols: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """`amount`: the exponent of a unigram model's probabilities, or the BPE dropout rate.
+
+        `symbols` are the ids of tokens that separate a word from its rest and are never split.
+        """
+        tokens = Tokens(processor, symbols)
+        self._symbols, self._symbol = symbols, any_of(symbols)
         # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
         bpe = all(score.is_integer() for score in tokens.scores.values())
         self._model: SegmentationModel = (BpeDropout if bpe else UnigramModel)(tokens, amount)
@@ -120,19 +132,32 @@ class SubwordSampler:
         return word
 
     def _word(self, text: str) -> Word:
-        if text[0] == "<" and text[-1] == ">" and SPACE + text in self._tokens.scores:
-            return _Tag(self._tokens.ids(SPACE + text))
-        return self._model.word(SPACE + text)
+        text = SPACE + text
+        if not (self._symbols and self._symbol.search(text)):
+            return self._model.word(text)
+        parts: list[tuple[int, int | Word]] = []
+        start = 0
+        for match in self._symbol.finditer(text):
+            if match.start() > start:
+                parts.append((start, self._model.word(text[start : match.start()])))
+            parts.append((match.start(), self._symbols[match[0]]))
+            start = match.end()
+        if start < len(text):
+            parts.append((start, self._model.word(text[start:])))
+        return _Parts(parts)
 
 
-class _Tag:
-    """A word with a single segmentation."""
+class _Parts:
+    """A word with symbols: ids of symbols, and words, each with its first character."""
 
-    def __init__(self, ids: list[int]) -> None:
-        self._ids = ids
+    def __init__(self, parts: Sequence[tuple[int, int | Word]]) -> None:
+        self._parts = parts
 
-    def draw(self, _choices: Sequence[Any]) -> list[int]:
-        return self._ids
+    def draw(self, choices: Sequence[Any]) -> list[int]:
+        ids: list[int] = []
+        for start, part in self._parts:
+            ids += [part] if isinstance(part, int) else part.draw(choices[start:])
+        return ids
 
 
 def _words(text: str) -> list[str]:
@@ -161,13 +186,17 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class Tokens:
-    """Scores and ids of a SentencePiece model's tokens, except special tokens and bytes."""
+    """Scores and ids of a SentencePiece model's tokens, except special ones, bytes and symbols."""
 
-    def __init__(self, processor: SentencePieceProcessor) -> None:
+    def __init__(
+        self, processor: SentencePieceProcessor, symbols: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.scores: dict[str, float] = {}
         self._ids: dict[str, int] = {}
+        without = set(symbols.values())
         for i in range(processor.get_piece_size()):
-            if not (processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i)):
+            special = processor.is_control(i) or processor.is_unknown(i) or processor.is_unused(i)
+            if not (special or processor.is_byte(i) or i in without):
                 token = processor.id_to_piece(i)
                 self._ids[token], self.scores[token] = i, processor.get_score(i)
         self._bytes = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]

@@ -20,7 +20,7 @@ def with_tag(texts: Sequence[str], tag: str | None) -> list[str]:
     """Put the tag of a line before those of its parts that do not begin with it."""
     if tag is None:
         return list(texts)
-    return [text if text.split(maxsplit=1)[:1] == [tag] else f"{tag} {text}" for text in texts]
+    return [text if f"{text} ".startswith(f"{tag} ") else f"{tag} {text}" for text in texts]
 
 
 def split_line(line: str, vocabulary: Vocabulary, max_length: int) -> tuple[list[str], bool]:
@@ -65,21 +65,28 @@ def _group(
 
 
 def _split_word(word: str, vocabulary: Vocabulary, max_length: int) -> Iterator[str]:
-    """Split a word into parts of at most `max_length` tokens, in linear time."""
-    start = 0
-    while start < len(word):
-        head = _longest_head(word[start : start + 8 * max_length], vocabulary, max_length)
-        yield head
-        start += len(head)
+    """Split a word into parts of at most `max_length` tokens, in linear time, symbols intact."""
+    cuts = vocabulary.cuts(word)
+    start = done = 0
+    while done < len(cuts):
+        ends = cuts[done : done + 8 * max_length]
+        done += _count_that_fit(word, start, ends, vocabulary, max_length)
+        yield word[start : cuts[done - 1]]
+        start = cuts[done - 1]
 
 
-def _longest_head(word: str, vocabulary: Vocabulary, max_length: int) -> str:
-    """Find by bisection the longest start of a word with at most `max_length` tokens."""
-    fits, fails = 1, len(word) + 1
+def _count_that_fit(
+    word: str, start: int, ends: list[int], vocabulary: Vocabulary, max_length: int
+) -> int:
+    """Find by bisection the last of `ends` up to which a word has at most `max_length` tokens.
+
+    Return its number, from 1; the first end counts in any case.
+    """
+    fits, fails = 1, len(ends) + 1
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        if len(vocabulary.encode([word[:middle]])[0]) <= max_length:
+        if len(vocabulary.encode([word[start : ends[middle - 1]]])[0]) <= max_length:
             fits = middle
         else:
             fails = middle
-    return word[:fits]
+    return fits

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized, words_of
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized
 from seq2seq.runtime.errors import UserError
 
 MAX_CHARACTERS = 2000  # search takes a step for each token of a prefix
@@ -70,7 +70,7 @@ class PrefixMaker:
     def prefix(self, text: str) -> Prefix:
         """Return the prefix for a text; for white space, one without states."""
         text = normalized(text).replace(SPACE, " ")
-        words = words_of(text.strip())
+        words = self._vocabulary.words(text.strip())
         last = words.pop() if words and text == text.rstrip() else None
         (ids,) = self._vocabulary.encode([" ".join(words)])
         states = [_single(i, n + 1) for n, i in enumerate(ids)]

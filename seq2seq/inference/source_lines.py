@@ -6,7 +6,7 @@ from typing import NamedTuple
 from seq2seq.data.lines import is_blank
 from seq2seq.data.names.names import Masked
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized, words_of
+from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.line_splitting import split_line, with_tag
@@ -95,7 +95,7 @@ class LineSplitter:
         if has_no_tokens(line, ids):
             return SourceLine([], False, [], phrases)
         encoded, left_out = [ids], False
-        notes, tag = self._source.notes(line), src.tag_of(line)
+        notes, tag = self._source.notes(line), self._source.tag_of(line, src)
         if not (prefix.states or phrases) and len(texts := self._source.parts(line)) > 1:
             masked = [part for text in with_tag(texts, tag) for part in self._mask(text)]
             notes.append(_SENTENCES)
@@ -104,7 +104,7 @@ class LineSplitter:
             masked = [part._replace(text=text) for part, text in zip(masked, tagged, strict=True)]
             encoded = src.encode([part.text for part in masked])
         if any(len(each) > self._max_length for each in encoded):
-            room = max(1, self._max_length - (tag is not None))
+            room = max(1, self._max_length - len((tag or "").split()))
             found = [split_line(part.text, src, room) for part in masked]
             masked = [
                 Masked(text, part.names)
@@ -114,7 +114,7 @@ class LineSplitter:
             encoded = src.encode([part.text for part in masked])
             left_out = any(omitted for _, omitted in found)
             notes += [_LONG, _LEFT_OUT] if left_out else [_LONG]
-        words = [[] if src.has_byte_fallback else words_of(part.text) for part in masked]
+        words = [[] if src.has_byte_fallback else src.words(part.text) for part in masked]
         return_attention = return_attention and sum(map(len, encoded)) <= MAX_ATTENTION_TOKENS
         prefixes = [prefix, *[NO_PREFIX] * (len(masked) - 1)]
         parts = [

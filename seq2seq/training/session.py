@@ -140,7 +140,8 @@ class TrainingSession:
     def inventor(self) -> NameInventor | None:
         """The source of invented names, if the config asks for any."""
         rate, train = self.config.training.invented_names, self.data.train
-        return NameInventor(train.src_texts, train.tgt_texts, rate) if rate > 0 else None
+        symbols = self.data.vocabularies.src.symbols
+        return NameInventor(train.src_texts, train.tgt_texts, rate, symbols) if rate > 0 else None
 
 
 class Texts(NamedTuple):
@@ -296,7 +297,7 @@ def new_session(
         device,
         SessionData(
             *(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
-            describe_source(train.src_texts),
+            describe_source(train.src_texts, vocabularies.src.symbols),
         ),
         model,
         averages if config.training.average else {},

@@ -493,6 +493,35 @@ def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
     assert "needs scheduled_sampling, which is not set; got 9" in line
 
 
+@pytest.mark.parametrize(
+    ("symbols", "reason"),
+    [
+        ("<s>", "<s> is a special token of every vocabulary; rename it"),
+        ("<0xAB>", "<0xAB> is a special token of every vocabulary; rename it"),
+        ("'<a b>'", "'<a b>' must be visible characters without a space"),
+        ("<a\u2581b>", "'<a\u2581b>' must be visible characters without a space"),
+        ("<\ufdd0>", r"'<\ufdd0>' must be visible characters without a space"),
+        ("<e\u0301>", "<e\u0301> is not in Unicode's form NFC, in which text is read"),
+        ("<a>, <b>, <a>", "<a> occurs twice; remove one"),
+    ],
+)
+def test_wrong_symbols_are_refused(tmp_path: Path, symbols: str, reason: str) -> None:
+    (line,) = mistakes(tmp_path, overrides=(f"vocabulary.symbols={symbols.strip(chr(39))}",))
+    assert line.startswith(f"vocabulary.symbols (command line): {reason}; got ")
+    if symbols.isprintable():
+        (line,) = mistakes(tmp_path, f"vocabulary: {{symbols: [{symbols}]}}")
+        assert line == f"line 9: vocabulary.symbols: {reason}; got a list"
+
+
+def test_symbols_are_a_list_or_separated_by_commas(tmp_path: Path) -> None:
+    config = load(tmp_path, "vocabulary: {symbols: [<2fr>, '>>de<<']}")
+    assert config.vocabulary.symbols == ("<2fr>", ">>de<<")
+    assert load(tmp_path, overrides=("vocabulary.symbols=<2fr>, >>de<<",)) == config
+    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert changed_keys(config, config) == []
+    assert changed_keys(load(tmp_path), config) == ["vocabulary.symbols: [] -> [<2fr>, '>>de<<']"]
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_subword_vocabularies_may_sample(tmp_path: Path, kind: str) -> None:
     assert load(tmp_path, f"vocabulary: {{type: {kind}, sampling: 1}}").vocabulary.sampling == 1

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from seq2seq.data.names.ngrams import NgramModel
 from seq2seq.data.names.words import CaseCounts, SourceWord, source_words
+from seq2seq.data.symbols import any_of, inside
 
 MAX_INSTANCES = 30_000  # that the regression is trained on
 _PER_TYPE = 8  # instances of each word
@@ -74,15 +75,19 @@ class NameDetector:
         capitalised: Mapping[str, int],
         weights: Mapping[str, float],
         spellings: Spellings,
+        symbols: Iterable[str] = (),
     ) -> None:
         self._names, self._lower, self._capitalised = names, lower, capitalised
         self._weights, self._spellings = weights, spellings
+        self._symbol = any_of(symbols)
 
     def names_in(self, line: str) -> list[SourceWord]:
         """Return the names of a line, in order; none of a line in capitals."""
         if line.isupper():
             return []
-        return [word for word in source_words(line) if word.capitalised and self.is_name(word)]
+        words = [word for word in source_words(line) if word.capitalised and self.is_name(word)]
+        symbols = inside(self._symbol, line)
+        return [word for word in words if word.start not in symbols]
 
     def is_name(self, word: SourceWord) -> bool:
         """Return whether a capitalised word is a name."""

@@ -26,6 +26,7 @@ from seq2seq.data.names.words import (
     target_words,
     without_placeholders,
 )
+from seq2seq.data.symbols import any_of, inside
 from seq2seq.runtime.errors import UserError
 
 MIN_NAMES = 10  # least number of different names to learn from
@@ -61,8 +62,10 @@ class Names:
         self.pairs = {name: NamePair(*pair) for name, pair in content["names"].items()}
         lower = content["lower"]
         spellings = Spellings(self.pairs, lower)
+        self._symbols = content.get("symbols", [])  # are not names, and have none in them
+        self._symbol = any_of(self._symbols)
         self._detector = NameDetector(
-            self.pairs, lower, content["capitalised"], content["weights"], spellings
+            self.pairs, lower, content["capitalised"], content["weights"], spellings, self._symbols
         )
         same = sum(name == pair.stem for name, pair in self.pairs.items())
         self.copies = 2 * same > len(self.pairs)  # both languages write names alike
@@ -196,6 +199,8 @@ class Names:
                 start, end = match.span()
                 separate = not start or not is_letter(tgt[start - 1])
                 if separate and _ends_stem(tgt, end) and (start, end) not in taken:
+                    if start in inside(self._symbol, tgt):
+                        continue
                     return start, end
         return None
 
@@ -263,11 +268,13 @@ class Names:
             raise ValueError(f"not a file of names ({error!r})") from None
 
 
-def train_names(src: Sequence[str], tgt: Sequence[str]) -> Names:
+def train_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = ()) -> Names:
     """Find the names of normalized parallel text, and train what detects and spells others.
 
-    Raises UserError if it has hardly any.
+    Symbols are not names. Raises UserError if the text has hardly any.
     """
+    if symbols:
+        src, tgt = ([any_of(symbols).sub(" ", text) for text in side] for side in (src, tgt))
     miner = NameMiner(src, tgt)
     found, counts = miner.mine(), miner.counts
     if len(found) < MIN_NAMES:
@@ -286,6 +293,7 @@ def train_names(src: Sequence[str], tgt: Sequence[str]) -> Names:
             "capitalised": {word: n for word, n in capitalised.items() if word not in found},
             "weights": train_weights(src, found, counts),
             "words": [word for word, _ in target.most_common(MAX_TARGET_WORDS)],
+            **({"symbols": list(symbols)} if symbols else {}),
         }
     )
 

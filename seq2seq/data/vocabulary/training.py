@@ -10,6 +10,7 @@ import sentencepiece
 from seq2seq.data.names.names import train_names
 from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -43,7 +44,8 @@ def train_vocabularies(
         src, tgt = src[::step], tgt[::step]
     names = None
     if config.names:
-        names = train_names([normalized(text) for text in src], [normalized(text) for text in tgt])
+        src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
+        names = train_names(src, tgt, config.symbols)
         src, tgt = mask_with(names, src, tgt)
     sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}
     trained, errors = [], {}
@@ -63,7 +65,7 @@ def _train(
     """Train a vocabulary. Raises RuntimeError, from SentencePiece, if its size does not fit."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([normalized(text) for text in texts]),
+        sentence_iterator=iter(_sentences(config, texts)),
         model_writer=written,
         model_type=config.type,
         vocab_size=config.size,
@@ -79,11 +81,24 @@ def _train(
         eos_id=EOS_ID,
         user_defined_symbols=[
             *(PLACEHOLDERS if config.names else ()),  # first, for their ids
-            *(SPACE + tag for tag in tags),
+            *_with_space(dict.fromkeys((*tags, *config.symbols))),
+            *(config.symbols if config.type != "word" else ()),
         ],
         minloglevel=2,
     )
     return Vocabulary(written.getvalue(), config.sampling)
+
+
+def _sentences(config: "VocabularyConfig", texts: Iterable[str]) -> list[str]:
+    """Return normalized texts; to a vocabulary of words, symbols are words."""
+    if not (config.symbols and config.type == "word"):
+        return [normalized(text) for text in texts]
+    symbol = any_of(config.symbols)
+    return [symbol.sub(r" \g<0> ", normalized(text)) for text in texts]
+
+
+def _with_space(symbols: Iterable[str]) -> Iterable[str]:
+    return (SPACE + symbol for symbol in symbols)
 
 
 def _size_error(errors: Mapping[str, str]) -> str:

@@ -2,9 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, groupby, repeat
+from itertools import chain, groupby, repeat, takewhile
 from typing import NamedTuple
 
 import sentencepiece
@@ -12,6 +12,8 @@ import sentencepiece
 from seq2seq.data.names.names import Names
 from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
+from seq2seq.data.symbols import any_of
+from seq2seq.data.vocabulary.model_file import read_model_file, user_defined
 from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
@@ -41,8 +43,28 @@ class Vocabulary:
         self.has_byte_fallback = bool(self._processor.is_byte(byte))
 
     @cached_property
+    def _user_defined(self) -> dict[str, int]:
+        """User-defined tokens, with or without a space before, except placeholders of names."""
+        found = user_defined(self.model)
+        return {token: i for token, i in found.items() if token not in PLACEHOLDERS}
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """User-defined symbols of the text: each is a single token, which nothing splits."""
+        return tuple(dict.fromkeys(each.removeprefix(SPACE) for each in self._user_defined))
+
+    @cached_property
+    def _symbol(self) -> re.Pattern[str]:
+        return any_of(self.symbols)
+
+    @cached_property
+    def _has_own_rules(self) -> bool:
+        """Whether the model normalizes text by rules of its own, after NFC."""
+        return read_model_file(self.model).normalizer != "identity"
+
+    @cached_property
     def _sampler(self) -> SubwordSampler:
-        return SubwordSampler(self._processor, self.sampling)
+        return SubwordSampler(self._processor, self.sampling, self._user_defined)
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
@@ -50,14 +72,14 @@ class Vocabulary:
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without EOS; equal texts have equal ids.
 
-        A word vocabulary yields one id per word. (SentencePiece itself merges consecutive unknown
-        words into a single id, which loses their number.) Raises TypeError for anything but an
-        ordered iterable of strings.
+        A word vocabulary yields one id per word; a symbol is a word, also without spaces around it.
+        (SentencePiece itself merges consecutive unknown words into a single id, which loses their
+        number.) Raises TypeError for anything but an ordered iterable of strings.
         """
         texts = text_list(texts, "texts")
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
-            return [[find(SPACE + word) for word in words_of(text)] for text in texts]
+            return [[find(SPACE + word) for word in self.words(text)] for text in texts]
         ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
         return ids
 
@@ -69,7 +91,7 @@ class Vocabulary:
         Uses subword regularization (Kudo, 2018) or BPE-dropout (Provilkov et al., 2020). The ids of
         a text are a pure function of (text, seed, its number); numbers default to positions.
         """
-        lines = [normalized(text) for text in text_list(texts, "texts")]
+        lines = self._normalized(texts)
         return self._sampler.sample(lines, seed, range(len(lines)) if numbers is None else numbers)
 
     def sample_pairs(
@@ -80,19 +102,38 @@ class Vocabulary:
         numbers: Sequence[int] | None = None,
     ) -> tuple[list[Ids], list[Ids]]:
         """Return ids of both sides of pairs as `sample`, equal words of a pair segmented alike."""
-        src, tgt = ([normalized(each) for each in text_list(side, "texts")] for side in (src, tgt))
+        src, tgt = self._normalized(src), self._normalized(tgt)
         return self._sampler.sample_pairs(
             src, tgt, seed, range(len(src)) if numbers is None else numbers
         )
 
-    def tag_of(self, text: str) -> str | None:
-        """Return the tag that begins a text: a single token that the vocabulary was given."""
-        word = text.partition(" ")[0]
-        if not (word.startswith("<") and word.endswith(">")):
-            return None
-        token = self._processor.piece_to_id(SPACE + word)
-        given = token != UNK_ID and self._processor.get_score(token) == 0  # trained ones have less
-        return word if given else None
+    def _normalized(self, texts: Iterable[str]) -> list[str]:
+        lines = [normalized(text) for text in text_list(texts, "texts")]
+        if not self._has_own_rules:
+            return lines
+        return [self._processor.normalize(line).replace(SPACE, " ") for line in lines]
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a text: what is between spaces, and each symbol."""
+        if self._has_own_rules:
+            (text,) = self._normalized([text])
+        if not self.symbols:
+            return words_of(text)
+        return words_of(self._symbol.sub(r" \g<0> ", normalized(text)))
+
+    def tag_of(self, text: str, tags: Collection[str] | None = None) -> str | None:
+        """Return the tags that begin a text, separated by spaces; None if there are none.
+
+        A tag is a symbol, one of `tags` if these are given.
+        """
+        known = self.symbols if tags is None else tags
+        return " ".join(takewhile(known.__contains__, text.split(" "))) or None
+
+    def cuts(self, word: str) -> list[int]:
+        """Return the ends of the parts that a word can be cut into: it ends there, or a symbol."""
+        spans = [match.span() for match in self._symbol.finditer(word)]
+        inside = {n for start, end in spans for n in range(start + 1, end)}
+        return [n for n in range(1, len(word) + 1) if n not in inside]
 
     def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
         """Return the text of ids, without special tokens.
