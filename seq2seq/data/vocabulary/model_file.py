@@ -27,7 +27,7 @@ class Token(NamedTuple):
 
 
 class ModelFile(NamedTuple):
-    """What a model file says of its tokens, text normalization and segmentation."""
+    """Tokens of a model file, and its settings of normalization and segmentation."""
 
     tokens: list[Token]
     type: int  # UNIGRAM, BPE, WORD or CHAR
@@ -73,7 +73,7 @@ def user_defined(model: bytes) -> dict[str, int]:
 
 
 def write_model_file(file: ModelFile, tokens: Iterable[Token], byte_fallback: bool) -> bytes:
-    """Serialize a model with other tokens, of which the first are pad, unk, bos and eos."""
+    """Serialize a model with other tokens; the first are pad, unk, bos and eos."""
     tokens = list(tokens)
     pad, unk, bos, eos = (token.text for token in tokens[:4])
     settings = _varint(_VOCAB_SIZE, len(tokens)) + _varint(_BYTE_FALLBACK, int(byte_fallback))

@@ -59,7 +59,7 @@ class Vocabulary:
 
     @cached_property
     def _has_own_rules(self) -> bool:
-        """Whether the model normalizes text by rules of its own, after NFC."""
+        """Return whether the model normalizes text by rules of its own, after NFC."""
         return read_model_file(self.model).normalizer != "identity"
 
     @cached_property
