@@ -13,7 +13,7 @@ UNIGRAM, BPE, WORD, CHAR = range(1, 5)  # TrainerSpec.ModelType
 _VARINT, _FIXED64, _TEXT, _FIXED32 = 0, 1, 2, 5  # wire types
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of ModelProto
 _MODEL_TYPE, _VOCAB_SIZE, _SUFFIX, _BYTE_FALLBACK = 3, 4, 24, 35  # fields of TrainerSpec
-_IDS, _NAMES = range(40, 44), range(45, 49)  # of unk, bos, eos, pad, in TrainerSpec
+_IDS, _NAMES = range(40, 44), range(45, 49)  # fields of TrainerSpec: unk, bos, eos, pad
 _NAME, _CHARSMAP, _DUMMY_PREFIX, _ESCAPE = 1, 2, 3, 5  # fields of NormalizerSpec
 _DEFAULT_NAMES = "<unk>", "<s>", "</s>", "<pad>"
 
