@@ -81,7 +81,7 @@ def write_model_file(file: ModelFile, tokens: Iterable[Token], byte_fallback: bo
         settings += _varint(field, number)
     for field, name in zip(_NAMES, (unk, bos, eos, pad), strict=True):
         settings += _delimited(field, name.encode())
-    # Of a message that occurs twice the fields are merged, and the last value of a field counts.
+    # A message that occurs twice is merged: the last value of a field counts.
     parts = [*(_delimited(_TOKENS, _written(token)) for token in tokens), file.rest]
     return b"".join(parts) + _delimited(_TRAINER, settings)
 
