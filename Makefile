@@ -19,13 +19,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo docs test check format lock clean gpu
+.PHONY: help demo docs notebooks test check format lock clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then every test"
 	@echo "make check     formatting, lint, types and import contracts; changes nothing"
 	@echo "make docs      the documentation site in build/site, with every link checked"
+	@echo "make notebooks execute the tutorials, which takes some minutes, and keep their outputs"
 	@echo "make format    fix formatting and what lint can fix by itself"
 	@echo "make lock      resolve all dependencies again and write $(LOCK)"
 	@echo "make gpu       on a machine with CUDA: its tests, its benchmark, a Multi30k training"
@@ -51,6 +52,9 @@ check: $(READY)
 
 docs: $(READY)
 	@$(BIN)/python scripts/build_docs.py
+
+notebooks: $(READY)
+	@$(BIN)/python scripts/run_notebooks.py
 
 format: $(READY)
 	@$(BIN)/ruff format .

@@ -2,9 +2,11 @@
 
     python scripts/build_docs.py
 
-The pages of docs/ and those generated from the source are staged in build/docs.
+The pages of docs/ are staged in build/docs: notebooks become pages, formulas MathML, and excerpts
+of the source are inserted. Pages generated from the source join them.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,9 @@ from pathlib import Path
 from documentation.command_line import command_line_page
 from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
+from documentation.maths import render_maths
+from documentation.notebooks import notebook_page
+from documentation.sources import insert_sources
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGED, SITE = ROOT / "build/docs", ROOT / "build/site"
@@ -26,8 +31,11 @@ def main() -> int:
     """Build and check the site; return 1 if a page or a link is wrong."""
     stage(STAGED)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    if code := subprocess.run(command, cwd=ROOT).returncode:
-        return code
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+        print(output.partition("Traceback")[0], *output.splitlines()[-1:], file=sys.stderr)
+        return 1
     problems = problems_of(SITE)
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -38,12 +46,21 @@ def stage(folder: Path) -> None:
     """Write all pages of the site into a new folder; raise ValueError if two have one name."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder)
+    for notebook in folder.rglob("*.ipynb"):
+        text = notebook_page(notebook, notebook.parent)
+        _write(notebook.with_suffix(".md"), text)
+        notebook.unlink()
+    for path in folder.rglob("*.md"):
+        text = path.read_text(encoding="utf-8").replace(".ipynb)", ".md)")
+        path.write_text(render_maths(insert_sources(text)), encoding="utf-8")
     for name, page in GENERATED.items():
-        path = folder / name
-        if path.exists():
-            raise ValueError(f"docs/{name}: is generated; rename the page")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(page(), encoding="utf-8")
+        _write(folder / name, page())
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists():
+        raise ValueError(f"{path.name}: is a page and is also generated; rename one")
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

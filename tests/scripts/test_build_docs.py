@@ -1,6 +1,8 @@
 """The documentation site: its pages, generated pages, navigation and links."""
 
+import base64
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -43,7 +45,7 @@ def test_every_option_is_on_the_command_line_page() -> None:
     for name, parser in command_parsers():
         section = page.partition(f"\n## seq2seq {name}\n")[2].partition("\n## ")[0]
         options = [each for action in parser._actions for each in action.option_strings]
-        assert "--device" in options or name in {"demo", "split", "average", "train", "compare"}
+        assert options
         assert [each for each in options if f"`{each}" not in section] == []
 
 
@@ -84,6 +86,76 @@ def test_the_site_builds_without_a_warning() -> None:
     command = [sys.executable, "scripts/build_docs.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ------------------------------------------------------------------- notebooks, formulas, excerpts
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("nbclient"), reason="needs the extra docs")
+@pytest.mark.parametrize("name", ["attention", "language-pair", "comparison"])
+def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute a notebook, with one epoch of training; its cells compare the numbers they show."""
+    import nbformat
+
+    from documentation.notebooks import execute
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(ROOT / f"docs/tutorials/{name}.ipynb", as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code)  # as run_notebooks.py leaves it
+    for cell in notebook.cells:
+        cell.source = re.sub(r"^EPOCHS = \d+$", "EPOCHS = 1", cell.source, flags=re.M)
+    assert (name == "attention") == ("EPOCHS = 1" not in str(notebook.cells))
+    nbformat.write(notebook, tmp_path / "tutorial.ipynb")
+    done = execute(tmp_path / "tutorial.ipynb", tmp_path)
+    assert [cell.source for cell in done.cells] == [cell.source for cell in notebook.cells]
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("nbformat"), reason="needs the extra docs")
+def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
+    import nbformat
+
+    from documentation.notebooks import notebook_page
+
+    png = base64.b64encode(b"a picture").decode()
+    outputs = [
+        nbformat.v4.new_output("stream", text="one\n"),
+        nbformat.v4.new_output("stream", text="\x1b[31mtwo\x1b[0m\n"),
+        nbformat.v4.new_output("display_data", {"image/png": png, "text/plain": "<Figure>"}),
+        nbformat.v4.new_output("execute_result", {"text/html": "<b>x</b>\n\n<i>y</i>"}),
+    ]
+    cell = nbformat.v4.new_code_cell("print(1)", outputs=outputs)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title"), cell])
+    nbformat.write(notebook, tmp_path / "my.ipynb")
+    assert notebook_page(tmp_path / "my.ipynb", tmp_path) == (
+        "# Title\n\n```python\nprint(1)\n```\n\n```text\none\ntwo\n```\n\n"
+        '![Output of the cell](my_files/1.png)\n\n<div class="output"><b>x</b>\n<i>y</i></div>\n'
+    )
+    assert (tmp_path / "my_files/1.png").read_bytes() == b"a picture"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("latex2mathml"), reason="needs the extra docs")
+def test_formulas_become_mathml_outside_of_code() -> None:
+    from documentation.maths import render_maths
+
+    page = render_maths("costs $x_1$ and `$y$`\n\n$$\na + b\n$$\n\n```bash\necho $z$\n```\n")
+    assert page.count("<math") == 2
+    assert "<msub><mi>x</mi><mn>1</mn></msub>" in page
+    assert 'display="block"' in page
+    assert "`$y$`" in page
+    assert "echo $z$" in page
+    assert render_maths("5 $ and 6 $ are prices") == "5 $ and 6 $ are prices"
+
+
+def test_an_excerpt_is_the_source() -> None:
+    from documentation.sources import insert_sources
+
+    page = insert_sources("a\n\n<!-- source: documentation.markdown:escape -->\n\nb\n")
+    assert page.startswith("a\n\n```python\ndef escape(text: str) -> str:\n")
+    assert page.endswith("```\n\nb\n")
+    with pytest.raises(AttributeError):
+        insert_sources("<!-- source: documentation.markdown:missing -->")
 
 
 # ------------------------------------------------------------------------------------------ README

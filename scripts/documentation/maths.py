@@ -1,0 +1,29 @@
+"""LaTeX formulas of a page as MathML, which browsers display without a script or a font."""
+
+import re
+
+from latex2mathml.converter import convert
+
+_CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+_INLINE = re.compile(r"\$(\S|\S[^$]*?\S)\$")
+
+
+def render_maths(markdown: str) -> str:
+    """Return the page with `$...$` and `$$...$$` outside of code replaced by MathML."""
+    parts = _CODE.split(markdown)
+    parts[::2] = [_INLINE.sub(_inline, _BLOCK.sub(_block, part)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _block(formula: re.Match[str]) -> str:
+    return f'<div class="formula">{convert(_one_line(formula[1]), display="block")}</div>'
+
+
+def _inline(formula: re.Match[str]) -> str:
+    # A <math> element at the start of a line would end the paragraph.
+    return f'<span class="formula">{convert(_one_line(formula[1]))}</span>'
+
+
+def _one_line(formula: str) -> str:
+    return " ".join(formula.split())

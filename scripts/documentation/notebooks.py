@@ -1,0 +1,70 @@
+"""Tutorials: notebooks that are executed in place, and rendered as pages of the site."""
+
+import base64
+import itertools
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
+    """Run all cells of a notebook in a working directory; raise CellExecutionError if one fails."""
+    from nbclient import NotebookClient
+
+    notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": folder}})
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    client.execute(env={**os.environ, "PATH": programs, "OMP_NUM_THREADS": "1"})
+    for cell in notebook.cells:
+        cell.get("metadata", {}).pop("execution", None)  # times, which differ on each run
+        for output in cell.get("outputs", ()):
+            if "text" in output:
+                output.text = output.text.replace(f"{folder}/", "")
+    return notebook
+
+
+def notebook_page(path: Path, folder: Path) -> str:
+    """Return a notebook in Markdown; write its pictures to a folder beside the page."""
+    parts = []
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
+        if cell.cell_type != "code":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for is_text, group in itertools.groupby(cell.outputs, lambda each: "text" in each):
+            outputs = list(group)
+            if is_text:
+                parts.append(_fenced("".join(each.text for each in outputs)))
+                continue
+            picture = f"{path.stem}_files/{number}.png"
+            parts += [_output(each, picture, folder) for each in outputs]
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any], picture: str, folder: Path) -> str:
+    """Return an output of a cell as Markdown: HTML, a picture, or text."""
+    data = output["data"]
+    if "text/html" in data:
+        return f'<div class="output">{_without_blank_lines(data["text/html"])}</div>'
+    if "image/png" in data:
+        (folder / picture).parent.mkdir(exist_ok=True)
+        (folder / picture).write_bytes(base64.b64decode(data["image/png"]))
+        return f"![Output of the cell]({picture})"
+    return _fenced(data["text/plain"])
+
+
+def _fenced(text: str) -> str:
+    """Return text in a code block, without colours."""
+    text = _ESCAPES.sub("", text).strip("\n")
+    return f"```text\n{text}\n```"
+
+
+def _without_blank_lines(html: str) -> str:
+    """Return HTML that Markdown takes for one block."""
+    return "\n".join(line for line in html.splitlines() if line.strip())

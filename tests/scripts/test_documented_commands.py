@@ -1,0 +1,272 @@
+"""Commands of README and documentation: all are well-formed, and those of the guides run here."""
+
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from seq2seq.cli.main import main
+from seq2seq.cli.parser import parse
+from seq2seq.config.schema import load_config
+from seq2seq.data.demo_corpora import unpack_demo_corpora
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("docs/**/*.md"))]
+SHELL = {"cat", "cd", "cp", "cut", "echo", "gzip", "mkdir", "source", "tail", "git"}
+# Pages whose commands run here, one after the other. Those of the others take hours or a network:
+# they are those of scripts, or their configs are loaded by tests/config/test_config.py.
+GUIDES = [
+    "README.md",
+    *(f"docs/how-to/{name}.md" for name in ("own-corpus", "train", "fine-tune", "translate")),
+    *(f"docs/how-to/{name}.md" for name in ("evaluate", "compare", "deploy", "cite")),
+    "docs/how-to/several-processes.md",
+    "docs/explanation/exact-resume.md",
+]
+NEEDS = {  # other than a computer without a network
+    "seq2seq demo": "two minutes: tests/cli/test_demo.py",
+    "runs/demo": "the demo's run",
+    "configs/": "the corpora of a clone, or hours",
+    "download": "a network",
+    "pip install": "a network",
+    "--nnodes 2": "two machines",
+    "--figures pdf": "minutes; tests/analysis/test_compare.py",
+}
+
+
+class Line(NamedTuple):
+    """A line of a block of commands, with its page."""
+
+    page: str
+    number: int
+    text: str
+
+
+def blocks(page: str) -> Iterator[tuple[int, str, str]]:
+    """Yield number of the first line, language and text of each code block of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for fence in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield text[: fence.start()].count("\n") + 2, fence[1], fence[2]
+    unfenced = re.sub(r"^```.*?^```", lambda it: "\n" * it[0].count("\n"), text, flags=re.M | re.S)
+    for block in re.finditer(r"(?<=\n\n)((?: {4}\S.*\n)+)", unfenced):
+        yield unfenced[: block.start()].count("\n") + 1, "bash", block[1].replace("    ", "", 1)
+
+
+def command_lines(page: str) -> list[Line]:
+    """List the commands of a page; a line that ends in a backslash continues."""
+    found = []
+    for first, language, text in blocks(page):
+        if language != "bash":
+            continue
+        lines = enumerate(text.splitlines(), start=first)
+        for number, line in lines:
+            while line.endswith("\\"):
+                line = line[:-1] + next(lines)[1]
+            if line.strip() and not line.lstrip().startswith("#"):
+                found.append(Line(page, number, line.strip()))
+    return found
+
+
+def programs(line: str) -> Iterator[list[str]]:
+    """Yield the words of each program that a line of shell calls."""
+    lexer = shlex.shlex(line.replace("$n", "1"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    tokens = iter([*lexer, ";"])
+    for token in tokens:
+        if token in ("<", ">", ">>"):
+            next(tokens)
+        elif set(token) <= set("();<>|&"):
+            while words and (words[0] == "do" or re.match(r"\w+=", words[0])):
+                words = words[1:]
+            if words and words[0] not in ("for", "done"):
+                yield words
+            words = []
+        elif not (token == "2" and line.partition(token)[2].startswith(">")):
+            words.append(token)
+
+
+LINES = [line for page in PAGES for line in command_lines(page)]
+
+
+def test_the_pages_have_commands() -> None:
+    assert len(LINES) > 60
+    assert {line.page for line in LINES} >= set(GUIDES)
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.page}:{line.text[:50]}")
+def test_a_command_is_well_formed(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for words in programs(line.text):
+        check_program(words)
+
+
+def check_program(words: list[str]) -> None:
+    match words:
+        case ["seq2seq", *arguments]:
+            check_seq2seq(arguments)
+        case ["torchrun", *rest] if "seq2seq" in rest:
+            check_seq2seq(rest[rest.index("seq2seq") + 1 :])
+        case ["python", "-c", code]:
+            compile(code, "page", "exec")
+        case ["python", "-m", "pytest", *rest]:
+            assert all((ROOT / each).exists() for each in rest if each.endswith(".py"))
+        case ["python", script, *rest]:
+            source = (ROOT / script).read_text(encoding="utf-8")
+            assert [each for each in rest if each.startswith("--") and each not in source] == []
+            assert [e for e in rest if e.startswith("configs/") and not (ROOT / e).is_file()] == []
+        case ["make", target, *_]:
+            assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+        case ["pip", "install", *rest]:
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+            extras = re.findall(r"\[(.*)\]", " ".join(rest))
+            assert set(",".join(extras).split(",")) <= {
+                "",
+                *project["project"]["optional-dependencies"],
+            }
+        case [program, *_]:
+            assert program in SHELL
+
+
+def check_seq2seq(arguments: list[str]) -> None:
+    """Parse a command; load its configs, if they are shipped, with its overrides."""
+    if arguments[0].startswith("--"):
+        assert arguments in (["--version"], ["--print-completion", "bash"])
+        return
+    options = parse([each for each in arguments if each != "--help"])
+    configs = [each for each in arguments if each.startswith("configs/")]
+    assert [each for each in configs if not (ROOT / each).is_file()] == []
+    if arguments[0] in ("train", "check") and configs:
+        load_config(Path(configs[0]), options.overrides)
+
+
+# ---------------------------------------------------------------------------------- run the guides
+
+CONFIG = """\
+name: my-run
+run_dir: runs/my-run
+data:
+  src_lang: en
+  tgt_lang: de
+  train: {src: train.en, tgt: train.de}
+  valid: {src: valid.en, tgt: valid.de}
+  test: {src: test.en, tgt: test.de}
+  max_length: 40
+vocabulary: {type: bpe, size: 400}
+model: {embedding_size: 16, hidden_size: 16}
+training: {max_steps: 4, batch_tokens: 300, validate_every: 2, keep: 2}
+decoding: {max_length: 8}
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all files that the guides name, and a run."""
+    folder = tmp_path_factory.mktemp("guides")
+    unpack_demo_corpora(folder / "corpora")
+    texts = {}
+    for language, side in (("en", "en"), ("de", "fr")):
+        path = folder / f"corpora/demo/train.{side}"
+        texts[language] = path.read_text(encoding="utf-8").splitlines()[:2200]
+    parts = {"all": (0, 2200), "train": (0, 150), "valid": (150, 180), "test": (180, 210)}
+    for part, (start, stop) in parts.items():
+        for language, lines in texts.items():
+            chosen = "".join(f"{line}\n" for line in lines[start:stop])
+            (folder / f"{part}.{language}").write_text(chosen, encoding="utf-8")
+    pairs = "".join(f"{a}\t{b}\n" for a, b in zip(texts["en"], texts["de"], strict=True))
+    (folder / "all.tsv").write_text(pairs, encoding="utf-8")
+    subprocess.run(["gzip", "-k", "all.tsv"], cwd=folder, check=True)
+    for name, lines in {
+        "new.en": texts["en"][:3],
+        "log.en": texts["en"][:2],
+        "a.de": texts["de"][180:210],
+        "b.de": texts["de"][150:180],
+    }.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for name in ("my-run", "other", "a", "b"):
+        text = CONFIG.replace("my-run", name)
+        text = text.replace("16}", "16, decoder: luong}") if name == "b" else text
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "my-run.yaml"]) == 0
+    for copy in ("a", "b"):
+        shutil.copytree(folder / "runs/my-run", folder / "runs" / copy)
+    return folder
+
+
+@pytest.fixture
+def workplace(
+    prepared: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Return a copy of the prepared folder as working directory; a guide that trains has no run."""
+    shutil.copytree(prepared, tmp_path / "work", ignore=shutil.ignore_patterns("corpora"))
+    page = request.node.callspec.params["page"]
+    if any("seq2seq train my-run.yaml" in line.text for line in command_lines(page)):
+        shutil.rmtree(tmp_path / "work/runs/my-run")
+    if page == "README.md":
+        config = CONFIG.replace(": train.", ": data/train.").replace(": valid.", ": data/valid.")
+        config = config.replace(": test.", ": data/test.")
+        (tmp_path / "work/my-run.yaml").write_text(config, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+@pytest.mark.parametrize("page", GUIDES)
+def test_the_commands_of_a_guide_run(
+    page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [line for line in command_lines(page) if not any(each in line.text for each in NEEDS)]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert lines
+    for line in lines:
+        words = list(programs(line.text))
+        if re.fullmatch(r"seq2seq [^|<>;]*", line.text.partition(" #")[0]):
+            if "--help" not in words[0] and "--version" not in words[0]:
+                assert main(words[0][1:]) == 0, line
+            continue
+        command = line.text.replace("tail -f", "cat")
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=workplace, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/python.md"])
+def test_the_python_of_a_guide_runs(page: str, workplace: Path) -> None:
+    if page == "README.md":
+        assert main(["train", str(workplace / "other.yaml"), "run_dir=runs/my-run"]) == 0
+    codes = [text for _, language, text in blocks(page) if language == "python"]
+    assert codes
+    for code in codes:
+        exec(compile(code, page, "exec"), {})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_yaml_of_a_page_is_yaml(page: str) -> None:
+    for number, language, text in blocks(page):
+        if language == "yaml":
+            assert yaml.safe_load(text), f"{page}:{number}"
+
+
+def test_pipes_and_loops_are_split_into_programs() -> None:
+    line = "for n in 1 2; do A=1 gzip -dc a | cut -f $n > dev.$n; done  # why"
+    assert list(programs(line)) == [["gzip", "-dc", "a"], ["cut", "-f", "1"]]
+    assert list(itertools.chain(*programs('seq2seq x "a # b" -o c'))) == [
+        *("seq2seq", "x", "a # b", "-o", "c")
+    ]
