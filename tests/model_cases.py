@@ -21,7 +21,10 @@ from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.gnmt_decoder import GNMTDecoder
+from seq2seq.model.gru import GRULayer
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
+from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
 
@@ -53,10 +56,11 @@ class Case(NamedTuple):
     input_feeding: bool
     num_layers: int
     window: str = ""
+    unit: str = ""  # normed, gru, or gru with a maxout output layer
 
     def __str__(self) -> str:
         feeding = "feeding" if self.input_feeding else ""
-        parts = (self.kind, self.score, feeding, self.window, str(self.num_layers))
+        parts = (self.kind, self.score, feeding, self.window, str(self.num_layers), self.unit)
         return "-".join(filter(None, parts))
 
 
@@ -82,6 +86,19 @@ GNMT = [
     Case("gnmt", "multi_head", False, 3, "local_p"),
     Case("gnmt", "coverage", False, 2),
 ]
+UNITS = [
+    Case("bahdanau", "additive", False, 1, unit="normed"),
+    Case("bahdanau", "additive", False, 2, unit="gru"),
+    Case("bahdanau", "additive", False, 1, unit="maxout"),
+    Case("bahdanau", "coverage", False, 2, unit="maxout"),
+    Case("luong", "general", True, 2, unit="normed"),
+    Case("luong", "dot", False, 2, unit="normed"),
+    Case("luong", "general", True, 1, unit="gru"),
+    Case("gnmt", "additive", False, 2, unit="normed"),
+    Case("gnmt", "additive", False, 2, unit="gru"),
+    Case("plain", "", False, 2, unit="normed"),
+    Case("plain", "", False, 1, unit="gru"),
+]
 CASES = [
     *(Case("bahdanau", score, False, layers) for score in SCORES for layers in (1, 2)),
     *(
@@ -93,6 +110,7 @@ CASES = [
     *(Case("plain", "", False, layers) for layers in (1, 2)),
     *FAMILY,
     *GNMT,
+    *UNITS,
 ]
 ONE_OF_EACH = [
     Case("bahdanau", "additive", False, 2),
@@ -130,27 +148,38 @@ def make_window(name: str) -> Window | None:
     return None
 
 
+def layer_class(case: Case) -> type[RecurrentLayer]:
+    return {"": LSTMLayer, "normed": NormedLSTMLayer}.get(case.unit, GRULayer)
+
+
 def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
     """A decoder in float64 whose every parameter, biases too, is drawn anew."""
     layers = case.num_layers
     decoder: nn.Module
+    last = False, layer_class(case)
     extras = (make_window(case.window), Coverage(A) if case.score == "coverage" else None)
     if case.kind == "bahdanau":
-        decoder = BahdanauDecoder(make_score(case.score), E, H, D, R, layers, dropout, *extras)
+        score, maxout = make_score(case.score), case.unit == "maxout"
+        decoder = BahdanauDecoder(score, E, H, D, R, layers, dropout, *extras, *last, maxout)
     elif case.kind == "luong":
         feeding = case.input_feeding
         score = make_score(case.score)
-        decoder = LuongDecoder(score, E, H, R, layers, dropout, feeding, *extras)
+        decoder = LuongDecoder(score, E, H, R, layers, dropout, feeding, *extras, *last)
     elif case.kind == "gnmt":
         score = make_score(case.score)
-        decoder = GNMTDecoder(score, E, H, R, layers, dropout, *extras)
+        decoder = GNMTDecoder(score, E, H, R, layers, dropout, *extras, *last)
     else:
-        decoder = PlainDecoder(E, H, R, layers, dropout)
+        decoder = PlainDecoder(E, H, R, layers, dropout, *last)
     return randomize(decoder)
 
 
+def make_encoder(vocabulary: int, case: Case) -> Encoder:
+    embedding, own = nn.Embedding(vocabulary, E), layer_class(case)
+    return Encoder(embedding, H, case.num_layers, True, 0.0, layer_class=own)
+
+
 def make_model(case: Case, dropout: float = 0.0) -> Seq2Seq:
-    encoder = Encoder(nn.Embedding(SRC_VOCABULARY, E), H, case.num_layers, True, 0.0)
+    encoder = make_encoder(SRC_VOCABULARY, case)
     assert encoder.direction_size == D
     model = Seq2Seq(encoder, make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V), dropout)
     randomize(model, seed=7)
@@ -211,7 +240,7 @@ def close(left: Tensor, right: Tensor, tolerance: float = 1e-10) -> None:
 
 def make_copying_model(case: Case) -> Seq2Seq:
     """A model that copies, over a joint vocabulary of V."""
-    encoder = Encoder(nn.Embedding(V, E), H, case.num_layers, True, 0.0)
+    encoder = make_encoder(V, case)
     parts = make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V)
     model = Seq2Seq(encoder, *parts, 0.0, Copying(R))
     randomize(model, seed=7)

@@ -7,7 +7,7 @@ from torch import nn
 
 from seq2seq.config.schema import Config
 from seq2seq.model.attention import AdditiveScore
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 
@@ -92,8 +92,8 @@ def _weights(module: nn.Module) -> int:
     """Count the weights that multiply every token; `initial_hidden` multiplies none."""
     count = 0
     for name, part in module.named_modules():
-        if isinstance(part, LSTMLayer):
-            count += part.input_weight.numel() + part.hidden_weight.numel()
+        if isinstance(part, RecurrentLayer):
+            count += sum(getattr(part, each).numel() for each in part.weight_names)
         elif isinstance(part, nn.Linear) and name != "initial_hidden" and part.out_features > 1:
             count += part.weight.numel()
     return count

@@ -97,6 +97,13 @@ _KEYS = {
     "model.residual": """
         residual_connections use_residual residual_connection skip_connections skip residuals
         enc_cell_residual dec_skip enc_skip rnn_residual_connections""",
+    "model.cell": """
+        rnn_type cell_type rnn_cell rnn_cell_type enc_cell dec_cell unit_type use_gru use_lstm
+        recurrent_unit rnn_unit decoder_rnn_type encoder_rnn_type""",
+    "model.layer_norm": """
+        layer_normalization layer_normalisation layernorm use_layer_norm use_layernorm ln
+        lstm_layer_norm rnn_layer_normalization""",
+    "model.maxout": "maxout_output use_maxout readout deep_output",
     "model.dropout": """
         dropout_rate dropout_prob dropout_p drop_prob dropout_rnn rnn_dropout emb_dropout
         embed_dropout embedding_dropout hidden_dropout hidden_dropout_prob encoder_dropout
@@ -230,9 +237,6 @@ _ADVICE = {
         load_model load_checkpoint train_from pretrained pretrained_model finetune_from_model
         init_from init_from_checkpoint init_checkpoint model_name_or_path params reload_from""",
     "replace a run by the option --overwrite": "overwrite overwrite_output_dir force_overwrite",
-    "encoder and decoder are always LSTMs; remove it": """
-        rnn_type cell cell_type rnn_cell rnn_cell_type enc_cell dec_cell unit_type use_gru
-        use_lstm""",
     "it belongs to Transformers, and this model is recurrent; remove it": """
         ff_size ffn_dim transformer_ff dim_feedforward intermediate_size transformer_dim_ffn
         encoder_ffn_embed_dim decoder_ffn_embed_dim transformer_feed_forward_num_hidden

@@ -125,9 +125,14 @@ class ModelConfig(Section):
     attention_size: Size | None = key(None, "additive, concat, scaled_dot; null: hidden_size // 2")
     attention_heads: Size | None = key(None, "for scaled_dot, sharing attention_size; null: one")
     layers: Annotated[Layers, LAYERS] = key(
-        Layers(1, 1), "LSTM layers of encoder and decoder, or such as {encoder: 1, decoder: 4}"
+        Layers(1, 1), "layers of encoder and decoder, or such as {encoder: 1, decoder: 4}"
     )
-    residual: Bool = key(False, "add the input of each LSTM layer but the lowest to its output")
+    residual: Bool = key(False, "add the input of each layer but the lowest to its output")
+    cell: Literal["lstm", "gru"] = key("lstm", "gru: the gated unit of Bahdanau et al. (2015)")
+    layer_norm: Bool = key(False, "layer normalisation in LSTM layers (Ba et al., 2016)")
+    maxout: Bool = key(
+        False, "maxout output layer, of the last state (Bahdanau et al., 2015); bahdanau only"
+    )
     dropout: Annotated[DropoutConfig, DROPOUT] = key(
         DropoutConfig(0.0, 0.3, 0.3, 0.3),
         "dropout probability, or such as {word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}; "
@@ -158,6 +163,21 @@ class ModelConfig(Section):
                 return value
             ignore(("model", key), value, reason, info)
         return _model_default(key, earlier)
+
+    @field_validator("layer_norm")
+    @classmethod
+    def _check_layer_norm(cls, layer_norm: bool, info: ValidationInfo) -> bool:
+        if layer_norm and info.data.get("cell") == "gru":
+            raise ValueError("normalises LSTM layers; set cell: lstm, or layer_norm: false")
+        return layer_norm
+
+    @field_validator("maxout")
+    @classmethod
+    def _check_maxout(cls, maxout: bool, info: ValidationInfo) -> bool:
+        if not maxout or info.data.get("decoder", "bahdanau") == "bahdanau":
+            return maxout
+        ignore(("model", "maxout"), maxout, "the maxout layer belongs to decoder bahdanau", info)
+        return False
 
     @field_validator("copy")
     @classmethod

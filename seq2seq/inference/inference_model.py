@@ -12,7 +12,9 @@ from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
 from seq2seq.model.copying import CopyOutputs, CopyStep
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.gru import GRULayer
+from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step
 
@@ -20,27 +22,51 @@ MAX_TABLE_ENTRIES = 1 << 25  # larger tables of input gates take too long to com
 MIN_INT8_SHORTLIST_WEIGHTS = 1 << 18  # a smaller output projection takes no noticeable time
 
 
-class InferenceLSTM(LSTMLayer):
-    """LSTM layer that computes one step after another, in place and without an autograd graph."""
+class InferenceLayer(RecurrentLayer):
+    """Recurrent layer that computes one step after another, in place and without a graph.
 
-    input_gates: Tensor | None = None  # [V, 4H], the gates of every token's embedding
+    A base of the classes below, each beside the layer whose steps it computes.
+    """
+
+    input_gates: Tensor | None = None  # [V, gate_size], the gates of every token's embedding
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """Return gates [..., 4H] of inputs [..., input_size], or of ids [...] with a table."""
+        """Return the gates of inputs [..., input_size], or of ids [...] with a table."""
         if self.input_gates is None:
             return super().gates(inputs)
         return F.embedding(inputs, self.input_gates)
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        return self.step_into(torch.empty_like(cell), torch.empty_like(cell), gates, hidden, cell)
+        return self.step_into(torch.empty_like(hidden), torch.empty_like(cell), gates, hidden, cell)
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         # One product per step: its shape, and so its rounding, does not depend on the length.
-        hiddens, cells = cell.new_empty(2, inputs.shape[1], *cell.shape)
+        length = inputs.shape[1]
+        hiddens = hidden.new_empty(length, *hidden.shape)
+        cells = cell.new_empty(length, *cell.shape)
         for t, step_inputs in enumerate(inputs.unbind(1)):
             gates = self.gates(step_inputs)
             hidden, cell = self.step_into(hiddens[t], cells[t], gates, hidden, cell)
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
+
+
+class InferenceLSTM(InferenceLayer, LSTMLayer):
+    """LSTM layer in a model for inference."""
+
+
+class InferenceNormedLSTM(InferenceLayer, NormedLSTMLayer):
+    """LSTM layer with layer normalisation in a model for inference."""
+
+
+class InferenceGRU(InferenceLayer, GRULayer):
+    """Gated hidden unit in a model for inference."""
+
+
+INFERENCE_CLASSES: dict[type[nn.Module], type[InferenceLayer]] = {
+    LSTMLayer: InferenceLSTM,
+    NormedLSTMLayer: InferenceNormedLSTM,
+    GRULayer: InferenceGRU,
+}
 
 
 class InferenceModel:
@@ -55,8 +81,8 @@ class InferenceModel:
         tensors = chain(model.parameters(), model.buffers())
         self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
         for module in self.network.modules():
-            if isinstance(module, LSTMLayer):
-                module.__class__ = InferenceLSTM
+            if type(module) in INFERENCE_CLASSES:
+                module.__class__ = INFERENCE_CLASSES[type(module)]
         self._multiplies_keys = isinstance(
             getattr(self.network.decoder, "score", None), DotScore | GeneralScore
         )
@@ -125,11 +151,11 @@ class InferenceModel:
 
     @torch.no_grad()
     def replace_weights(self, weight_format: Callable[[Tensor], InferenceWeight]) -> None:
-        """Convert the weights of LSTM layers and of linear layers with more than one output."""
+        """Convert the weights of recurrent layers and linear layers with more than one output."""
         for module in self.network.modules():
             names: tuple[str, ...] = ()
-            if isinstance(module, LSTMLayer):
-                names = ("input_weight", "hidden_weight")
+            if isinstance(module, RecurrentLayer):
+                names = module.weight_names
             elif isinstance(module, nn.Linear) and module.out_features > 1:
                 names = ("weight",)
             for name in names:
@@ -147,7 +173,7 @@ class InferenceModel:
         network, projection = self.network, self.network.projection
         lowest = [layers.bottom for layers in network.encoder.directions]
         ids = _all_ids(network.encoder.embedding)
-        if len(lowest) * len(ids) * 4 * lowest[0].hidden_size <= MAX_TABLE_ENTRIES:
+        if len(lowest) * len(ids) * lowest[0].gate_size <= MAX_TABLE_ENTRIES:
             embedded = network.encoder.embedding(ids)
             for layer in lowest:
                 layer.input_gates = layer.gates(embedded)

@@ -9,8 +9,11 @@ from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.gnmt_decoder import GNMTDecoder
+from seq2seq.model.gru import GRULayer
 from seq2seq.model.layers import DropoutRates, ScaledEmbedding
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
+from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 
@@ -35,8 +38,9 @@ def build_model(
         dropout,
         config.encoder == "reversed",
         config.residual,
+        _layer_class(config),
     )
-    output_size = config.embedding_size if config.tie_embeddings else config.hidden_size
+    output_size = _output_size(config)
     decoder = _decoder(config, output_size, encoder.direction_size, max_length)
     projection = nn.Linear(output_size, tgt_size)
     nn.init.zeros_(projection.bias)
@@ -51,19 +55,34 @@ def _decoder(
 ) -> Decoder:
     sizes = config.embedding_size, config.hidden_size
     layers, dropout = config.layers.decoder, DropoutRates(*config.dropout)
+    feeding, rest = bool(config.input_feeding), (config.residual, _layer_class(config))
     if config.decoder == "none":
-        return PlainDecoder(*sizes, output_size, layers, dropout, config.residual)
+        return PlainDecoder(*sizes, output_size, layers, dropout, *rest)
     score, window = _score(config, max_length), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
-    residual, feeding = config.residual, bool(config.input_feeding)
     if config.decoder == "bahdanau":
         outer = direction_size, output_size, layers
-        return BahdanauDecoder(score, *sizes, *outer, dropout, window, coverage, residual)
+        return BahdanauDecoder(
+            score, *sizes, *outer, dropout, window, coverage, *rest, config.maxout
+        )
     if config.decoder == "gnmt":
-        return GNMTDecoder(score, *sizes, output_size, layers, dropout, window, coverage, residual)
+        return GNMTDecoder(score, *sizes, output_size, layers, dropout, window, coverage, *rest)
     return LuongDecoder(
-        score, *sizes, output_size, layers, dropout, feeding, window, coverage, residual
+        score, *sizes, output_size, layers, dropout, feeding, window, coverage, *rest
     )
+
+
+def _layer_class(config: ModelConfig) -> type[RecurrentLayer]:
+    if config.cell == "gru":
+        return GRULayer
+    return NormedLSTMLayer if config.layer_norm else LSTMLayer
+
+
+def _output_size(config: ModelConfig) -> int:
+    """Return R: that of tied embeddings, else H, or H / 2 with maxout (as in its paper, A.2.3)."""
+    if config.tie_embeddings:
+        return config.embedding_size
+    return -(-config.hidden_size // 2) if config.maxout else config.hidden_size
 
 
 def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:

@@ -14,7 +14,8 @@ from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import Dropout, DropoutRates, tanh
 from seq2seq.model.local_attention import Window
-from seq2seq.model.lstm import LSTMStack
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 # Output layers are learned in larger steps than the layers below them: Adam moves all entries of a
@@ -46,12 +47,13 @@ class Decoder(Protocol):
 class BahdanauDecoder(AttentionLayer):
     """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
-    `s_t = LSTM(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W h + b)` with h the encoder's backward
-    state at the first word (final state if it is unidirectional). It differs from the paper in
-    three parts. The gated hidden unit is an LSTM, whose cell starts at zero. `s_0` has a bias, and
-    in a deep decoder one W serves all layers, each of which starts from an encoder layer. The
-    maxout output layer, which reads `s_{t-1}` (A.2.2), is `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`,
-    which reads the new state.
+    `s_t = f(s_{t-1}, [y_{t-1}; c_t])`, from `s_0 = tanh(W h + b)` with h the encoder's backward
+    state at the first word (final state if it is unidirectional). The paper's f is `GRULayer`; that
+    of an LSTM starts with a cell of zero. `s_0` has a bias, and in a deep decoder one W serves all
+    layers, each of which starts from an encoder layer. The output layer is
+    `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`, or with `maxout` that of the paper (A.2.2), which reads
+    the last state: `2 max(u_{2j-1}, u_{2j})` with `u = W [4 s_{t-1}; 4 c_t; y_{t-1}] + b`, where
+    the paper has no scales and omits biases.
     """
 
     def __init__(
@@ -66,22 +68,26 @@ class BahdanauDecoder(AttentionLayer):
         window: Window | None = None,
         coverage: Coverage | None = None,
         residual: bool = False,
+        layer_class: type[RecurrentLayer] = LSTMLayer,
+        maxout: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
         self.direction_size = direction_size
         self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         self.initial_hidden = nn.Linear(direction_size, hidden_size)
-        self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
-        self.context_gates = nn.Linear(score.context_size, 4 * hidden_size, bias=False)
-        self.output_layer = nn.Linear(
-            hidden_size + score.context_size + embedding_size, output_size
-        )
+        self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
+        gate_size = self.layers.bottom.gate_size
+        self.context_gates = nn.Linear(score.context_size, gate_size, bias=False)
+        self.maxout = maxout
+        joined_size = hidden_size + score.context_size + embedding_size
+        self.output_layer = nn.Linear(joined_size, 2 * output_size if maxout else output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         backward = aligned(encoded.hidden, self.layers)[..., -self.direction_size :]  # [B, L, D]
         hidden = torch.tanh(self.initial_hidden(backward)).to(encoded.cell.dtype)  # [B, L, H]
         attention_state = self.initial_attention_state(encoded)
-        cell, input_feed = torch.zeros_like(hidden), hidden[:, 0, :0]  # no input feeding: [B, 0]
+        cell = torch.zeros_like(hidden[..., : self.layers.bottom.cell_size])
+        input_feed = hidden[:, 0, :0]  # no input feeding: [B, 0]
         return self.memory(encoded), DecoderState(hidden, cell, input_feed, *attention_state)
 
     def inputs(self, embedded: Tensor) -> Inputs:
@@ -89,15 +95,16 @@ class BahdanauDecoder(AttentionLayer):
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         attended = self.attend(state.hidden[:, -1], state, memory)
-        gates = inputs.gates + self.context_gates(attended.context)  # [N, 4H]
+        gates = inputs.gates + self.context_gates(attended.context)  # [N, 4H] in LSTMs
         top, hidden, cell = step_layers(self.layers, gates, state, self.dropout)
-        outputs = self.outputs(top, attended.context, inputs.embedded)  # [N, R]
+        read = state.hidden[:, -1] if self.maxout else top
+        outputs = self.outputs(read, attended.context, inputs.embedded)  # [N, R]
         next_state = DecoderState(hidden, cell, state.input_feed, *attended.state)
         return Step(outputs, next_state, attended.attention_weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
-        score = self.fused_score()
-        if score is None:
+        score = self.fused_score() if self.layers.bottom.is_fused else None
+        if score is None or self.maxout:
             return stack_steps(self, embedded, state, memory)
         time_major = embedded.transpose(0, 1)  # [T, B, E]
         gates = self.layers.bottom.gates(time_major)
@@ -110,10 +117,11 @@ class BahdanauDecoder(AttentionLayer):
         return Unrolled(outputs.transpose(0, 1), weights.transpose(0, 1))
 
     def outputs(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
-        """Return `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`, with dropout in training: [..., R]."""
+        """Return `2 tanh(W [4 s; 4 c_t; y_{t-1}] + b)` or maxout, under dropout: [..., R]."""
         states = HIDDEN_SCALE * hidden, HIDDEN_SCALE * context.to(hidden.dtype)
-        inputs = torch.cat([*states, embedded], dim=-1)  # [..., H + C + E]
-        return OUTPUT_SCALE * self.output_dropout(tanh(self.output_layer(inputs)))
+        sums = self.output_layer(torch.cat([*states, embedded], dim=-1))  # [..., R or 2R]
+        activated = torch.maximum(sums[..., ::2], sums[..., 1::2]) if self.maxout else tanh(sums)
+        return OUTPUT_SCALE * self.output_dropout(activated)
 
 
 class LuongDecoder(AttentionLayer):
@@ -137,13 +145,16 @@ class LuongDecoder(AttentionLayer):
         window: Window | None = None,
         coverage: Coverage | None = None,
         residual: bool = False,
+        layer_class: type[RecurrentLayer] = LSTMLayer,
     ) -> None:
         super().__init__(score, window, coverage)
         self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         self.input_feed_size = output_size if input_feeding else 0
-        self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
+        self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
         self.input_feed_gates = (
-            nn.Linear(output_size, 4 * hidden_size, bias=False) if input_feeding else None
+            nn.Linear(output_size, self.layers.bottom.gate_size, bias=False)
+            if input_feeding
+            else None
         )
         self.attentional = nn.Linear(score.context_size + hidden_size, output_size, bias=False)
 
@@ -172,7 +183,7 @@ class LuongDecoder(AttentionLayer):
             hidden = run_layers(self.layers, embedded, state, self.dropout)  # [B, T, H]
             context, weights = self.attend_sequence(hidden, memory)  # [B, T, C], [B, T, S]
             return Unrolled(self.outputs(self.attentional_vector(context, hidden)), weights)
-        score = self.fused_score()
+        score = self.fused_score() if self.layers.bottom.is_fused else None
         if self.input_feed_gates is None or score is None:
             return stack_steps(self, embedded, state, memory)
         gates = self.layers.bottom.gates(embedded.transpose(0, 1))  # [T, B, 4H]
@@ -209,10 +220,11 @@ class PlainDecoder(nn.Module):
         num_layers: int,
         dropout: float | DropoutRates,
         residual: bool = False,
+        layer_class: type[RecurrentLayer] = LSTMLayer,
     ) -> None:
         super().__init__()
         self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
-        self.layers = _layers(embedding_size, hidden_size, num_layers, residual)
+        self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
         self.output_layer = nn.Linear(hidden_size, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
@@ -244,11 +256,18 @@ def hidden_and_output_dropout(dropout: float | DropoutRates) -> tuple[Dropout, D
     return Dropout(rates.hidden), Dropout(rates.output)
 
 
-def _layers(embedding_size: int, hidden_size: int, num_layers: int, residual: bool) -> LSTMStack:
-    return LSTMStack([embedding_size] + [hidden_size] * (num_layers - 1), hidden_size, residual)
+def _layers(
+    layer_class: type[RecurrentLayer],
+    embedding_size: int,
+    hidden_size: int,
+    num_layers: int,
+    residual: bool,
+) -> RecurrentStack:
+    sizes = [embedding_size] + [hidden_size] * (num_layers - 1)
+    return RecurrentStack(layer_class, sizes, hidden_size, residual)
 
 
-def aligned(states: Tensor, layers: LSTMStack) -> Tensor:
+def aligned(states: Tensor, layers: RecurrentStack) -> Tensor:
     """Return the encoder's final states [B, *, H] from which each decoder layer starts [B, L, H].
 
     Layers are counted from the top: the decoder's top starts from the encoder's. Decoder layers
@@ -261,7 +280,7 @@ def aligned(states: Tensor, layers: LSTMStack) -> Tensor:
 
 
 def step_layers(
-    layers: LSTMStack, gates: Tensor, state: DecoderState, dropout: Dropout
+    layers: RecurrentStack, gates: Tensor, state: DecoderState, dropout: Dropout
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run one step through all layers, given the lowest's gates [N, 4H].
 
@@ -281,7 +300,7 @@ def step_layers(
 
 
 def run_layers(
-    layers: LSTMStack, embedded: Tensor, state: DecoderState, dropout: Dropout
+    layers: RecurrentStack, embedded: Tensor, state: DecoderState, dropout: Dropout
 ) -> Tensor:
     """Run all layers over targets [B, T, E], one by one: outputs of the top [B, T, H]."""
     output = embedded
@@ -293,7 +312,7 @@ def run_layers(
 
 
 def layer_inputs(
-    layers: LSTMStack, lowest_weight: Tensor, state: DecoderState, steps: int, dropout: Dropout
+    layers: RecurrentStack, lowest_weight: Tensor, state: DecoderState, steps: int, dropout: Dropout
 ) -> list[LayerInputs]:
     """Return the layers' tensors for the fused unroll; draw the dropout between layers.
 

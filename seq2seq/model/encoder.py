@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.model.layers import Dropout, DropoutRates, EmbeddingDropout
-from seq2seq.model.lstm import LSTMStack
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
 from seq2seq.model.state import EncoderOutput
 
 
@@ -30,6 +31,7 @@ class Encoder(nn.Module):
         dropout: float | DropoutRates,
         reverse: bool = False,
         residual: bool = False,
+        layer_class: type[RecurrentLayer] = LSTMLayer,
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
@@ -45,11 +47,11 @@ class Encoder(nn.Module):
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
         own = self.direction_size, residual
-        self.forward_layers = LSTMStack(sizes, *own)
-        self.backward_layers = LSTMStack(sizes if bidirectional else [], *own)
+        self.forward_layers = RecurrentStack(layer_class, sizes, *own)
+        self.backward_layers = RecurrentStack(layer_class, sizes if bidirectional else [], *own)
 
     @property
-    def directions(self) -> list[LSTMStack]:
+    def directions(self) -> list[RecurrentStack]:
         """Return the layers of each direction."""
         return [self.forward_layers, self.backward_layers][: len(self.reversed)]
 
@@ -66,10 +68,9 @@ class Encoder(nn.Module):
         for layers in zip(*self.directions, strict=True):
             ends = []
             for layer, is_reversed in zip(layers, self.reversed, strict=True):
-                zero = layer.bias.new_zeros(len(src_lengths), layer.hidden_size)
-                hiddens, cells = layer(
-                    _reorder(outputs, reversal) if is_reversed else outputs, zero, zero
-                )  # [B, S, D]
+                start = layer.zero_state(len(src_lengths))
+                read = _reorder(outputs, reversal) if is_reversed else outputs
+                hiddens, cells = layer(read, *start)  # [B, S, D]
                 hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))  # [B, D]
                 ends.append((_reorder(hiddens, reversal) if is_reversed else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))

@@ -14,7 +14,8 @@ from seq2seq.model.decoder import (
 )
 from seq2seq.model.layers import DropoutRates, tanh
 from seq2seq.model.local_attention import Window
-from seq2seq.model.lstm import LSTMStack
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 
@@ -40,12 +41,13 @@ class GNMTDecoder(AttentionLayer):
         window: Window | None = None,
         coverage: Coverage | None = None,
         residual: bool = False,
+        layer_class: type[RecurrentLayer] = LSTMLayer,
     ) -> None:
         super().__init__(score, window, coverage)
         self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         joined = hidden_size + score.context_size
         sizes = [embedding_size] + [joined] * (num_layers - 1)
-        self.layers = LSTMStack(sizes, hidden_size, residual)
+        self.layers = RecurrentStack(layer_class, sizes, hidden_size, residual)
         self.output_layer = nn.Linear(joined, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:

@@ -1,17 +1,15 @@
-"""LSTM (Hochreiter and Schmidhuber 1997; forget gates of Gers et al. 2000): a layer and a stack."""
-
-from collections.abc import Iterable, Iterator
-from typing import cast
+"""LSTM layers (Hochreiter and Schmidhuber 1997; forget gates of Gers et al. 2000)."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.model.fused.lstm import LSTMUnroll, activate
-from seq2seq.model.layers import tanh
+from seq2seq.model.layers import sigmoid_, tanh, tanh_into
+from seq2seq.model.recurrent import RecurrentLayer, uniform_weight
 
 
-class LSTMLayer(nn.Module):
+class LSTMLayer(RecurrentLayer):
     """LSTM layer: `c' = s(f) c + s(i) tanh(g)`, `h' = s(o) tanh(c')` with s the logistic function.
 
     The gates are `(o, i, f, g) = W x + U h + b`. `step` is the definition. `forward` computes a
@@ -20,17 +18,14 @@ class LSTMLayer(nn.Module):
     of the forget gate is 1.
     """
 
+    gate_count = 4
+    has_cell = True
+    is_fused = True
+
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.hidden_size = hidden_size
-        bound = hidden_size**-0.5
-        self.input_weight = nn.Parameter(
-            torch.empty(4 * hidden_size, input_size).uniform_(-bound, bound)
-        )
-        self.hidden_weight = nn.Parameter(
-            torch.empty(4 * hidden_size, hidden_size).uniform_(-bound, bound)
-        )
-        self.bias = nn.Parameter(torch.zeros(4 * hidden_size))
+        super().__init__(input_size, hidden_size)
+        self.hidden_weight = uniform_weight(self.gate_size, hidden_size, hidden_size)
+        self.bias = nn.Parameter(torch.zeros(self.gate_size))
         with torch.no_grad():
             self.bias[2 * hidden_size : 3 * hidden_size] = 1  # forget gates start open
 
@@ -48,7 +43,6 @@ class LSTMLayer(nn.Module):
     def step_into(
         self, new_hidden: Tensor, new_cell: Tensor, gates: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute `step` into given tensors: no autograd graph, batch-invariant on CPU."""
         sums = gates + F.linear(hidden, self.hidden_weight)
         activate(sums.to(cell.dtype), cell, new_hidden, new_cell)
         return new_hidden, new_cell
@@ -63,23 +57,57 @@ class LSTMLayer(nn.Module):
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
 
-class LSTMStack(nn.ModuleList):
-    """LSTM layers of one hidden size, lowest first.
+class NormedLSTMLayer(LSTMLayer):
+    """LSTM layer with layer normalisation (Ba et al. 2016, eq. 20 to 22).
 
-    With `residual` the output of each layer but the lowest is its hidden state plus the output of
-    the layer below, `x^l = h^l + x^{l-1}` (Wu et al. 2016, eq. 6), which it reads under dropout.
+    `(o, i, f, g) = LN(W x; a_1) + LN(U h; a_2) + b`, `c' = s(f) c + s(i) tanh(g)`,
+    `h' = s(o) tanh(LN(c'; a_3, b_3))` with `LN(v; a, b) = a (v - mean v) / sqrt(var v + 1e-5) + b`,
+    over all 4H gates at once. The paper's shifts of the first two are part of the bias b. Sockeye 1
+    has the same cell; Marian's does not normalise c'. Steps are stacked: there is no fused pass.
     """
 
-    def __init__(
-        self, input_sizes: Iterable[int], hidden_size: int, residual: bool = False
-    ) -> None:
-        super().__init__(LSTMLayer(input_size, hidden_size) for input_size in input_sizes)
-        self.residual = residual
+    is_fused = False
 
-    def __iter__(self) -> Iterator[LSTMLayer]:
-        return cast(Iterator[LSTMLayer], super().__iter__())
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_norm = nn.LayerNorm(self.gate_size, bias=False)
+        self.hidden_norm = nn.LayerNorm(self.gate_size, bias=False)
+        self.cell_norm = nn.LayerNorm(hidden_size)
 
-    @property
-    def bottom(self) -> LSTMLayer:
-        """Return the lowest layer, which reads the inputs."""
-        return next(iter(self))
+    def gates(self, inputs: Tensor) -> Tensor:
+        """Return the contribution `W x` of inputs [..., input_size] to the gates: [..., 4H]."""
+        return F.linear(inputs, self.input_weight)
+
+    def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        return self._step(self.input_norm(gates.to(cell.dtype)), hidden, cell)
+
+    def step_into(
+        self, new_hidden: Tensor, new_cell: Tensor, gates: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        sums = self._sums(self.input_norm(gates.to(cell.dtype)), hidden)
+        size = self.hidden_size
+        sigmoid_(sums[:, : 3 * size])
+        o, i, f, g = sums.chunk(4, dim=-1)
+        torch.mul(f, cell, out=new_cell).addcmul_(i, tanh_into(g, g))
+        tanh_into(self.cell_norm(new_cell), new_hidden).mul_(o)
+        return new_hidden, new_cell
+
+    def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        normed = self.input_norm(self.gates(inputs.transpose(0, 1)).to(cell.dtype))  # [T, B, 4H]
+        hiddens, cells = [], []
+        for gates in normed:
+            hidden, cell = self._step(gates, hidden, cell)
+            hiddens.append(hidden)
+            cells.append(cell)
+        return torch.stack(hiddens).transpose(0, 1), torch.stack(cells).transpose(0, 1)
+
+    def _step(self, normed: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the next hidden and cell [N, H], given normalised input gates [N, 4H]."""
+        o, i, f, g = self._sums(normed, hidden).chunk(4, dim=-1)
+        cell = f.sigmoid() * cell + i.sigmoid() * tanh(g)
+        return o.sigmoid() * tanh(self.cell_norm(cell)), cell
+
+    def _sums(self, normed: Tensor, hidden: Tensor) -> Tensor:
+        product = F.linear(hidden, self.hidden_weight).to(normed.dtype)
+        sums: Tensor = normed + self.hidden_norm(product) + self.bias
+        return sums

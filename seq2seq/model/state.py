@@ -10,7 +10,7 @@ class EncoderOutput(NamedTuple):
 
     outputs: Tensor  # [B, S, H], zero at padding
     hidden: Tensor  # [B, L, H], final states: forward half, then backward half
-    cell: Tensor  # [B, L, H]
+    cell: Tensor  # [B, L, H]; [B, L, 0] in layers without cells
     pad_mask: Tensor  # [B, S], True = padding
     src: Tensor | None = None  # [B, S], the source ids
 
@@ -19,7 +19,7 @@ class Inputs(NamedTuple):
     """Inputs of one target position, [N, *], or of a target sequence, [B, T, *]."""
 
     embedded: Tensor  # [..., E]
-    gates: Tensor  # [..., 4H], gates of the lowest layer from the embedding and the bias
+    gates: Tensor  # [..., 4H] (GRU: 3H), gates of the lowest layer from embedding and bias
 
 
 class Memory(NamedTuple):
@@ -51,7 +51,7 @@ class DecoderState(NamedTuple):
     """Decoder state carried from step to step, one row per hypothesis."""
 
     hidden: Tensor  # [N, L, H]
-    cell: Tensor  # [N, L, H]
+    cell: Tensor  # [N, L, H]; [N, L, 0] in layers without cells
     input_feed: Tensor  # [N, R], the last attentional vector; [N, 0] without input feeding
     coverage: Tensor | None = None  # [N, S], sum of the attention weights so far
     position: Tensor | None = None  # [N], target position, for windows

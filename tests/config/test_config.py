@@ -927,3 +927,31 @@ def test_of_several_corpora_the_weights_may_not_change(tmp_path: Path) -> None:
     assert [each.file for each in paths.data.train] == [tmp_path / "1.tsv", tmp_path / "0.5.tsv"]
     assert paths.data.valid.file == tmp_path / "valid.tsv"
     assert changed_keys(old, paths) == []
+
+
+# ------------------------------------------------------------------------------- recurrent layers
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("{cell: rnn}", "cell: must be 'lstm' or 'gru'; got rnn"),
+        (
+            "{cell: gru, layer_norm: true}",
+            "layer_norm: normalises LSTM layers; set cell: lstm, or layer_norm: false; got true",
+        ),
+        ("{layer_norm: some}", "layer_norm: must be true or false; got some"),
+    ],
+)
+def test_wrong_layers_are_refused(tmp_path: Path, keys: str, message: str) -> None:
+    assert mistakes(tmp_path, f"model: {keys}") == [f"line 9: model.{message}"]
+
+
+def test_a_maxout_layer_belongs_to_bahdanaus_decoder(tmp_path: Path) -> None:
+    path = write(tmp_path, f"{MINIMAL}model: {{decoder: luong, maxout: true}}")
+    config, notes = load_config(path)
+    reason = "the maxout layer belongs to decoder bahdanau"
+    assert (config.model.maxout, notes) == (False, [f"model.maxout: true is ignored: {reason}"])
+    (line,) = mistakes(tmp_path, "model: {decoder: luong}", ("model.maxout=true",))
+    assert line == f"model.maxout (command line): {reason}; got true"
+    assert load(tmp_path, "model: {maxout: true, cell: gru}").model.maxout

@@ -103,6 +103,8 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         ("training.perDeviceTrainBatchSize", "training.batch_tokens"),  # Hugging Face
         ("num_train_epochs", "training.max_epochs"),
         ("model.dropout-src", "model.dropout"),
+        ("model.rnn_type", "model.cell"),
+        ("layer-normalization", "model.layer_norm"),
         ("vocabulary.alpha", "vocabulary.sampling"),  # not that of the length penalty
     ],
 )
@@ -119,7 +121,6 @@ def test_a_name_of_another_tool_leads_to_the_key_of_that_meaning(
         ("training.use_cuda", "choose the device by the option --device"),
         ("training.resume", "resume by the option --resume"),
         ("training.load_model", "start from another run by the option --init-from RUN"),
-        ("model.rnn_type", "encoder and decoder are always LSTMs; remove it"),
         ("training.memory_gb", "a batch that does not fit memory is split"),  # as was once a key
         ("training.shuffle", "every epoch shuffles the training pairs; remove it"),
         ("data.src", "data.src_lang and data.tgt_lang name the languages"),

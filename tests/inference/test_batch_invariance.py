@@ -91,10 +91,22 @@ def test_a_tile_that_shrinks_finds_the_same(
                 torch.testing.assert_close(one.attention_weights, other.attention_weights)
 
 
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"decoder": "bahdanau"},
+        {"decoder": "luong"},
+        {"decoder": "none"},
+        {"decoder": "bahdanau", "cell": "gru", "maxout": True},
+        {"decoder": "luong", "cell": "gru"},
+        {"decoder": "bahdanau", "layer_norm": True},
+        {"decoder": "luong", "layer_norm": True, "layers": 2},
+    ],
+    ids=lambda keys: "-".join(map(str, keys.values())),
+)
 @pytest.mark.parametrize("beam_size", [1, 5])
-def test_sizes_found_out_change_no_bit(decoder: str, beam_size: int) -> None:
-    model, sources = model_of(decoder), random_sources(90, seed=8)
+def test_sizes_found_out_change_no_bit(keys: dict[str, object], beam_size: int) -> None:
+    model, sources = model_of(**keys), random_sources(90, seed=8)
     limits = [20] * 90
     everything = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):

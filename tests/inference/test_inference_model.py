@@ -18,6 +18,7 @@ from model_cases import (
     T,
     V,
     close,
+    layer_class,
     make_decoder,
     random_tensor,
     randomize,
@@ -28,9 +29,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.inference import inference_model
-from seq2seq.inference.inference_model import InferenceLSTM, InferenceModel
+from seq2seq.inference.inference_model import INFERENCE_CLASSES, InferenceLayer, InferenceModel
 from seq2seq.model.encoder import Encoder
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.gru import GRULayer
+from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 WAYS = pytest.mark.parametrize("way", ["bidirectional", "forward", "reversed"])
@@ -63,7 +66,7 @@ def test_it_answers_as_its_model_and_sees_later_changes_of_the_weights(case: Cas
         close(found, expected)
         close(logits, model.project(expected))
         model.train()
-    assert not any(isinstance(module, InferenceLSTM) for module in model.modules())
+    assert not any(isinstance(module, InferenceLayer) for module in model.modules())
     shared = {id(weight) for weight in model.parameters()}
     assert {id(weight) for weight in inference.network.parameters()} == shared
 
@@ -145,10 +148,11 @@ def test_a_large_vocabulary_gets_no_table(way: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "apart"])
-@pytest.mark.parametrize("most", [4 * H * V, 4 * H * V - 1], ids=["kept", "too large"])
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "too large"])
 def test_a_model_with_tables_steps_as_before(
-    case: Case, tied: bool, most: int, monkeypatch: pytest.MonkeyPatch
+    case: Case, tied: bool, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    most = layer_class(case).gate_count * H * V - (not kept)
     monkeypatch.setattr(inference_model, "MAX_TABLE_ENTRIES", most)
     model = make_case(case).eval()
     if tied:
@@ -164,18 +168,22 @@ def test_a_model_with_tables_steps_as_before(
         close(inference.project(outputs), logits)
         model.tgt_embedding.weight.zero_()  # the projection is apart from it now
         close(inference.project(outputs), logits)
-    assert (inference._target_gates is not None) == (most == 4 * H * V)
+    assert (inference._target_gates is not None) == kept
 
 
-def test_the_lstm_without_a_graph_gives_the_same_and_leaves_its_inputs_alone() -> None:
-    layer = LSTMLayer(E, H)
+@pytest.mark.parametrize("kind", [LSTMLayer, NormedLSTMLayer, GRULayer])
+def test_a_layer_without_a_graph_gives_the_same_and_leaves_its_inputs_alone(
+    kind: type[RecurrentLayer],
+) -> None:
+    layer = kind(E, H)
     randomize(layer)
-    inputs, states = random_tensor(B, T, E, seed=2), [random_tensor(B, H, seed=n) for n in (3, 4)]
+    inputs = random_tensor(B, T, E, seed=2)
+    states = [random_tensor(B, size, seed=size) for size in (H, layer.cell_size)]
     gates = layer.gates(inputs[:, 0])
     given = (gates, inputs, *states)
     before = [part.detach().clone() for part in given]
     expected = [*layer(inputs, *states), *layer.step(gates, *states)]
-    layer.__class__ = InferenceLSTM
+    layer.__class__ = INFERENCE_CLASSES[kind]
     with torch.no_grad():
         found = [*layer(inputs, *states), *layer.step(gates, *states)]
     for left, right in zip(found, expected, strict=True):

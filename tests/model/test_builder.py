@@ -41,6 +41,10 @@ BUILDS = [
     {"decoder": "luong", "window": "local_m"},
     {"decoder": "none"},
     {"decoder": "luong", "residual": True},
+    {"decoder": "bahdanau", "cell": "gru", "maxout": True},
+    {"decoder": "luong", "cell": "gru"},
+    {"decoder": "bahdanau", "layer_norm": True},
+    {"decoder": "none", "layer_norm": True, "residual": True},
 ]
 
 

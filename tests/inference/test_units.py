@@ -1,0 +1,105 @@
+"""Runs whose layers are gated units or normalised LSTMs, from training to every kind of search."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import toy_pairs
+from test_scoring import Respelled
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import Config, load_config
+from seq2seq.data.batching import Batch
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.inference.inference_model import InferenceLayer, InferenceModel
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.translator import Translator
+from seq2seq.inference.weights import Int8Weight
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.layout import METRICS
+from seq2seq.training import loop
+from seq2seq.training.loop import Interrupted, train
+from seq2seq.training.session import TrainingSession
+from seq2seq.training.step import StepResult, train_step
+
+UNITS = {
+    "gru": ("model.decoder=bahdanau", "model.cell=gru", "model.maxout=true"),
+    "gru-luong": ("model.decoder=luong", "model.cell=gru", "model.copy=true"),
+    "normed": ("model.decoder=bahdanau", "model.layer_norm=true", "model.layers=2"),
+    "normed-gnmt": ("model.decoder=gnmt", "model.layer_norm=true", "model.residual=true"),
+}
+LINES = toy_pairs(12, seed=5)[0]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+
+
+def configured(corpus: Path, run: str, *overrides: str) -> Config:
+    settings = ("training.max_steps=6", "training.log_every=1", "training.average=0.9")
+    return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])[0]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_run_is_resumed_exactly(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, unit: str
+) -> None:
+    keys = (*UNITS[unit], "training.precision=bf16")
+    complete = train(configured(small_corpus, "complete", *keys), "cpu")
+
+    def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
+        result = train_step(run, batches, rate)
+        if run.progress.step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    config = configured(small_corpus, "resumed", *keys)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", interrupted)
+        with pytest.raises(Interrupted):
+            train(config, "cpu")
+    resumed = train(config, "cpu", resume=True)
+    assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
+    weights = [load_model(run, CPU)[0].parameters() for run in (complete, resumed)]
+    assert all(map(torch.equal, *weights))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None:
+    settings = ("training.max_steps=30", "training.keep=2", "training.validate_every=15")
+    run = train(configured(small_corpus, "run", *UNITS[unit], *settings), "cpu")
+    translator = Translator.load(run)
+    for beam_size in (1, 4):
+        together = translator.translate(LINES, beam_size=beam_size)
+        alone = [translator.translate([line], beam_size=beam_size)[0] for line in LINES]
+        assert together == alone
+    ensemble = Translator.load(run, run).translate(LINES, beam_size=4)
+    assert [each.text for each in ensemble] == [each.text for each in together]
+    plain = translator.vocabularies
+    translator.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, together))
+    texts = [each.text for each in together]
+    for found, scored in zip(together, score_lines(translator, LINES, texts), strict=True):
+        assert scored.score == pytest.approx(found.score, rel=1e-5)
+    rounded = Translator.load(run, int8=True)
+    assert len(rounded.translate(LINES)) == len(LINES)
+    averaged = small_corpus.parent / "averaged"
+    assert main(["average", str(run), "-o", str(averaged)]) == 0
+    assert len(Translator.load(averaged).translate(LINES)) == len(LINES)
+
+
+@pytest.mark.parametrize("unit", ["gru", "normed"])
+def test_int8_rounds_every_matrix_of_a_layer(small_corpus: Path, unit: str) -> None:
+    run = train(configured(small_corpus, "run", *UNITS[unit]), "cpu")
+    model = InferenceModel(load_model(run, CPU)[0])
+    model.replace_weights(Int8Weight)
+    layers = [each for each in model.network.modules() if isinstance(each, InferenceLayer)]
+    assert len(layers) == (3 if unit == "gru" else 6)
+    for layer in layers:
+        assert len(layer.weight_names) == (3 if unit == "gru" else 2)
+        for name in layer.weight_names:
+            assert isinstance(getattr(layer, name), Int8Weight)
