@@ -103,7 +103,7 @@ _KEYS = {
     "model.layer_norm": """
         layer_normalization layer_normalisation layernorm use_layer_norm use_layernorm ln
         lstm_layer_norm rnn_layer_normalization""",
-    "model.maxout": "maxout_output use_maxout readout deep_output",
+    "model.maxout": "maxout_output use_maxout deep_output",
     "model.dropout": """
         dropout_rate dropout_prob dropout_p drop_prob dropout_rnn rnn_dropout emb_dropout
         embed_dropout embedding_dropout hidden_dropout hidden_dropout_prob encoder_dropout

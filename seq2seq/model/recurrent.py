@@ -16,7 +16,7 @@ class RecurrentLayer(nn.Module):
 
     gate_count: ClassVar[int]  # rows of H in the weights of the inputs
     has_cell: ClassVar[bool]
-    is_fused: ClassVar[bool] = False  # whether the fused decoder passes compute these steps
+    is_fused: ClassVar[bool] = False  # the fused decoder passes compute these steps
     weight_names: ClassVar[tuple[str, ...]] = ("input_weight", "hidden_weight")
     hidden_weight: nn.Parameter
     bias: nn.Parameter
