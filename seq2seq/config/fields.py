@@ -61,6 +61,18 @@ def _parse_int(value: object) -> object:
     return value
 
 
+def read_auto(value: object) -> object:
+    """Read the word `auto` as None, and refuse null, which means nothing here."""
+    if value is None:
+        raise ValueError("must be an integer, or auto")
+    return None if value == "auto" else value
+
+
+def dump_auto(value: object) -> object:
+    """Write None as `auto`."""
+    return "auto" if value is None else value
+
+
 def _parse_bool(value: object) -> object:
     """Read YAML's words for true and false; leave other text to the schema to refuse."""
     words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

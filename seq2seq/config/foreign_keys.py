@@ -35,7 +35,7 @@ _KEYS = {
     "vocabulary.type": """
         tokenizer tokenizer_type tokenization segmentation subword subword_type src_subword_type
         tgt_subword_type token_type token_level level bpe sentencepiece spm vocab_type
-        vocabulary.model_type vocabulary.model vocabulary.algorithm vocabulary.method""",
+        vocabulary.model_type vocabulary.algorithm vocabulary.method""",
     "vocabulary.size": """
         vocab_size vocabulary_size src_vocab_size tgt_vocab_size voc_limit src_voc_limit
         trg_voc_limit vocab_limit voc_size n_vocab nwordssrc nwordstgt dim_vocabs max_vocab_size
@@ -48,6 +48,9 @@ _KEYS = {
         bpe_dropout subword_sampling subword_regularization subword_regularisation subword_alpha
         src_subword_alpha tgt_subword_alpha sentencepiece_alphas enable_sampling spm_alpha
         vocabulary.alpha vocabulary.dropout""",
+    "vocabulary.model": """
+        bpe_model sentencepiece_model spm_model sp_model src_subword_model tgt_subword_model
+        sentencepiece_vocab spm_vocab tokenizer_model subword_model""",
     "vocabulary.symbols": """
         user_defined_symbols special_symbols special_tokens extra_special_tokens extra_tokens
         additional_special_tokens protected_symbols spm_user_defined_symbols added_tokens""",
@@ -268,8 +271,7 @@ _ADVICE = {
         trg_voc_min_freq words_min_frequency src_words_min_frequency thresholdsrc thresholdtgt
         num_words_min_count word_min_count vocab_threshold""",
     "SentencePiece segments the raw text; remove it, and see vocabulary.type": """
-        bpe_codes codes bpe_model moses sentencepiece_model spm_model sp_model src_subword_model
-        tgt_subword_model pretokenizer tokenizer_cfg tokenizer_name transforms""",
+        bpe_codes codes moses pretokenizer tokenizer_cfg tokenizer_name transforms""",
     "case is kept; lowercase the text files themselves": """
         lower lowercase do_lower_case lower_case truecase""",
     "run_dir holds the log, metrics and TensorBoard files; remove it": """

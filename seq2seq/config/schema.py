@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutConfig, Layers, LocalWindow
 from seq2seq.config.corpora import SPECIAL, split_list
@@ -35,14 +43,17 @@ from seq2seq.config.fields import (
     Positive,
     Section,
     Size,
+    dump_auto,
     ignore,
     key,
+    read_auto,
 )
 from seq2seq.config.unknown_keys import section_class
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
+_SIZE_SCHEMA = {"type": "integer", "minimum": 16, "maximum": 1_000_000}
 Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
 Score = Literal[
     "additive", "normed_additive", "coverage", "dot", "general", "concat", "scaled_dot", "location"
@@ -58,7 +69,15 @@ class VocabularyConfig(Section):
     type: Literal["unigram", "bpe", "word", "char"] = key(
         "unigram", "subwords, words or characters"
     )
-    size: Annotated[Int, Field(ge=16, le=1_000_000)] = key(8000, "tokens, special ones included")
+    size: Annotated[
+        Annotated[Int, Field(ge=16, le=1_000_000)] | None,
+        BeforeValidator(read_auto),
+        PlainSerializer(dump_auto),
+        WithJsonSchema({"anyOf": [_SIZE_SCHEMA, {"const": "auto"}]}),
+    ] = key(8000, "tokens, special ones included, or auto: as many as suit the training text")
+    model: Annotated[tuple[FilePath, ...], BeforeValidator(split_list)] = key(
+        (), "existing SentencePiece models in place of type and size: one, or source and target"
+    )
     joint: Bool = key(True, "share one vocabulary between both languages")
     sampling: Annotated[NotNegative, Field(le=1)] = key(
         0.0, "subword regularisation: unigram exponent, or rate of BPE-dropout; 0: off"
@@ -68,6 +87,20 @@ class VocabularyConfig(Section):
         (), "strings such as <2fr> or <num> that are one token each, which nothing splits"
     )
     names: Bool = key(False, "translate names as placeholders, spelled in the target's script")
+
+    @field_validator("joint")
+    @classmethod
+    def _check_models(cls, joint: bool, info: ValidationInfo) -> bool:
+        if len(info.data.get("model", ())) == 2 and joint:
+            raise ValueError("must be false with two models; a joint vocabulary has one")
+        return joint
+
+    @field_validator("model")
+    @classmethod
+    def _count_models(cls, models: tuple[Path, ...]) -> tuple[Path, ...]:
+        if len(models) > 2:
+            raise ValueError("give one model, or two: source and target")
+        return models
 
     @field_validator("symbols")
     @classmethod
@@ -419,7 +452,7 @@ _Files = TypeVar("_Files", bound=ParallelFiles)
 
 
 def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
-    """Return a config whose run folder and text files have the paths that `change` returns."""
+    """Return a config whose paths of run folder, texts and models are what `change` returns."""
 
     def changed(files: _Files) -> _Files:
         return files.model_copy(update={key: change(path) for key, path in files.paths.items()})
@@ -427,7 +460,12 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
     data = config.data
     train, valid, test = map(changed, data.train), changed(data.valid), data.test
     splits = {"train": tuple(train), "valid": valid, "test": test and changed(test)}
-    own = {"data": data.model_copy(update=splits), "run_dir": change(config.run_dir)}
+    vocabulary = config.vocabulary
+    own = {
+        "data": data.model_copy(update=splits),
+        "run_dir": change(config.run_dir),
+        "vocabulary": vocabulary.model_copy(update={"model": tuple(map(change, vocabulary.model))}),
+    }
     return config.model_copy(update=own)
 
 

@@ -45,8 +45,9 @@ from seq2seq.data.corpus import (
 from seq2seq.data.corpus_sampling import Share, ends_of, shares
 from seq2seq.data.lines import checksum_of_file
 from seq2seq.data.natural_language import sampled
+from seq2seq.data.vocabulary.existing import checksums_of_models
 from seq2seq.data.vocabulary.files import checksums_of
-from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.folders import PrivateFolder, is_foreign
@@ -91,7 +92,9 @@ class TrainingData:
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
         """Train vocabularies on the text; raises UserError as `train_vocabularies` does."""
-        return train_vocabularies(config, self.text.src, self.text.tgt, self.tags)
+        vocabularies = train_vocabularies(config, self.text.src, self.text.tgt, self.tags)
+        self.notes += vocabulary_notes(config, vocabularies)
+        return vocabularies
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
         """Return the token ids of the pairs, as `encode_pairs` does."""
@@ -197,9 +200,13 @@ class _CachedTrainingData(TrainingData):
 
         if self.tags:
             settings["tags"] = list(self.tags)
-        return self._load(
+        if config.model:
+            settings["model"] = checksums_of_models(config)
+        vocabularies = self._load(
             _VOCABULARY, {"config": settings}, build, lambda entry: read_models(entry, config)
         )
+        self.notes += vocabulary_notes(config, vocabularies)
+        return vocabularies
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
         """Encode the text, or open what was encoded before."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.training_data import TrainingData
+from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.seq2seq import named_weights
@@ -64,7 +65,7 @@ def resumed_vocabularies(
     """
     folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
     try:
-        return recorded_vocabularies(state.path, state.header, folder, sampling), []
+        vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
     except (DamagedFile, UnreadableFile):
         raise  # the header itself, or a vocabulary that may be intact
     except UserError as error:
@@ -82,3 +83,5 @@ def resumed_vocabularies(
             f"{error}, but the training text does not give it either. Restore that text or the "
             "vocabulary, or name the run of the warm start with --init-from"
         ) from None
+    check_same_models(config.vocabulary, vocabularies, data.tags)
+    return vocabularies, []

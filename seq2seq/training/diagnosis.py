@@ -197,7 +197,7 @@ def _longer(config: Config) -> str:
 def _fewer_unknown(config: Config) -> str:
     """Advise on unknown words: the vocabulary and, for word vocabularies, other types."""
     vocabulary = config.vocabulary
-    advice = [f"raise vocabulary.size (now {vocabulary.size})"]
+    advice = [f"raise vocabulary.size (now {vocabulary.size or 'auto'})"]
     if vocabulary.type != "word":
         return f"{advice[0]}, or add training text with the missing characters"
     advice.append("set vocabulary.type=unigram")

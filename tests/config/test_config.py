@@ -522,6 +522,35 @@ def test_symbols_are_a_list_or_separated_by_commas(tmp_path: Path) -> None:
     assert changed_keys(load(tmp_path), config) == ["vocabulary.symbols: [] -> [<2fr>, '>>de<<']"]
 
 
+def test_the_size_is_a_number_or_auto(tmp_path: Path) -> None:
+    config = load(tmp_path, "vocabulary: {size: auto}")
+    assert config.vocabulary.size is None
+    assert load(tmp_path, overrides=("vocabulary.size=auto",)) == config
+    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert changed_keys(load(tmp_path), config) == ["vocabulary.size: 8000 -> auto"]
+    for wrong, reason in (
+        ("null", "must be an integer, or auto"),
+        ("many", "must be an integer; got many"),
+        ("15", "must be at least 16; got 15"),
+    ):
+        (line,) = mistakes(tmp_path, overrides=(f"vocabulary.size={wrong}",))
+        assert reason in line
+
+
+def test_models_are_one_or_a_pair_and_may_move(tmp_path: Path) -> None:
+    one = load(tmp_path, "vocabulary: {model: a.model}")
+    assert one.vocabulary.model == (Path("a.model"),)
+    pair = ("vocabulary.joint=false", "vocabulary.model=a.model, b.model")
+    assert load(tmp_path, overrides=pair).vocabulary.model == (Path("a.model"), Path("b.model"))
+    assert load_config(write(tmp_path, dump_config(one))) == (one, [])
+    assert changed_keys(one, load(tmp_path, overrides=("vocabulary.model=b.model",))) == []
+    assert with_paths(one, Path.absolute).vocabulary.model == (Path("a.model").absolute(),)
+    (line,) = mistakes(tmp_path, "vocabulary: {model: [a.model, b.model]}")
+    assert "joint: must be false with two models; a joint vocabulary has one" in line
+    (line,) = mistakes(tmp_path, overrides=("vocabulary.model=a,b,c", "vocabulary.joint=false"))
+    assert "vocabulary.model (command line): give one model, or two: source and target" in line
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_subword_vocabularies_may_sample(tmp_path: Path, kind: str) -> None:
     assert load(tmp_path, f"vocabulary: {{type: {kind}, sampling: 1}}").vocabulary.sampling == 1

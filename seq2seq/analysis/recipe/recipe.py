@@ -15,7 +15,7 @@ from seq2seq.analysis.recipe.text_facts import TextFacts
 from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.vocabulary.training import MIN_SIZE, train_vocabularies
+from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.device import bf16_is_faster
 from seq2seq.runtime.errors import UserError
@@ -24,8 +24,7 @@ from seq2seq.training.session import new_session
 Section = dict[str, object]
 Sections = dict[str, Section]
 
-_PAIRS = 40_000  # a text of this size suits a vocabulary of _TOKENS and _EPOCHS epochs
-_TOKENS, _GROWTH, _LARGEST = 4000, 0.33, 32_000  # size = _TOKENS * (pairs / _PAIRS) ** _GROWTH
+_PAIRS = 40_000  # a text of this size suits _EPOCHS epochs
 _EPOCHS, _SHRINKAGE = 12, 0.45  # epochs = _EPOCHS * (_PAIRS / pairs) ** _SHRINKAGE
 _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 40
 _VALIDATIONS = 5  # in a training shorter than as many epochs
@@ -133,8 +132,7 @@ def _vocabulary(facts: TextFacts) -> tuple[Section, Vocabularies]:
     """Choose a vocabulary and train it on the sample; raise UserError if none is possible."""
     joint = facts.same_script
     characters = facts.characters[2] if joint else max(facts.characters[:2])
-    size = min(_TOKENS * math.pow(facts.pairs / _PAIRS, _GROWTH), _LARGEST)
-    size = max(round(size, -2), MIN_SIZE + 2 * characters)  # in which all characters are tokens
+    size = auto_size(facts.pairs, characters)
     while True:
         section: Section = {"type": "unigram", "size": int(size), "joint": joint}
         try:

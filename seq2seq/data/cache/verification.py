@@ -109,7 +109,9 @@ def read_models(entry: Entry, config: VocabularyConfig) -> Vocabularies:
     except ValueError:
         raise Unusable("its file of names is damaged") from None
     for vocabulary in vocabularies[:2]:
-        exact = config.type in ("unigram", "bpe")
+        if config.model:  # which the key of the entry identifies
+            continue
+        exact = config.type in ("unigram", "bpe") and config.size is not None
         if exact and len(vocabulary) != config.size:
             raise Unusable(f"its vocabulary has {len(vocabulary):,} tokens")
         if vocabulary.has_byte_fallback != (config.type != "word"):

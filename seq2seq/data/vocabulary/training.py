@@ -1,7 +1,9 @@
 """Train the vocabularies of a text with SentencePiece."""
 
 import io
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from seq2seq.data.names.names import train_names
 from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.symbols import any_of
+from seq2seq.data.vocabulary.existing import existing_vocabularies, notes_on_models
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -20,6 +23,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     Vocabulary,
     mask_with,
     normalized,
+    words_of,
 )
 from seq2seq.runtime.errors import UserError
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
 
 MIN_SIZE = 4 + 256  # special tokens and bytes
+MAX_AUTO_SIZE = 32_000
 MAX_TRAINING_PAIRS = 300_000  # more cost time and memory without a better vocabulary
 _TOO_LARGE, _TOO_SMALL = re.compile(r"value <= (\d+)"), re.compile(r"required_chars\. \d+ vs (\d+)")
 
@@ -36,9 +41,11 @@ def train_vocabularies(
 ) -> Vocabularies:
     """Train the vocabularies of both sides on at most MAX_TRAINING_PAIRS evenly spaced pairs.
 
-    Tags of the source are single tokens, which no segmentation splits. Raises UserError if the text
-    does not allow a vocabulary of the configured size.
+    Tags of the source are single tokens, which no segmentation splits. Existing models of the
+    config are read instead. Raises UserError if these cannot be used, or if the text does not allow
+    a vocabulary of the configured size.
     """
+    pairs = len(src)
     step = -(-len(src) // MAX_TRAINING_PAIRS)
     if step > 1:
         src, tgt = src[::step], tgt[::step]
@@ -47,28 +54,67 @@ def train_vocabularies(
         src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
         names = train_names(src, tgt, config.symbols)
         src, tgt = mask_with(names, src, tgt)
+    if config.model:
+        return existing_vocabularies(config, tags)._replace(names=names)
     sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}
     trained, errors = [], {}
     for side, texts in sides.items():
         try:
-            trained.append(_train(config, texts, () if side == "the target" else tags))
+            sentences = _sentences(config, texts)
+            marked = () if side == "the target" else tags
+            if config.size is None:
+                trained.append(_train_fitting(config, sentences, marked, pairs))
+            else:
+                trained.append(_train(config, sentences, marked, config.size))
         except RuntimeError as error:
             errors[side] = str(error)
     if errors:
-        raise UserError(f"vocabulary.size: {config.size} {_size_error(errors)}")
+        size = "auto" if config.size is None else config.size
+        raise UserError(f"vocabulary.size: {size} {_size_error(errors)}")
     return Vocabularies(trained[0], trained[-1], names)
 
 
+def auto_size(pairs: int, characters: int) -> int:
+    """Return a subword vocabulary's size for a text of as many pairs and different characters.
+
+    The size grows with the third root of the pairs: 4,000 for 40,000 pairs, 8,600 for 400,000, at
+    most 32,000. It leaves room for as many subwords as there are characters.
+    """
+    size = 100 * round(min(40 * math.pow(pairs / 40_000, 0.33), MAX_AUTO_SIZE / 100))
+    return max(size, MIN_SIZE + 2 * characters)
+
+
+def _train_fitting(
+    config: "VocabularyConfig", sentences: Sequence[str], tags: Sequence[str], pairs: int
+) -> Vocabulary:
+    """Train a vocabulary of a size that suits the text; raise RuntimeError if none does."""
+    if config.type == "char":
+        return _train(config, sentences, tags, MAX_AUTO_SIZE)
+    if config.type == "word":
+        counts = Counter(word for text in sentences for word in words_of(text))
+        repeated = sum(count > 1 for count in counts.values())
+        special = 4 + len({*tags, *config.symbols})
+        return _train(config, sentences, tags, min(max(16, special + repeated), MAX_AUTO_SIZE))
+    size = auto_size(pairs, len(set().union(*sentences)))
+    try:
+        return _train(config, sentences, tags, size)
+    except RuntimeError as error:
+        limit = _TOO_LARGE.search(str(error)) or _TOO_SMALL.search(str(error))
+        if limit is None:
+            raise
+        return _train(config, sentences, tags, int(limit[1]))
+
+
 def _train(
-    config: "VocabularyConfig", texts: Iterable[str], tags: Sequence[str] = ()
+    config: "VocabularyConfig", sentences: Sequence[str], tags: Sequence[str], size: int
 ) -> Vocabulary:
     """Train a vocabulary. Raises RuntimeError, from SentencePiece, if its size does not fit."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(_sentences(config, texts)),
+        sentence_iterator=iter(sentences),
         model_writer=written,
         model_type=config.type,
-        vocab_size=config.size,
+        vocab_size=size,
         hard_vocab_limit=config.type in ("unigram", "bpe"),
         character_coverage=1.0,
         byte_fallback=config.type != "word",
@@ -128,3 +174,13 @@ def _limits(errors: Mapping[str, str], pattern: re.Pattern[str]) -> dict[str, in
     """Return, by side, the limit of the size that matching errors state."""
     found = {side: pattern.search(error) for side, error in errors.items()}
     return {side: int(match[1]) for side, match in found.items() if match}
+
+
+def vocabulary_notes(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:
+    """Describe, for the log, existing models, or the sizes that `auto` chose."""
+    if config.model:
+        return notes_on_models(config, vocabularies)
+    if config.size is not None:
+        return []
+    sizes = [len(vocabularies.src), *([] if vocabularies.joint else [len(vocabularies.tgt)])]
+    return [f"vocabulary.size: auto chose {' and '.join(f'{size:,}' for size in sizes)} tokens"]

@@ -1,0 +1,160 @@
+"""Vocabularies from existing SentencePiece models, with the special tokens that models need here.
+
+The tokens keep their order and their segmentation. Before them come padding, unknown, start and end
+of sentence (ids 0 to 3), whatever their ids and names were; behind them bytes, by which unseen
+characters are spelled, and symbols, as far as the model has none.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.data.names.words import PLACEHOLDERS
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary.model_file import (
+    BYTE,
+    CHAR,
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    WORD,
+    ModelFile,
+    Token,
+    read_model_file,
+    write_model_file,
+)
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_paths, check_readable, read_bounded
+
+if TYPE_CHECKING:
+    from seq2seq.config.schema import VocabularyConfig
+
+MAX_MODEL_BYTES = 1 << 26
+_SPECIAL = "<pad>", "<unk>", "<s>", "</s>"  # in the order of their ids
+_KEY = "vocabulary.model"
+
+
+def existing_vocabularies(config: "VocabularyConfig", tags: Sequence[str] = ()) -> Vocabularies:
+    """Read the models of a config: one for both sides, or one for each. Tags are of the source.
+
+    Raises UserError if a file is not a SentencePiece model, or one that cannot be used.
+    """
+    src = _read(config.model[0], config, tags)
+    if config.joint:
+        return Vocabularies(src, src)
+    return Vocabularies(src, _read(config.model[-1], config))
+
+
+def check_same_models(
+    config: "VocabularyConfig", vocabularies: Vocabularies, tags: Sequence[str] = ()
+) -> None:
+    """Raise UserError if a model, where its file still exists, is not that of the vocabularies."""
+    if not (config.model and all(path.exists() for path in config.model)):
+        return
+    given = existing_vocabularies(config, tags)
+    if [each.model for each in given[:2]] != [each.model for each in vocabularies[:2]]:
+        names = " and ".join(map(str, config.model))
+        raise UserError(
+            f"{_KEY}: {names} is not what the run was started with; restore it, or start a new run"
+        )
+
+
+def checksums_of_models(config: "VocabularyConfig") -> list[str]:
+    """Return the SHA-256 of the files of the models."""
+    return [hashlib.sha256(_content(path)).hexdigest() for path in config.model]
+
+
+def notes_on_models(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:
+    """Describe the models, and the tokens that they lacked, for the log."""
+    notes = []
+    for path, vocabulary in zip(config.model, vocabularies[:2], strict=False):
+        file = read_model_file(_content(path))
+        added = len(vocabulary) - len(file.tokens)
+        more = f"; {added:,} added (special tokens, bytes, symbols)" if added else ""
+        rules = "" if file.normalizer == "identity" else f", text normalized by {file.normalizer}"
+        notes.append(f"{_KEY}: {path}, {len(file.tokens):,} tokens{more}{rules}")
+    return notes
+
+
+def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> Vocabulary:
+    content = _content(path)
+    try:
+        Vocabulary(content)
+        file = read_model_file(content)
+    except (RuntimeError, ValueError):
+        hint = "; give the .model file beside it" if path.suffix == ".vocab" else ""
+        raise UserError(f"{_KEY}: {path} is not a SentencePiece model{hint}") from None
+    if (problem := _problem(file, config)) is not None:
+        raise UserError(f"{_KEY}: {path} {problem}")
+    symbols = [SPACE + symbol for symbol in dict.fromkeys((*tags, *config.symbols))]
+    if file.type != WORD:
+        symbols += config.symbols
+    tokens = _with_symbols([*_tokens(file, config)], symbols)
+    byte_fallback = any(token.type == BYTE for token in tokens)
+    return Vocabulary(write_model_file(file, tokens, byte_fallback), config.sampling)
+
+
+def _content(path: Path) -> bytes:
+    check_paths(path)
+    check_readable(path)
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe would block
+            raise UserError(f"{_KEY}: {path} is not a file")
+        return read_bounded(path, MAX_MODEL_BYTES)
+    except FileNotFoundError:
+        raise UserError(f"{_KEY}: {path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{_KEY}: {path} cannot be read ({error.strerror or error})") from None
+
+
+def _problem(file: ModelFile, config: "VocabularyConfig") -> str | None:
+    """Return why a model cannot be used, or None."""
+    if not file.space_first:
+        return (
+            "does not put a space before the first word, as add_dummy_prefix=true, "
+            "escape_whitespaces=true and treat_whitespace_as_suffix=false do; train it so"
+        )
+    others = [token.text for token in file.tokens if not _is_special(token, file)]
+    if taken := [name for name in _SPECIAL if name in others]:
+        return f"has {taken[0]} as an ordinary token; it must be a special one"
+    if file.type == WORD and config.names:
+        return "has words as tokens, which vocabulary.names: true cannot use"
+    if config.sampling > 0:
+        if file.type in (WORD, CHAR):
+            return "has a single segmentation; set vocabulary.sampling: 0"
+        if any(SPACE in text[1:].lstrip(SPACE) for text in others):
+            return "has tokens of several words; set vocabulary.sampling: 0"
+    return None
+
+
+def _is_special(token: Token, file: ModelFile) -> bool:
+    return token.type == UNKNOWN or (token.type == CONTROL and token.text in file.special)
+
+
+def _tokens(file: ModelFile, config: "VocabularyConfig") -> Iterator[Token]:
+    """Yield special tokens, placeholders of names, the model's other tokens, and bytes."""
+    for name in _SPECIAL:
+        yield Token(name, 0.0, UNKNOWN if name == "<unk>" else CONTROL)
+    known = {token.text for token in file.tokens}
+    if config.names:
+        yield from (Token(mark, 0.0, USER_DEFINED) for mark in PLACEHOLDERS)
+    marks = PLACEHOLDERS if config.names else ()
+    yield from (
+        token for token in file.tokens if not _is_special(token, file) and token.text not in marks
+    )
+    if file.type != WORD and not any(token.type == BYTE for token in file.tokens):
+        names = (f"<0x{byte:02X}>" for byte in range(256))
+        yield from (Token(name, 0.0, BYTE) for name in names if name not in known)
+
+
+def _with_symbols(tokens: list[Token], symbols: Sequence[str]) -> list[Token]:
+    """Make tokens user-defined if they are symbols, and add the symbols that are missing."""
+    places = {token.text: n for n, token in enumerate(tokens)}
+    for text in symbols:
+        if text in places:
+            tokens[places[text]] = Token(text, 0.0, USER_DEFINED)
+        else:
+            tokens.append(Token(text, 0.0, USER_DEFINED))
+    return tokens

@@ -1,0 +1,79 @@
+"""A run with an existing SentencePiece model holds its own copy, and `auto` sizes are resumed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs
+from sentencepiece_models import trained
+
+from seq2seq.config.schema import Config, load_config
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.layout import BEST, METRICS
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.loop import train
+
+
+def configured(path: Path, run: str, *overrides: str) -> Config:
+    short = ("decoding.max_length=9", "training.validate_every=4")
+    return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])[0]
+
+
+def test_a_run_needs_its_model_no_more_once_it_has_started(small_corpus: Path) -> None:
+    path = small_corpus.parent / "given.model"
+    trained(path, model_type="bpe")
+    keys = (f"vocabulary.model={path}", "vocabulary.sampling=0.2")
+    uninterrupted = train(configured(small_corpus, "a", *keys), "cpu")
+    run = train(configured(small_corpus, "b", *keys, "training.max_steps=4"), "cpu")
+    log = (run / "train.log").read_text(encoding="utf-8")
+    assert (
+        f"vocabulary.model: {path}, 120 tokens; 257 added (special tokens, bytes, symbols)" in log
+    )
+    shutil.move(path, path.with_name("moved.model"))
+    train(configured(small_corpus, "b", *keys), "cpu", resume=True)
+    for name in (METRICS, BEST):
+        assert (run / name).read_bytes() == (uninterrupted / name).read_bytes()
+    shutil.move(run, small_corpus.parent / "elsewhere")
+    lines = toy_pairs(5, seed=4)[0]
+    found = [
+        [each.text for each in Translator.load(folder, device="cpu").translate(lines)]
+        for folder in (uninterrupted, small_corpus.parent / "elsewhere")
+    ]
+    assert found[0] == found[1]
+
+
+def test_another_model_is_refused_on_resume(small_corpus: Path) -> None:
+    path = small_corpus.parent / "given.model"
+    trained(path)
+    key = f"vocabulary.model={path}"
+    train(configured(small_corpus, "run", key, "training.max_steps=2"), "cpu")
+    trained(path, model_type="bpe")
+    with pytest.raises(UserError, match=r"given\.model is not what the run was started with"):
+        train(configured(small_corpus, "run", key), "cpu", resume=True)
+    trained(path)
+    run = train(configured(small_corpus, "run", key), "cpu", resume=True)
+    assert "resumed at step 2" in (run / "train.log").read_text(encoding="utf-8")
+
+
+def test_a_damaged_vocabulary_is_read_from_the_model_again(small_corpus: Path) -> None:
+    path = small_corpus.parent / "given.model"
+    trained(path)
+    key = f"vocabulary.model={path}"
+    run = train(configured(small_corpus, "run", key, "training.max_steps=2"), "cpu")
+    (run / "vocabulary" / "joint.model").write_bytes(b"damaged")
+    train(configured(small_corpus, "run", key), "cpu", resume=True)
+    assert "trained again, bitwise identical" in (run / "train.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "word"])
+def test_an_automatic_size_is_logged_and_resumed(small_corpus: Path, kind: str) -> None:
+    keys = ("vocabulary.size=auto", f"vocabulary.type={kind}")
+    uninterrupted = train(configured(small_corpus, "a", *keys), "cpu")
+    run = train(configured(small_corpus, "b", *keys, "training.max_steps=4"), "cpu")
+    size = len(Translator.load(run, device="cpu").vocabularies.src)
+    log = (run / "train.log").read_text(encoding="utf-8")
+    assert f"vocabulary.size: auto chose {size:,} tokens" in log
+    (run / "vocabulary" / "joint.model").unlink()
+    train(configured(small_corpus, "b", *keys), "cpu", resume=True)
+    for name in (METRICS, BEST):
+        assert (run / name).read_bytes() == (uninterrupted / name).read_bytes()
