@@ -15,7 +15,7 @@ _FREE = (
     "run_dir.",
     "data.test.",
     "decoding.",
-    "vocabulary.model.",  # of the vocabulary, checksums are recorded
+    "vocabulary.model.",  # checksums of the vocabulary are recorded
     "training.max_minutes.",
     "training.patience.",
     "training.min_improvement.",
