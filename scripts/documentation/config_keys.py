@@ -17,7 +17,7 @@ _BOUNDS = {
     **{"maximum": "at most", "le": "at most", "exclusiveMaximum": "below", "lt": "below"},
 }
 _UNBOUNDED = 2**62  # larger bounds say nothing to a reader
-_TYPES = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "integer": "integer"}
+_TYPES = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "array": "list"}
 
 Schema = dict[str, Any]
 
@@ -26,28 +26,28 @@ def config_keys_page() -> str:
     """Return the page in Markdown: a table of keys for each section."""
     schema = json_schema()
     parts = [_INTRODUCTION]
-    for title, section in _sections(schema):
-        rows = [_row(key, value, schema) for key, value in section["properties"].items()]
-        text = section.get("description", "").partition("\n")[0]
-        head = "| key | values | default | |\n| --- | --- | --- | --- |\n"
+    for title, section, defaults in _sections(schema):
+        rows = [_row(key, value, defaults, schema) for key, value in section["properties"].items()]
+        text = escape(section.get("description", "").partition("\n")[0])
+        head = "| key | default | |\n| --- | --- | --- |\n"
         parts.append(f"## {title}\n\n{text}\n\n{head}" + "\n".join(filter(None, rows)) + "\n")
     return "\n".join(parts)
 
 
-def _sections(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield title and schema of the root, of each of its sections, and of the files of a corpus."""
-    yield "The run", schema
+def _sections(schema: Schema) -> Iterator[tuple[str, Schema, Schema]]:
+    """Yield title, schema and defaults of the root, each section, and the files of a corpus."""
+    yield "The run", schema, {}
     files: dict[str, tuple[Schema, list[str]]] = {}
     for key, value in schema["properties"].items():
         if section := _section_of(value, schema):
-            yield f"`{key}`", section
+            yield f"`{key}`", section, value.get("default", {})
             for name, inner in section["properties"].items():
                 if inner_section := _section_of(inner, schema):
                     files.setdefault(inner_section["title"], (inner_section, []))[1].append(
                         f"`{key}.{name}`"
                     )
     for section, names in files.values():
-        yield ", ".join(names), section
+        yield ", ".join(names), section, {}
 
 
 def _section_of(value: Schema, schema: Schema) -> Schema | None:
@@ -59,13 +59,17 @@ def _section_of(value: Schema, schema: Schema) -> Schema | None:
     return None
 
 
-def _row(key: str, value: Schema, schema: Schema) -> str:
+def _row(key: str, value: Schema, defaults: Schema, schema: Schema) -> str:
     """Return the row of a key in its section's table; nothing for a section of the root."""
     if "description" not in value:
         return ""
-    values = "see below" if _section_of(value, schema) else _values(value)
-    default = f"`{json.dumps(value['default'])}`" if "default" in value else "required"
-    return f"| `{key}` | {values} | {default} | {escape(value['description'])} |"
+    default = "required"
+    if "default" in value:  # one that was divided into parts is complete in the section's
+        given = value["default"]
+        given = defaults.get(key, given) if isinstance(given, list) else given
+        default = f"`{given if isinstance(given, str) else json.dumps(given)}`"
+    values = "" if _section_of(value, schema) else f"<br>*{_values(value)}*"
+    return f"| `{key}` | {default} | {escape(value['description'])}{values} |"
 
 
 def _values(value: Schema) -> str:
@@ -76,12 +80,12 @@ def _values(value: Schema) -> str:
         return ", ".join(f"`{each}`" for each in value["enum"])
     if value.get("format") == "path":
         return "path"
-    if value["type"] == "array":
-        return "list"
+    kind: str = value["type"]
+    if kind == "object":
+        return f"a map of {', '.join(f'`{each}`' for each in value['properties'])}"
     bounds = [
         f"{word} {value[name]:,}"
         for name, word in _BOUNDS.items()
         if abs(value.get(name, _UNBOUNDED)) < _UNBOUNDED
     ]
-    kind: str = value["type"]
     return ", ".join([_TYPES.get(kind, kind), *bounds])

@@ -5,5 +5,5 @@ import re
 
 def escape(text: str) -> str:
     """Return text on one line, with every character that Markdown would interpret escaped."""
-    text = " ".join(text.split()).replace("&", "&amp;")
-    return re.sub(r"([\\*_{}\[\]<>#|`])", r"\\\1", text)
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\*_{}\[\]|`])", r"\\\1", text)
