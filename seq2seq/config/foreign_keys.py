@@ -27,6 +27,11 @@ _KEYS = {
     "data.test": "test_set test_sets test_data test_path test_file testpref",
     "data.test.src": "test_src src_test test_source",
     "data.test.tgt": "test_tgt tgt_test test_target test_trg",
+    "data.embeddings": """
+        pretrained_embeddings pretrained_vectors embedding_vectors load_pretrained
+        pre_word_vecs word_vectors both_embeddings embeddings_file glove fasttext word2vec""",
+    "data.embeddings.src": "src_embeddings pre_word_vecs_enc encoder_embed_path",
+    "data.embeddings.tgt": "tgt_embeddings pre_word_vecs_dec decoder_embed_path",
     "data.max_length": """
         max_len max_sent_length max_sentence_length max_seq_len max_seq_length
         max_sequence_length src_seq_length tgt_seq_length src_seq_length_trunc max_source_length
@@ -286,7 +291,7 @@ _ADVICE = {
         random_sampling_temp sample output_sampling decoding.sampling""",
     "the keys of model hold for encoder and decoder alike; write them there": """
         model.embeddings model.encoder_decoder encoder.embeddings""",
-    "all weights are trained; remove it": """
+    "all weights are trained, also embeddings from data.embeddings; remove it": """
         freeze freeze_encoder freeze_embeddings freeze_word_vecs_enc freeze_word_vecs_dec
         fixed_param_names""",
 }

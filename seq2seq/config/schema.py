@@ -27,6 +27,7 @@ from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutConfig, Laye
 from seq2seq.config.corpora import SPECIAL, split_list
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
+from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.document import Tree, apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, summary
@@ -368,6 +369,18 @@ class Config(Section):
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
 
+    @field_validator("vocabulary")
+    @classmethod
+    def _check_embeddings(
+        cls, vocabulary: VocabularyConfig, info: ValidationInfo
+    ) -> VocabularyConfig:
+        data = info.data.get("data")
+        if data is None or data.embeddings is None:
+            return vocabulary
+        if vocabulary.type != "word" or vocabulary.joint or vocabulary.model:
+            raise ValueError("data.embeddings needs type: word and joint: false, without model")
+        return vocabulary
+
     @field_validator("model")
     @classmethod
     def _check_copying(cls, model: ModelConfig, info: ValidationInfo) -> ModelConfig:
@@ -448,21 +461,24 @@ def dump_config(config: Config) -> str:
     return str(yaml.dump(tree, None, _Dumper, sort_keys=False, allow_unicode=True, width=10_000))
 
 
-_Files = TypeVar("_Files", bound=ParallelFiles)
+_Files = TypeVar("_Files", ParallelFiles, Corpus, EmbeddingFiles)
 
 
 def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
-    """Return a config whose paths of run folder, texts and models are what `change` returns."""
+    """Return a config whose paths of run folder, data and models are what `change` returns."""
 
     def changed(files: _Files) -> _Files:
         return files.model_copy(update={key: change(path) for key, path in files.paths.items()})
 
-    data = config.data
-    train, valid, test = map(changed, data.train), changed(data.valid), data.test
-    splits = {"train": tuple(train), "valid": valid, "test": test and changed(test)}
-    vocabulary = config.vocabulary
+    data, vocabulary = config.data, config.vocabulary
+    files = {
+        "train": tuple(map(changed, data.train)),
+        "valid": changed(data.valid),
+        "test": data.test and changed(data.test),
+        "embeddings": data.embeddings and changed(data.embeddings),
+    }
     own = {
-        "data": data.model_copy(update=splits),
+        "data": data.model_copy(update=files),
         "run_dir": change(config.run_dir),
         "vocabulary": vocabulary.model_copy(update={"model": tuple(map(change, vocabulary.model))}),
     }

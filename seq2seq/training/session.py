@@ -48,6 +48,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.optimizer import Optimizer
+from seq2seq.training.pretrained import NOT_PRETRAINED, Pretrained, read_pretrained
 from seq2seq.training.reporting import NullReporter, Reporter
 
 
@@ -184,7 +185,11 @@ def prepare(
         pairs = source.pairs(vocabularies, config.data.max_length)
         checksums |= source.digests
         limit, weights = state and state.limit, start and start.weights
-        session = new_session(config, device, vocabularies, pairs, valid, checksums, limit, weights)
+        random = state is None and start is None
+        pretrained = read_pretrained(config, vocabularies) if random else NOT_PRETRAINED
+        session = new_session(
+            config, device, vocabularies, pairs, valid, checksums, limit, weights, pretrained
+        )
     session.group, session.writer = group, RunWriter(lock)
     folder = config.run_dir
     session.writer.verify_lock()
@@ -201,8 +206,11 @@ def prepare(
         remove_parts(folder)
         checkpoint.update_config(folder, config)
     notes = [*_notes(session, source.blank, valid_blank), *source.notes, *repairs]
+    notes += pretrained.notes()
     if start is not None:
         notes.append(start.note)
+        if config.data.embeddings is not None:
+            notes.append("data.embeddings is not read: --init-from gives all weights")
     suspicious = (
         same_sides(train, source.same),
         same_sides(filled),
@@ -268,6 +276,7 @@ def new_session(
     checksums: Mapping[str, str] | None = None,
     limit: LengthLimit | None = None,
     weights: Mapping[str, Tensor] | None = None,
+    pretrained: Pretrained = NOT_PRETRAINED,
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random or the given weights.
 
@@ -285,6 +294,7 @@ def new_session(
     valid_pairs = encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, vocabularies).to(device)
+    pretrained.initialise(model)
     own = named_weights(model)
     with torch.no_grad():
         for name, weight in (weights or {}).items():

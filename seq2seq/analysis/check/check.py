@@ -47,6 +47,7 @@ from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.files import write_errors
+from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
 from seq2seq.training.session import new_session
 
 Bar: TypeAlias = "tqdm[NoReturn]"
@@ -125,7 +126,10 @@ def _examine(
     pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length, sizes, weights)
     initial = start and start.weights
     valid = tagged(named["valid"], config.data.valid.tag)
-    session = new_session(config, device, vocabularies, pairs, valid, weights=initial)
+    pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
+    session = new_session(
+        config, device, vocabularies, pairs, valid, weights=initial, pretrained=pretrained
+    )
     _show(bar, "counting lines and characters")
     splits = _splits(config.data, named, vocabularies)
     _show(bar, "measuring the alignment")

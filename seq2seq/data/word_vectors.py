@@ -1,0 +1,105 @@
+"""Pretrained word vectors: files in the text form of word2vec and fastText."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seq2seq.data.lines import iter_raw_lines, strip_line
+from seq2seq.runtime.errors import UserError
+
+_HEADER = re.compile(rb"[0-9]+ [0-9]+")
+_FORM = "expected the text form of word2vec or fastText (.vec), not a binary file"
+
+
+class WordVectors(NamedTuple):
+    """Vectors of the words of a vocabulary that a file has."""
+
+    path: Path
+    ids: list[int]
+    rows: npt.NDArray[np.float32]  # [len(ids), E]
+    words: int  # of the vocabulary
+
+    def note(self) -> str:
+        """Return how many of the vocabulary's words were found, for the log."""
+        share = len(self.ids) / self.words
+        return (
+            f"{self.path}: vectors of {len(self.ids):,} of {self.words:,} words ({share:.1%}); "
+            "the others start at random"
+        )
+
+    def scaled(self) -> npt.NDArray[np.float32]:
+        """Return the rows times one factor, after which their mean squared length is 1.
+
+        Random embeddings have this length, too (`ScaledEmbedding`).
+        """
+        length = float(np.sqrt((self.rows.astype(np.float64) ** 2).sum(1).mean()))
+        return self.rows / np.float32(length) if length else self.rows
+
+
+def read_word_vectors(path: Path, words: Mapping[str, int], size: int) -> WordVectors:
+    """Read the vectors of `words`, given their ids; `size` numbers each.
+
+    A line has a word and its numbers, separated by spaces; the first line may have the count of
+    lines and the size instead. Of lines of the same word the first counts. Raises UserError, with
+    the line, for a malformed file, another size or if no word is found.
+    """
+    found: dict[int, npt.NDArray[np.float32]] = {}
+    promised, count, number = None, 0, 0
+    for number, line in enumerate(iter_raw_lines(path), start=1):
+        content = strip_line(line, number == 1).rstrip(b" ")
+        if number == 1 and _HEADER.fullmatch(content):
+            promised, given = map(int, content.split())
+            _check_size(path, given, size)
+            continue
+        spaces = content.count(b" ")
+        if not count and spaces > 1:
+            _check_size(path, spaces, size, number)
+        if spaces < size:
+            raise UserError(
+                f"{path}:{number}: found {spaces} numbers after the word instead of {size}; {_FORM}"
+            )
+        count += 1
+        word = unicodedata.normalize("NFC", content[: content.index(b" ")].decode(errors="replace"))
+        ident = words.get(word)
+        if ident is not None and spaces == size and ident not in found:
+            found[ident] = _numbers(content, f"{path}:{number}")
+    if promised is not None and count != promised:
+        raise UserError(
+            f"{path}:{number}: the file ends after {count:,} of {promised:,} vectors. Download it "
+            "again"
+        )
+    if not found:
+        raise UserError(
+            f"{path}: has none of the {len(words):,} words of the vocabulary. Give a file of this "
+            "language, in the case of the text"
+        )
+    rows = np.stack(list(found.values()))
+    return WordVectors(path, list(found), rows, len(words))
+
+
+def _check_size(path: Path, given: int, size: int, number: int = 1) -> None:
+    if given != size:
+        raise UserError(
+            f"{path}:{number}: has vectors of {given} numbers, but model.embedding_size is {size}. "
+            f"Set model.embedding_size={given}"
+        )
+
+
+def _numbers(content: bytes, place: str) -> npt.NDArray[np.float32]:
+    """Return the numbers of a line after its word."""
+    numbers = []
+    for text in content.split(b" ")[1:]:
+        try:
+            numbers.append(float(text))
+        except ValueError:
+            shown = text.decode(errors="replace")[:40]
+            raise UserError(f"{place}: {shown!r} is not a number; {_FORM}") from None
+    row = np.array(numbers)
+    if not (np.abs(row) <= np.finfo(np.float32).max).all():
+        raise UserError(f"{place}: has a number that is not finite in float32")
+    return row.astype(np.float32)
