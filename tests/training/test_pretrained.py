@@ -63,7 +63,7 @@ def test_found_words_have_their_vectors_and_the_others_random_ones(
 ) -> None:
     path, given = vectors
     if side == "tgt":
-        for split in ("train", "valid"):
+        for split in ("train", "valid", "test"):
             src, tgt = (small_corpus.parent / f"{split}.{each}" for each in ("src", "tgt"))
             src.rename(small_corpus.parent / "swap")
             tgt.rename(src)
