@@ -22,7 +22,7 @@ class WordVectors(NamedTuple):
     path: Path
     ids: list[int]
     rows: npt.NDArray[np.float32]  # [len(ids), E]
-    words: int  # of the vocabulary
+    words: int  # number of words in the vocabulary
 
     def note(self) -> str:
         """Return how many of the vocabulary's words were found, for the log."""
