@@ -78,6 +78,8 @@ def _values(value: Schema) -> str:
         return " or ".join(_values(each) for each in value["anyOf"])
     if "enum" in value:
         return ", ".join(f"`{each}`" for each in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
     if value.get("format") == "path":
         return "path"
     kind: str = value["type"]

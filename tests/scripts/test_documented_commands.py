@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ GUIDES = [
     "docs/explanation/exact-resume.md",
 ]
 NEEDS = {  # other than a computer without a network
+    "seq2seq init": "the measured speed of a full-size model: tests/cli/test_init.py",
     "seq2seq demo": "two minutes: tests/cli/test_demo.py",
     "runs/demo": "the demo's run",
     "configs/": "the corpora of a clone, or hours",
@@ -57,8 +59,8 @@ def blocks(page: str) -> Iterator[tuple[int, str, str]]:
     for fence in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield text[: fence.start()].count("\n") + 2, fence[1], fence[2]
     unfenced = re.sub(r"^```.*?^```", lambda it: "\n" * it[0].count("\n"), text, flags=re.M | re.S)
-    for block in re.finditer(r"(?<=\n\n)((?: {4}\S.*\n)+)", unfenced):
-        yield unfenced[: block.start()].count("\n") + 1, "bash", block[1].replace("    ", "", 1)
+    for block in re.finditer(r"(?<=\n\n)((?: {4}.*\S.*\n)+)", unfenced):
+        yield unfenced[: block.start()].count("\n") + 1, "bash", textwrap.dedent(block[1])
 
 
 def command_lines(page: str) -> list[Line]:
