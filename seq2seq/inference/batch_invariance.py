@@ -22,7 +22,7 @@ from seq2seq.inference.interface import Model
 MAX_TILE_POSITIONS = 16_384  # source positions per tile of long sentences on CPU
 GREEDY_FACTOR = 4  # greedy search of many sentences uses tiles larger by this factor
 MIN_TILES = 8  # tiles of sentences searched before larger tiles are tested
-CUDA_FACTOR = 4  # a GPU, where a step takes equally long for few rows, uses larger tiles
+GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, uses larger tiles
 MIN_ROWS = 2  # a single row is multiplied by another kernel
 TEST_STEPS = 2  # decoding steps that are compared
 MIN_NUMBERS = 1000  # numbers per row that must be bitwise equal
@@ -58,7 +58,7 @@ def tile_rows(width: int, device: torch.device) -> int:
 
     Longer sentences, which are rare, get fewer rows, so that a very long one fits in memory.
     """
-    factor = CUDA_FACTOR if device.type == "cuda" else 1
+    factor = 1 if device.type == "cpu" else GPU_FACTOR
     if width <= 32:
         return 64 * factor
     return (32 if width <= 64 else max(1, min(16, MAX_TILE_POSITIONS // width))) * factor

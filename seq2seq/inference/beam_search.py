@@ -15,6 +15,7 @@ from seq2seq.inference.beam_allocation import (
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.topk import Continuations, diverse_continuations, topk_continuations
+from seq2seq.runtime.device import values_of
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
 MAX_FACTOR = 1e30  # larger penalties and norms overflow, and infinite numbers have no order
@@ -64,15 +65,18 @@ class BeamSearch(ContinuousBatch):
         logits = self.model.project(step.outputs).float()
         log_probs = torch.log_softmax(logits, -1, out=logits)  # in place: it is large
         candidates = self._candidates(log_probs)
-        self.check_finite(candidates.scores[:: self.options.groups, 0].tolist())
         lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
         lengths = lengths.repeat_interleave(self.options.groups, 0)
         norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
         norms = norms.clamp(max=MAX_FACTOR)
         self._add_coverage(step.attention_weights)
         self._pool_finished(candidates, lengths, norms)
-        self._extend(candidates, log_probs, step.state, step.attention_weights)
-        return self._pop_finished(norms)
+        kept = self._extend(candidates, log_probs, step.state)
+        best, finished = candidates.scores[:: self.options.groups, 0], self._finished(norms)
+        best, finished, *kept = values_of(best, finished, *kept)  # the only wait for a GPU
+        self.check_finite(best)
+        self._follow(kept, step.attention_weights)
+        return self._pop_finished(finished)
 
     def _candidates(self, log_probs: Tensor) -> Continuations:
         """Constrain log-probabilities [N, V], in place; return the best continuations [B, 2K]."""
@@ -125,43 +129,48 @@ class BeamSearch(ContinuousBatch):
         lengths = torch.cat([self.pool_lengths, lengths.expand(-1, size)], 1)
         self.pool_parents, self.pool_lengths = parents.gather(1, kept), lengths.gather(1, kept)
 
-    def _extend(
-        self,
-        candidates: Continuations,
-        log_probs: Tensor,
-        state: Any,
-        attention_weights: Tensor | None,
-    ) -> None:
-        """Continue with the K best candidates [B, 2K] that do not end."""
+    def _extend(self, candidates: Continuations, log_probs: Tensor, state: Any) -> list[Tensor]:
+        """Continue with the K best candidates [B, 2K] that do not end.
+
+        Returns tokens and parents [B, K] and, if scores are wanted, log-probabilities [B, K] of the
+        tokens, and of end-of-sentence after each hypothesis before the step.
+        """
         ended = candidates.tokens == EOS_ID
         partial = candidates.scores.masked_fill(ended, -torch.inf)
         self.scores, kept = partial.topk(self.width, dim=-1)
         parents, tokens = candidates.parents.gather(1, kept), candidates.tokens.gather(1, kept)
-        weights = attention_weights if self.options.return_attention else None
         if self.options.groups > 1:  # from hypotheses of a group to those of a slot
             tokens = tokens.reshape(-1, self.options.size)
             parents = (parents + self._offsets(len(parents))).reshape(-1, self.options.size)
         rows = (self.rows.first + parents).flatten()
-        values = None
-        if self.options.return_scores:
-            of_tokens = log_probs[rows, tokens.flatten()].view_as(tokens)
-            of_ends = log_probs[:, EOS_ID].view_as(tokens)
-            values = _TokenLogProbs(of_tokens.tolist(), of_ends.tolist())
-        self.trail.append(_TrailStep(tokens.tolist(), parents.tolist(), weights, values))
         self.state, self.ids = state.select(rows), tokens.flatten()
         if self.coverage is not None:
             self.coverage = self.coverage[rows]
-        self.rows.advance(self.trail[-1].tokens, self.trail[-1].parents)
+        if not self.options.return_scores:
+            return [tokens, parents]
+        of_tokens = log_probs[rows, self.ids].view_as(tokens)
+        return [tokens, parents, of_tokens, log_probs[:, EOS_ID].view_as(tokens)]
+
+    def _follow(self, kept: Sequence[Any], attention_weights: Tensor | None) -> None:
+        """Record a step: the values of the tensors of `_extend`."""
+        tokens, parents, *log_probs = kept
+        weights = attention_weights if self.options.return_attention else None
+        values = _TokenLogProbs(*log_probs) if log_probs else None
+        self.trail.append(_TrailStep(tokens, parents, weights, values))
+        self.rows.advance(tokens, parents)
 
     def _offsets(self, count: int) -> Tensor:
         """Return the first hypothesis, within its slot, of each of many groups: [count, 1]."""
         groups = torch.arange(count, device=self.device) % self.options.groups
         return (groups * self.width)[:, None]
 
-    def _pop_finished(self, norms: Tensor) -> list[tuple[int, list[Hypothesis]]]:
-        """Empty the slots of finished sentences and return their hypotheses."""
+    def _finished(self, norms: Tensor) -> Tensor:
+        """Return for each slot [B] whether no partial hypothesis can still reach the pool."""
         groups_finished = self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]
-        is_finished = groups_finished.view(-1, self.options.groups).all(dim=1).tolist()
+        return groups_finished.view(-1, self.options.groups).all(dim=1)
+
+    def _pop_finished(self, is_finished: Sequence[bool]) -> list[tuple[int, list[Hypothesis]]]:
+        """Empty the slots of finished sentences and return their hypotheses."""
         finished = []
         for slot in self.rows.busy():
             if is_finished[slot] or self.rows.lengths[slot] >= self.rows.limits[slot]:

@@ -11,6 +11,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.interface import Hypothesis, NonFiniteError
 from seq2seq.inference.topk import argmax_of_approximate, argmax_token
+from seq2seq.runtime.device import values_of
 
 ATTENTION_STEPS = 64  # steps for which attention weights are allocated at a time
 
@@ -39,8 +40,7 @@ class GreedySearch(ContinuousBatch):
         self.ids, best, log_probs = self._best_tokens(step.outputs)
         if step.attention_weights is not None and self.options.return_attention:
             self._keep_attention(step.attention_weights)
-        tokens = self.ids.tolist()
-        values = (best if log_probs is None else log_probs).tolist()
+        tokens, values = values_of(self.ids, best if log_probs is None else log_probs)
         self.check_finite(values)
         if log_probs is None:
             values = [math.nan] * len(tokens)

@@ -93,7 +93,7 @@ class InferenceModel:
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Encode source ids [B, S] with lengths [B]; padding beyond the longest costs no time."""
         # Reading the lengths from a GPU would wait for it.
-        longest = src.shape[1] if src.is_cuda else int(src_lengths.max())
+        longest = int(src_lengths.max()) if src.device.type == "cpu" else src.shape[1]
         encoder, ids = self.network.encoder, src[:, :longest]
         encoded = encoder.run(ids if self._source_table else encoder.embedding(ids), src_lengths)
         encoded = encoded._replace(src=src)
@@ -125,7 +125,7 @@ class InferenceModel:
         if isinstance(outputs, CopyOutputs):
             return outputs.mix(self.project(outputs.outputs))
         weight, bias = self.network.projection.weight, self.network.projection.bias
-        if outputs.is_cuda or isinstance(weight, InferenceWeight):
+        if outputs.device.type != "cpu" or isinstance(weight, InferenceWeight):
             return F.linear(outputs, weight, bias)
         return F.linear(outputs, weight).add_(bias)  # 10 % faster on CPU than with the bias
 

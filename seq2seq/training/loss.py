@@ -16,7 +16,7 @@ from seq2seq.training.mixture_loss import CopyTerms, mixture_loss
 
 CHUNK = 512  # rows whose logits are in memory at a time; even
 BLOCK = 4 * CHUNK  # rows whose logit gradients are in memory at a time
-CUDA_CHUNK = 8192  # maximum rows of both on CUDA, where a call costs as much as hundreds of rows
+GPU_CHUNK = 8192  # maximum rows of both on a GPU, where a call costs as much as hundreds of rows
 
 
 class Losses(NamedTuple):
@@ -144,7 +144,7 @@ class _FusedLoss(torch.autograd.Function):
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
-        chunk, at_once = _chunk_and_block(len(outputs), outputs.is_cuda, needs_grad)
+        chunk, at_once = _chunk_and_block(len(outputs), outputs.device, needs_grad)
         padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
         share = label_smoothing / vocabulary
@@ -182,11 +182,11 @@ class _FusedLoss(torch.autograd.Function):
         return (*gradients, *[None] * (10 - len(gradients)))
 
 
-def _chunk_and_block(tokens: int, on_cuda: bool, needs_grad: bool) -> tuple[int, int]:
+def _chunk_and_block(tokens: int, device: torch.device, needs_grad: bool) -> tuple[int, int]:
     """Return the rows whose logits, and whose gradients, are in memory at a time."""
-    if not on_cuda:
+    if device.type == "cpu":
         return CHUNK, BLOCK if needs_grad else CHUNK
-    chunks = -(-tokens // CUDA_CHUNK)  # equal sizes
+    chunks = -(-tokens // GPU_CHUNK)  # equal sizes
     rows = -(-tokens // chunks)
     return rows + rows % 2, rows + rows % 2
 

@@ -77,13 +77,14 @@ def valid_scores(session: TrainingSession) -> ValidationScores:
 def valid_loss(session: TrainingSession) -> float:
     """Return the mean negative log-likelihood of a validation target token, in nats."""
     model, pairs, group = session.model.eval(), session.data.valid_pairs, session.group
-    total, tokens = 0.0, 0
+    losses, tokens = [torch.zeros((), device=session.device)], 0
     with torch.no_grad():
         order = EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
         for rows in group.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
-            total += batch_loss(model, batch.to(session.device), 0.0).nll.item()
+            losses.append(batch_loss(model, batch.to(session.device), 0.0).nll)
             tokens += len(batch.tgt_out)
+    total: float = sum(torch.stack(losses).tolist())
     all_total, all_tokens = group.sum([total, tokens])
     return all_total / all_tokens
 

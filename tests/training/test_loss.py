@@ -20,7 +20,7 @@ SMOOTHINGS = [0.0, 0.1, 0.75]
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_module, "CHUNK", CHUNK)
     monkeypatch.setattr(loss_module, "BLOCK", 2 * CHUNK)
-    monkeypatch.setattr(loss_module, "CUDA_CHUNK", CHUNK)
+    monkeypatch.setattr(loss_module, "GPU_CHUNK", CHUNK)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -1,0 +1,191 @@
+"""Every tensor path on a simulated accelerator: one device, no CPU-only operator, few reads."""
+
+import json
+import re
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from conftest import DECODERS, toy_pairs
+from simulated_device import DEVICE, CpuOnly, DeviceMismatch, SimulatedTensor, simulated
+
+from seq2seq.cli.main import main
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.runs.layout import METRICS
+
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+
+
+def test_a_planted_mixture_is_caught() -> None:
+    with simulated():
+        weight = torch.randn(3, 4, device=DEVICE)
+        assert weight.device == DEVICE
+        with pytest.raises(DeviceMismatch):
+            weight @ torch.randn(4, 2)
+        with pytest.raises(DeviceMismatch):
+            weight[torch.tensor([0, 1])]
+        assert (weight * torch.tensor(2.0)).device == DEVICE  # numbers may come from the CPU
+        with pytest.raises(CpuOnly):
+            torch.ops.mkldnn._linear_pointwise(weight, weight, None, "none", [], "")
+
+
+def test_planted_host_reads_are_recorded() -> None:
+    with simulated() as device:
+        values = torch.arange(4, device=DEVICE)
+        assert device.reads == []
+        assert values.sum().item() == 6
+        assert values.tolist() == [0, 1, 2, 3]
+        assert bool((values > 2).any())
+        assert len(values[values > 1]) == 2
+        assert torch.equal(values.cpu(), torch.arange(4))
+    assert len(device.reads) == 5
+
+
+def test_gradients_are_those_of_the_cpu() -> None:
+    torch.manual_seed(1)
+    layer, input = torch.nn.LSTM(3, 4), torch.randn(5, 2, 3)
+    layer(input)[0].square().sum().backward()
+    expected = [each.grad for each in layer.parameters()]
+    with simulated():
+        layer.zero_grad()
+        layer.to(DEVICE)
+        layer(input.to(DEVICE))[0].square().sum().backward()
+        for weight, grad in zip(layer.parameters(), expected, strict=True):
+            assert isinstance(weight.grad, SimulatedTensor)
+            assert torch.allclose(weight.grad.inner, grad)
+
+
+SHORT = ("training.max_steps=4", "training.validate_every=4", "decoding.max_length=8")
+TRAININGS = {
+    "bahdanau": (),
+    "luong": ("model.decoder=luong", "model.attention_size=null"),
+    "gnmt": ("model.decoder=gnmt", "model.layers=2", "model.residual=true"),
+    "none": ("model.decoder=none", "model.attention_size=null"),
+    "local": ("model.decoder=luong", "model.attention_size=null", "model.window={local_p: 3}"),
+    "coverage": ("model.score=coverage", "training.coverage_loss=1"),
+    "consistency": ("training.consistency=1", "training.average=0.9", "training.accumulate=2"),
+    "scheduled": (
+        "training.scheduled_sampling=linear",
+        "training.scheduled_sampling_steps=2",
+        "vocabulary.sampling=0.3",
+    ),
+    "copying": ("model.copy=true", "training.invented_names=0.5"),
+    "word dropout": ("model.dropout={word: 0.2}",),
+}
+AT_TIMES = {  # modules that read values, but not within a step
+    "runtime/device.py",
+    "inference/greedy_search.py",
+    "runs/tensor_file.py",
+    "runs/training_state.py",
+    "training/loop.py",
+    "training/validation.py",
+}
+
+
+def metrics_of(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_training_is_that_of_the_cpu(name: str, small_corpus: Path) -> None:
+    """No step reads a value on the host; losses are those of the CPU, but for rounding and dropout.
+
+    Dropout is drawn by another generator than on a CPU, and consistency needs it.
+    """
+    folder = small_corpus.parent
+    random = name in ("consistency", "word dropout")
+    dropout = () if random else ("model.dropout=0",)
+    arguments = ["train", str(small_corpus), *SHORT, *TRAININGS[name], *dropout]
+    assert main([*arguments, f"run_dir={folder / 'cpu'}"]) == 0
+    with simulated() as device:
+        assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
+    assert {place.partition(":")[0] for place in device.reads} <= AT_TIMES
+    expected, found = metrics_of(folder / "cpu"), metrics_of(folder / "device")
+    assert [each.keys() for each in found] == [each.keys() for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        for key in one.keys() & {"train_loss", "valid_loss", "train_objective"}:
+            assert one[key] == pytest.approx(other[key], rel=0.05 if random else 1e-4)
+
+
+def test_an_interrupted_training_continues(small_corpus: Path) -> None:
+    folder, arguments = small_corpus.parent, ["train", str(small_corpus), *SHORT]
+    with simulated():
+        assert main([*arguments, f"run_dir={folder / 'whole'}"]) == 0
+        half = [*arguments, f"run_dir={folder / 'half'}", "training.validate_every=2"]
+        assert main([*half, "training.max_steps=2"]) == 0
+        assert main([*half, "training.max_steps=4", "--resume"]) == 0
+    whole, half_ = (metrics_of(folder / name)[-1]["valid_loss"] for name in ("whole", "half"))
+    assert whole == half_
+
+
+SEARCHES = {
+    "greedy": ["-b", "1"],
+    "beam": ["-b", "3"],
+    "n-best": ["-b", "3", "--n-best", "2", "--json"],
+    "diverse": ["-b", "4", "--groups", "2"],
+    "sampling": ["--sample", "2"],
+    "prefix": ["-b", "2", "--prefix", "ta"],
+    "no repetition": ["-b", "2", "decoding.no_repeat_ngram=2", "decoding.repetition_penalty=1.2"],
+    "coverage": ["-b", "2", "decoding.coverage_penalty=0.2"],
+}
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_finds_what_it_finds_on_the_cpu(
+    name: str,
+    decoder: str,
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if decoder == "none" and name == "coverage":
+        pytest.skip("decoder none has no attention")
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"{line}\n" for line in toy_pairs(4, seed=5)[0]), encoding="utf-8")
+    arguments = ["translate", "-m", str(tiny_runs[decoder]), "-i", str(lines), *SEARCHES[name]]
+    assert main([*arguments, "--device", "cpu"]) == 0
+    expected = capsys.readouterr().out
+    with (
+        simulated() as device,
+        mock.patch.object(
+            InferenceModel, "step", autospec=True, side_effect=InferenceModel.step
+        ) as step,
+    ):
+        assert main(arguments) == 0
+    assert_same(capsys.readouterr().out, expected)
+    assert sum(place.startswith("runtime/device.py") for place in device.reads) == step.call_count
+
+
+def assert_same(found: str, expected: str) -> None:
+    """Compare outputs: text exactly, numbers with decimals but for rounding."""
+    texts = [NUMBER.sub("", text) for text in (found, expected)]
+    assert texts[0] == texts[1]
+    numbers = [[float(each) for each in NUMBER.findall(text)] for text in (found, expected)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=3e-6)
+
+
+@pytest.mark.parametrize("command", ["score", "ensemble", "constraints", "attention", "evaluate"])
+def test_other_commands_print_what_they_print_on_the_cpu(
+    command: str, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = (tmp_path / side for side in ("src", "tgt"))
+    for path, lines in zip((source, target), toy_pairs(4, seed=5), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    phrases = tmp_path / "phrases"
+    phrases.write_text("".join(f"{line.split()[0]}\n" for line in toy_pairs(4, seed=5)[1]))
+    run, other = str(tiny_runs["luong"]), str(tiny_runs["bahdanau"])
+    inputs = ["-i", str(source)]
+    arguments = {
+        "score": ["score", "-m", run, *inputs, "-r", str(target)],
+        "ensemble": ["translate", "-m", run, "-m", other, *inputs, "-b", "2"],
+        "constraints": ["translate", "-m", run, *inputs, "-b", "3", "--constraints", str(phrases)],
+        "attention": ["attention", "-m", run, *inputs],
+        "evaluate": ["evaluate", "-m", run, *inputs, "-r", str(target)],
+    }[command]
+    assert main([*arguments, "--device", "cpu"]) == 0
+    expected = capsys.readouterr().out
+    with simulated():
+        assert main(arguments) == 0
+    assert_same(capsys.readouterr().out, expected)
