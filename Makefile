@@ -13,17 +13,18 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 
 LOCK := requirements.lock
-EXTRAS := check,completion,docs,download,parquet,plot,tensorboard,zstd,dev
+EXTRAS := check,completion,docs,download,parquet,plot,serve,tensorboard,zstd,dev
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo docs notebooks test check format lock clean gpu
+.PHONY: help demo docs notebooks test browser-test check format lock clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then every test"
+	@echo "make browser-test  the page of seq2seq serve in Chromium, which must be installed"
 	@echo "make check     formatting, lint, types and import contracts; changes nothing"
 	@echo "make docs      the documentation site in build/site, with every link checked"
 	@echo "make notebooks execute the tutorials, which takes some minutes, and keep their outputs"
@@ -41,7 +42,12 @@ demo: $(READY)
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/seq2seq demo --overwrite
 
 test: check
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not browser'
+
+# playwright is not one of the extras above: few need its 45 MB.
+browser-test: $(READY)
+	@$(PIP_INSTALL) --constraint $(LOCK) --editable '.[browser]'
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m browser tests/serving
 
 check: $(READY)
 	@$(BIN)/ruff format --quiet --check --output-format concise . || \
@@ -67,7 +73,7 @@ lock:
 	@echo "torch==2.13.0" > $(VENV)-lock/torch.txt
 	@CUSTOM_COMPILE_COMMAND="make lock" $(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
-	  $(foreach extra,$(subst $(comma),$(space),$(EXTRAS)),--extra $(extra)) \
+	  $(foreach extra,$(subst $(comma),$(space),$(EXTRAS)) browser,--extra $(extra)) \
 	  --constraint $(VENV)-lock/torch.txt --output-file $(LOCK) pyproject.toml
 	@rm -rf $(VENV)-lock
 

@@ -29,6 +29,7 @@ COMMANDS = {  # each a module beside this one, with _ for -
     "back-translate": "make a training corpus from monolingual text of the target language",
     "average": "average the weights of several checkpoints",
     "attention": "plot the attention weights of translations",
+    "serve": "serve a web page and an HTTP API that translate",
 }
 
 _SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
@@ -145,6 +146,7 @@ def command_modules() -> dict[str, ModuleType]:
         evaluate,
         init,
         score,
+        serve,
         split,
         train,
         translate,
@@ -162,6 +164,7 @@ def command_modules() -> dict[str, ModuleType]:
         evaluate,
         init,
         score,
+        serve,
         split,
         train,
         translate,

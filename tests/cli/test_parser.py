@@ -26,6 +26,7 @@ ARGUMENTS = {
     "back-translate": ["-m", "run", "-i", "text", "-o", "out.tsv"],
     "average": ["run", "-o", "new"],
     "attention": ["-m", "run", "-o", "out.html"],
+    "serve": ["-m", "run"],
 }
 
 

@@ -1,0 +1,1 @@
+"""HTTP server: a web page and two APIs over translators, one for each pair of languages."""

@@ -1,0 +1,107 @@
+"""Failures of requests as JSON objects `{"error": MESSAGE}`, LibreTranslate's form."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from fastapi import HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field, ValidationError
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from seq2seq.runtime.callers import in_python_terms
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.serving.translation_queue import QueueFullError
+
+
+class ErrorMessage(BaseModel):
+    """Answer to a request that could not be met."""
+
+    error: str = Field(description="what is wrong and what to do")
+
+
+class LimitError(HTTPException):
+    """Request that is larger than the server accepts (413)."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(413, detail)
+
+
+RESPONSES: dict[int | str, dict[str, object]] = {
+    400: {"model": ErrorMessage, "description": "The request is malformed."},
+    401: {"model": ErrorMessage, "description": "The token is missing or wrong."},
+    413: {"model": ErrorMessage, "description": "The request exceeds a limit of the server."},
+    503: {
+        "model": ErrorMessage,
+        "description": "The queue is full, or the translation takes too long; see Retry-After.",
+    },
+}
+
+
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Return an answer with an error message."""
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def on_http_error(_request: Request, error: Exception) -> Response:
+    """Answer a request that was refused."""
+    assert isinstance(error, AnyHTTPException)
+    headers = dict(error.headers) if error.headers else None
+    return error_response(error.status_code, str(error.detail), headers)
+
+
+async def on_invalid(_request: Request, error: Exception) -> Response:
+    """Answer a request whose body does not fit the schema; the first mistake is named."""
+    assert isinstance(error, RequestValidationError | ValidationError)
+    return error_response(400, _described(cast("Sequence[Mapping[str, Any]]", error.errors())))
+
+
+async def on_user_error(_request: Request, error: Exception) -> Response:
+    """Answer a request that the translator refused."""
+    assert isinstance(error, UserError)
+    return error_response(400, in_python_terms(str(error)))
+
+
+async def on_run_error(_request: Request, error: Exception) -> Response:
+    """Answer a request during which the model failed."""
+    assert isinstance(error, RunError)
+    return error_response(500, str(error))
+
+
+async def on_full_queue(_request: Request, error: Exception) -> Response:
+    """Answer a request for which there is no room."""
+    assert isinstance(error, QueueFullError)
+    return error_response(503, str(error), {"Retry-After": str(error.retry_after)})
+
+
+async def on_timeout(_request: Request, _error: Exception) -> Response:
+    """Answer a request that took too long."""
+    message = "the translation took too long; send less text, or try again later"
+    return error_response(503, message, {"Retry-After": "1"})
+
+
+async def on_failure(_request: Request, _error: Exception) -> Response:
+    """Answer a request that failed for another reason, which the server logs."""
+    return error_response(500, "the server failed; its log has the reason")
+
+
+def _described(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first of several mistakes, with the place in the request."""
+    first = errors[0]
+    place = first.get("loc")
+    names = [str(each) for each in place if each != "body"] if isinstance(place, tuple) else []
+    if first.get("type") == "json_invalid":
+        return "the body is not valid JSON"
+    if not names and first.get("type") in ("model_attributes_type", "model_type", "missing"):
+        return "the body must be a JSON object, with Content-Type: application/json"
+    message = str(first.get("msg", "")).removeprefix("Value error, ")
+    return f"{'.'.join(names)}: {message}" if names else message
+
+
+def parsed_json(body: bytes) -> object:
+    """Parse a JSON body; raises HTTPException 400."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is not valid JSON") from None

@@ -1,0 +1,106 @@
+"""Pairs of languages that a server translates, each by its own run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from babel import Locale
+
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import read_config
+from seq2seq.runtime import argument_types
+from seq2seq.runtime.errors import UserError
+
+AUTO = "auto"  # LibreTranslate's code for an unknown source language
+_NAMES = Locale("en").languages
+
+
+class Pair(NamedTuple):
+    """Codes of a source and a target language, as `data.src_lang` and `data.tgt_lang` have them."""
+
+    src: str
+    tgt: str
+
+    def __str__(self) -> str:
+        return f"{self.src}-{self.tgt}"
+
+
+class LanguagePairs(Mapping[Pair, Translator]):
+    """Translators by their pairs of languages, in the order of the runs; the first is the default.
+
+    Every pair occurs once: a request names languages, not runs.
+    """
+
+    def __init__(self, translators: Mapping[Pair, Translator]) -> None:
+        self._translators = dict(translators)
+
+    def __getitem__(self, pair: Pair) -> Translator:
+        return self._translators[pair]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._translators)
+
+    def __len__(self) -> int:
+        return len(self._translators)
+
+    def find(self, src: str | None, tgt: str | None) -> Pair:
+        """Return the pair that a request names; an omitted code, or "auto", fits any language.
+
+        Raises UserError if no pair fits, or several do and the request names only one language.
+        """
+        fitting = [
+            pair for pair in self if src in (None, AUTO, pair.src) and tgt in (None, pair.tgt)
+        ]
+        named = [each for each in (src, tgt) if each not in (None, AUTO)]
+        if not fitting:
+            wanted = " ".join(
+                f"{word} {code}"
+                for word, code in (("from", src), ("to", tgt))
+                if code not in (None, AUTO)
+            )
+            raise UserError(f"source, target: no model translates {wanted}; there is {self}")
+        if len(fitting) > 1 and named:
+            several = ", ".join(map(str, fitting))
+            raise UserError(f"source, target: {several} fit; name both languages")
+        return fitting[0]
+
+    def languages(self) -> list[dict[str, object]]:
+        """Return code, name and targets of each language, as LibreTranslate's `GET /languages`."""
+        codes = dict.fromkeys(code for pair in self for code in pair)
+        return [
+            {
+                "code": code,
+                "name": language_name(code),
+                "targets": [pair.tgt for pair in self if pair.src == code],
+            }
+            for code in codes
+        ]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, or its code if Unicode's CLDR has no name for it."""
+    return str(_NAMES.get(code.replace("-", "_"), code))
+
+
+def load_pairs(
+    runs: Sequence[str], device: str, int8: bool, overrides: Sequence[str]
+) -> LanguagePairs:
+    """Load the translator of each run; raises UserError if two translate the same languages."""
+    places: dict[Pair, str] = {}
+    for run in runs:
+        data = read_config(argument_types.path(run, "runs")).data
+        pair = Pair(data.src_lang, data.tgt_lang)
+        if pair in places:
+            raise UserError(
+                f"{run}: translates {data.direction}, as {places[pair]} does, and a request names "
+                "languages only; serve one of them"
+            )
+        places[pair] = run
+    return LanguagePairs(
+        {
+            pair: Translator.load(run, device=device, int8=int8, overrides=overrides)
+            for pair, run in places.items()
+        }
+    )

@@ -1,0 +1,58 @@
+"""Run the application on a socket until a signal, then answer what has been accepted."""
+
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from seq2seq.runtime.errors import UserError
+
+MAX_CONNECTIONS = 2_000  # open at once; further ones are answered 503
+_SECONDS_TO_CLOSE = 5  # beyond the longest request
+_KEEP_ALIVE = 30  # seconds that an idle connection is kept
+
+
+class _Server(uvicorn.Server):
+    """Server that a signal stops, and that then returns instead of raising the signal again."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Stop accepting requests; a second Ctrl-C stops at once."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; raises UserError if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"--host {host} --port {port}: cannot listen there ({reason}); choose another port, "
+            "or an address of this machine"
+        ) from None
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(app: ASGIApp, listening: socket.socket, longest_request: float) -> None:
+    """Serve until SIGINT or SIGTERM; requests that were accepted are answered before it returns."""
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=round(longest_request) + _SECONDS_TO_CLOSE,
+    )
+    _Server(config).run(sockets=[listening])

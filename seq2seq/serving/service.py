@@ -1,0 +1,69 @@
+"""What both APIs share: the checks of a request, its place in the queue, its end."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import HTTPException, Request
+
+from seq2seq.inference.translation import Translation
+from seq2seq.serving.access import Access, Limits
+from seq2seq.serving.errors import LimitError
+from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.serving.metrics import Metrics
+from seq2seq.serving.translation_queue import QueueFullError, Search, SourceLine, TranslationQueue
+
+CLIENT_GONE = 499  # nginx's code; nobody reads the answer
+
+
+@dataclass(frozen=True)
+class Service:
+    """Translators, their queue, and what is allowed."""
+
+    pairs: LanguagePairs
+    queue: TranslationQueue
+    limits: Limits
+    access: Access
+    metrics: Metrics
+
+    def check_size(self, texts: Sequence[str]) -> None:
+        """Raise LimitError for too many lines or characters."""
+        characters = sum(map(len, texts))
+        for count, most, unit in (
+            (len(texts), self.limits.lines, "lines"),
+            (characters, self.limits.characters, "characters"),
+        ):
+            if count > most:
+                self.metrics.refused.labels("limit").inc()
+                raise LimitError(f"{count:,} {unit}: the limit is {most:,} {unit} per request")
+
+    async def translate(
+        self, request: Request, search: Search, lines: Sequence[SourceLine]
+    ) -> list[Translation]:
+        """Return translations; if the client disconnects before, drop its lines.
+
+        Raises what `TranslationQueue.translate` raises.
+        """
+        found = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait((found, gone), return_when=asyncio.FIRST_COMPLETED)
+            if found.done():
+                return found.result()
+            self.metrics.refused.labels("disconnected").inc()
+            raise HTTPException(CLIENT_GONE, "the client has disconnected")
+        except QueueFullError:
+            self.metrics.refused.labels("queue").inc()
+            raise
+        except TimeoutError:
+            self.metrics.refused.labels("timeout").inc()
+            raise
+        finally:
+            found.cancel()
+            gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects; its body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,350 @@
+"use strict";
+
+const DELAY = 200; // ms without a keystroke until the text is translated
+const DETAILS_DELAY = 400; // ms that a line stays current until its alternatives are searched
+const SLOW = 400; // ms until the page says that it waits
+const UNCERTAIN = 0.5; // words of a lower probability are marked
+const FAINT = 0.04; // smaller weights are not marked in the source
+const SPACE = "\u2581"; // starts a word in SentencePiece's tokens
+const END = "</s>";
+const WITHOUT_SPACES = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/u;
+
+const element = (id) => document.getElementById(id);
+const [pair, swap, src, backdrop, tgt, message, hint] =
+  ["pair", "swap", "src", "backdrop", "tgt", "status", "hint"].map(element);
+let lines = []; // translated lines, as `show` makes them
+let current = null; // [line, word] of the marked word
+let pinned = null; // the word that a click, a tap or a key chose
+let shownLine = -1; // line of the heat map
+let typing = 0, waiting = 0, searching = 0; // timers
+let request = new AbortController(), details = new AbortController();
+
+// Words
+
+function surface(tokens) {
+  const bytes = [];
+  for (const token of tokens) {
+    const byte = /^<0x([0-9A-F]{2})>$/.exec(token);
+    if (byte) bytes.push(parseInt(byte[1], 16));
+    else bytes.push(...new TextEncoder().encode(token));
+  }
+  return new TextDecoder().decode(new Uint8Array(bytes)).replaceAll(SPACE, " ").trim();
+}
+
+function spansOf(tokens) {
+  const spans = [];
+  tokens.forEach((token, index) => {
+    const last = spans.at(-1);
+    const isByte = token.startsWith("<0x");
+    const joins = last !== undefined && !token.startsWith(SPACE) && token !== END &&
+      (isByte || /^\p{M}/u.test(token) || !WITHOUT_SPACES.test(tokens[index - 1] + token));
+    if (joins) last.push(index);
+    else spans.push([index]);
+  });
+  return spans;
+}
+
+// Find each word in the text, in order; a word that the text spells otherwise has no place.
+function wordsOf(tokens, text) {
+  let from = 0;
+  return spansOf(tokens).map((span) => {
+    const word = { span, text: surface(span.map((index) => tokens[index])), start: -1, end: -1 };
+    word.isEnd = span.length === 1 && tokens[span[0]] === END;
+    const start = word.isEnd || !word.text ? -1 : text.indexOf(word.text, from);
+    if (start >= 0) {
+      word.start = start;
+      from = word.end = start + word.text.length;
+    }
+    return word;
+  });
+}
+
+// Rows of weights of a line, also of one that was translated in parts.
+function matrixOf(translation) {
+  const blocks = translation.attention_blocks;
+  if (translation.attention_weights || !blocks) return translation.attention_weights;
+  const width = blocks.reduce((sum, block) => sum + (block[0]?.length ?? 0), 0);
+  let left = 0;
+  return blocks.flatMap((block) => {
+    const size = block[0]?.length ?? 0;
+    const rows = block.map((row) =>
+      [...Array(left).fill(0), ...row, ...Array(width - left - size).fill(0)]);
+    left += size;
+    return rows;
+  });
+}
+
+// Weights between words: sums over source tokens, means over target tokens.
+function weightsOf(matrix, rows, columns) {
+  if (!matrix) return null;
+  return rows.map((row) => columns.map((column) => {
+    let sum = 0;
+    for (const t of row.span) for (const s of column.span) sum += matrix[t]?.[s] ?? 0;
+    return sum / row.span.length;
+  }));
+}
+
+function lineOf(text, translation) {
+  const columns = wordsOf(translation.src_tokens, text);
+  const rows = wordsOf(translation.tgt_tokens, translation.text);
+  for (const row of rows) {
+    row.probability = Math.exp(row.span.reduce((sum, t) => sum + translation.log_probs[t], 0));
+  }
+  const weights = weightsOf(matrixOf(translation), rows, columns);
+  return { source: text, text: translation.text, columns, rows, weights };
+}
+
+// Requests
+
+const chosen = () => pair.selectedOptions[0].dataset;
+
+async function ask(fields, signal) {
+  const headers = { "Content-Type": "application/json" };
+  const token = element("token")?.value;
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const { src: source, tgt: target } = chosen();
+  const body = JSON.stringify({ source, target, ...fields });
+  const answer = await fetch("v1/translate", { method: "POST", headers, body, signal });
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+async function translate() {
+  request.abort();
+  request = new AbortController();
+  const signal = request.signal, text = src.value;
+  clearTimeout(waiting);
+  if (!text.trim()) {
+    show([], []);
+    say("");
+    return;
+  }
+  waiting = setTimeout(() => say("Translating \u2026"), SLOW);
+  tgt.classList.add("stale");
+  const wanted = text.split("\n");
+  try {
+    const found = await ask({ text: wanted }, signal);
+    show(wanted.map((line, n) => lineOf(line, found.translations[n])), found.notes);
+  } catch (error) {
+    if (signal.aborted) return;
+    const lost = error instanceof TypeError;
+    say(lost ? "The server does not answer." : error.message, true);
+  } finally {
+    if (!signal.aborted) clearTimeout(waiting);
+  }
+}
+
+function say(text, isError = false) {
+  clearTimeout(waiting);
+  message.classList.toggle("error", isError);
+  message.textContent = text;
+}
+
+// The translation
+
+function show(found, notes) {
+  tgt.classList.remove("stale");
+  lines = found;
+  pinned = null;
+  shownLine = -1;
+  tgt.lang = chosen().tgt;
+  tgt.replaceChildren(...lines.map(paragraph));
+  mark(null);
+  hint.hidden = !lines.some((line) => line.weights);
+  const noted = notes.flatMap((each, n) =>
+    each.map((note) => (lines.length > 1 ? `Line ${n + 1}: ${note}.` : `${note}.`)));
+  say(noted.join(" "));
+  const first = lines.findIndex((line) => line.rows.length > 0);
+  element("details").hidden = first < 0;
+  if (first >= 0) explain(first);
+}
+
+function paragraph(line, n) {
+  const p = document.createElement("p");
+  p.dir = "auto";
+  let from = 0;
+  line.rows.forEach((row, index) => {
+    if (row.start < 0) return;
+    p.append(line.text.slice(from, row.start));
+    const word = document.createElement("span");
+    word.textContent = line.text.slice(row.start, row.end);
+    word.className = "word";
+    word.dataset.place = `${n} ${index}`;
+    if (row.probability < UNCERTAIN) {
+      word.classList.add("uncertain");
+      word.title = `probability ${percent(row.probability)}`;
+    }
+    row.element = word;
+    p.append(word);
+    from = row.end;
+  });
+  p.append(line.text.slice(from));
+  return p;
+}
+
+const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
+
+// Mark a word of the translation and the source words that it attends to; null: none.
+function mark(place) {
+  if (current) lines[current[0]]?.rows[current[1]]?.element?.classList.remove("active");
+  for (const row of element("weights").querySelectorAll(".active")) row.classList.remove("active");
+  current = place;
+  const text = src.value;
+  if (!place) {
+    backdrop.replaceChildren(text + "\n");
+    return;
+  }
+  const [n, index] = place, line = lines[n];
+  line.rows[index].element?.classList.add("active");
+  if (n !== shownLine) explain(n);
+  element("weights").querySelector(`tr[data-row="${index}"]`)?.classList.add("active");
+  const before = lines.slice(0, n).reduce((sum, each) => sum + each.source.length + 1, 0);
+  const parts = [text.slice(0, before)];
+  let from = 0;
+  line.columns.forEach((column, s) => {
+    const weight = line.weights?.[index][s] ?? 0;
+    if (column.start < 0 || weight < FAINT) return;
+    const marked = document.createElement("mark");
+    marked.textContent = line.source.slice(column.start, column.end);
+    marked.style.setProperty("--weight", weight.toFixed(3));
+    parts.push(line.source.slice(from, column.start), marked);
+    from = column.end;
+  });
+  backdrop.replaceChildren(...parts, line.source.slice(from),
+    text.slice(before + line.source.length) + "\n");
+}
+
+// Heat map and alternatives of a line
+
+function explain(n) {
+  shownLine = n;
+  const line = lines[n];
+  element("map").hidden = !line.weights;
+  if (line.weights) element("weights").replaceChildren(...table(line));
+  element("n-best").replaceChildren();
+  element("alternatives").hidden = true;
+  details.abort();
+  clearTimeout(searching);
+  const n_best = Number(chosen().nBest);
+  if (n_best > 1) searching = setTimeout(() => alternatives(line, n_best), DETAILS_DELAY);
+}
+
+function header(word, scope) {
+  const cell = document.createElement("th");
+  const label = document.createElement("span");
+  cell.scope = scope;
+  label.dir = "auto";
+  label.textContent = word.isEnd ? END : word.text;
+  if (word.isEnd) cell.className = "end";
+  if (scope === "col" && WITHOUT_SPACES.test(word.text)) label.className = "upright";
+  cell.append(label);
+  return cell;
+}
+
+function table(line) {
+  const head = document.createElement("thead"), body = document.createElement("tbody");
+  const top = head.insertRow();
+  top.append(document.createElement("td"), ...line.columns.map((word) => header(word, "col")));
+  top.cells[0].style.background = "none";
+  line.rows.forEach((word, index) => {
+    if (word.isEnd) return;
+    const row = body.insertRow();
+    row.dataset.row = index;
+    row.append(header(word, "row"));
+    line.weights[index].forEach((weight, s) => {
+      const cell = row.insertCell();
+      cell.style.setProperty("--weight", weight.toFixed(3));
+      cell.title = `${word.text} \u2190 ${line.columns[s].text}: ${percent(weight)}`;
+    });
+  });
+  return [head, body];
+}
+
+async function alternatives(line, n_best) {
+  details = new AbortController();
+  const signal = details.signal;
+  let found;
+  try {
+    found = await ask({ text: [line.source], n_best, attention: false }, signal);
+  } catch {
+    return; // the translation itself is shown
+  }
+  if (signal.aborted) return;
+  const seen = new Set([line.text]), items = [];
+  for (const each of found.translations[0].n_best) {
+    if (seen.has(each.text)) continue;
+    seen.add(each.text);
+    const item = document.createElement("li"), text = document.createElement("span");
+    const score = document.createElement("small");
+    text.dir = "auto";
+    text.lang = chosen().tgt;
+    text.textContent = each.text;
+    score.textContent = percent(Math.exp(each.log_probs.reduce((sum, value) => sum + value, 0)));
+    score.title = "probability";
+    item.append(text, score);
+    items.push(item);
+  }
+  element("n-best").replaceChildren(...items);
+  element("alternatives").hidden = items.length === 0;
+}
+
+// Events
+
+const placeOf = (node) => node.closest?.(".word[data-place]")?.dataset.place.split(" ").map(Number) ?? null;
+
+function choose(place) {
+  pinned = place;
+  mark(place);
+  if (!place) return;
+  const [n, index] = place, line = lines[n], weights = line.weights?.[index];
+  if (!weights) return;
+  const best = weights.indexOf(Math.max(...weights));
+  const probability = percent(line.rows[index].probability);
+  say(`${line.rows[index].text} (${probability}) \u2190 ${line.columns[best].text || END} (${percent(weights[best])})`);
+}
+
+function step(by) {
+  const places = lines.flatMap((line, n) => line.rows.flatMap((row, index) => (row.element ? [[n, index]] : [])));
+  if (!places.length) return;
+  const at = places.findIndex(([n, index]) => pinned && n === pinned[0] && index === pinned[1]);
+  choose(places[at < 0 ? 0 : Math.min(Math.max(at + by, 0), places.length - 1)]);
+}
+
+src.addEventListener("input", () => {
+  mark(null);
+  clearTimeout(typing);
+  typing = setTimeout(translate, DELAY);
+});
+tgt.addEventListener("pointerover", (event) => {
+  const place = placeOf(event.target);
+  if (event.pointerType === "mouse" && place) mark(place);
+});
+tgt.addEventListener("pointerleave", (event) => {
+  if (event.pointerType === "mouse") mark(pinned);
+});
+tgt.addEventListener("click", (event) => choose(placeOf(event.target)));
+tgt.addEventListener("keydown", (event) => {
+  const forward = getComputedStyle(pinned ? lines[pinned[0]].rows[pinned[1]].element : tgt).direction === "rtl" ? -1 : 1;
+  if (event.key === "ArrowRight") step(forward);
+  else if (event.key === "ArrowLeft") step(-forward);
+  else if (event.key === "Escape") choose(null);
+  else return;
+  event.preventDefault();
+});
+function chooseLanguages() {
+  src.lang = backdrop.lang = chosen().src;
+  const { src: from, tgt: to } = chosen();
+  const reverse = [...pair.options].find((each) => each.dataset.src === to && each.dataset.tgt === from);
+  swap.hidden = !reverse;
+  swap.onclick = () => {
+    src.value = lines.map((line) => line.text).join("\n");
+    pair.value = reverse.value;
+    chooseLanguages();
+  };
+  translate();
+}
+pair.addEventListener("change", chooseLanguages);
+element("access")?.addEventListener("submit", (event) => event.preventDefault());
+element("token")?.addEventListener("change", translate);
+chooseLanguages();

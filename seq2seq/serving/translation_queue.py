@@ -1,0 +1,294 @@
+"""Queue of requests: those that arrive together are translated as one batch on one thread.
+
+Search is batch-invariant, so a line has the translation that it has alone, whatever it shares a
+batch with.
+"""
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.errors import ReportedError
+from seq2seq.serving.metrics import Metrics
+
+BATCH_LINES = 256  # lines per batch at most
+BATCH_CHARACTERS = 16_384  # characters per batch, so that a batch takes about a second
+MIN_SHARE = 16  # lines of a request in a batch that others want to join
+GATHERING = 0.2  # longest wait for further requests, as a fraction of the last batch's time
+MAX_GATHERING = 0.05  # the same, seconds
+MAX_RETRY = 60  # seconds, in Retry-After
+
+
+class QueueFullError(Exception):
+    """No room for the lines of a request."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"the queue is full; try again in {retry_after} s")
+        self.retry_after = retry_after  # seconds
+
+
+class _AbandonedError(Exception):
+    """All requests of a batch were cancelled while it was searched."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to translate; requests with an equal search can share a batch."""
+
+    pair: str
+    translator: Translator = field(compare=False)
+    beam_size: int | None = None  # None: that of the config
+    n_best: int = 1
+    text_only: bool = True
+    constrained: bool = False
+    settings: SearchSettings = DEFAULT_SETTINGS
+
+
+class SourceLine(NamedTuple):
+    """Line to translate, with the prefix and the phrases that its translation must have."""
+
+    text: str
+    prefix: str = ""
+    phrases: Sequence[str] = ()
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """Request in the queue: `started` lines are or were in a batch, `found` are translated."""
+
+    search: Search
+    lines: Sequence[SourceLine]
+    future: "asyncio.Future[list[Translation]]"
+    started: int = 0
+    found: list[Translation] = field(default_factory=list)
+    cancelled: bool = False
+
+    @property
+    def left(self) -> int:
+        """Number of lines that no batch has taken."""
+        return len(self.lines) - self.started
+
+
+class _Share(NamedTuple):
+    """Lines of one request in a batch."""
+
+    waiting: _Waiting
+    lines: Sequence[SourceLine]
+
+
+class TranslationQueue:
+    """Bounded queue in front of the thread that translates.
+
+    Small requests are not held up by large ones: a batch has lines of all requests that can share
+    it, and a request that needs further batches lets those of another search go first.
+    """
+
+    def __init__(self, max_lines: int, metrics: Metrics) -> None:
+        """Hold at most `max_lines` lines that are not yet translated."""
+        self._max_lines, self._metrics = max_lines, metrics
+        self._requests: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._wanted = 1  # requests that the thread waits for
+        self._expected, self._gathering = 1, 0.0  # requests, seconds
+        self._lines = 0  # accepted and not yet translated
+        self._lines_per_second = 100.0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Translate what is left in the queue, then stop the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the thread takes requests."""
+        return self._thread.is_alive() and not self._closing
+
+    async def translate(
+        self, search: Search, lines: Sequence[SourceLine], timeout: float
+    ) -> list[Translation]:
+        """Return the translations of lines, in order.
+
+        Raises QueueFullError, TimeoutError after `timeout` seconds, and what the translator raises.
+        A request that is cancelled or timed out leaves the queue.
+        """
+        if not lines:
+            return []
+        future: asyncio.Future[list[Translation]] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(search, lines, future)
+        self._put(waiting)
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        finally:
+            self._drop(waiting)
+
+    def _put(self, waiting: _Waiting) -> None:
+        with self._changed:
+            lines = self._lines + waiting.left
+            if lines > self._max_lines:
+                seconds = math.ceil(self._lines / self._lines_per_second)
+                raise QueueFullError(min(max(1, seconds), MAX_RETRY))
+            self._requests.append(waiting)
+            self._count(waiting.left)
+            if len(self._requests) >= self._wanted:
+                self._changed.notify()
+
+    def _drop(self, waiting: _Waiting) -> None:
+        """Remove a request whose answer is no longer wanted; no effect on a finished one."""
+        with self._changed:
+            waiting.cancelled = True
+            if waiting in self._requests:
+                self._requests.remove(waiting)
+                self._count(-waiting.left)
+
+    def _count(self, lines: int) -> None:
+        self._lines += lines
+        self._metrics.waiting.set(self._lines)
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            start = time.monotonic()
+            self._translate(batch)
+            seconds = time.monotonic() - start
+            lines = sum(len(share.lines) for share in batch)
+            self._metrics.batch_lines.observe(lines)
+            self._metrics.batch_seconds.observe(seconds)
+            self._lines_per_second += 0.2 * (lines / max(seconds, 1e-6) - self._lines_per_second)
+            self._gathering = min(GATHERING * seconds, MAX_GATHERING)
+
+    def _next_batch(self) -> list[_Share]:
+        """Wait for requests and return a batch; an empty one once the queue is closed."""
+        with self._changed:
+            while True:
+                while not self._requests:
+                    if self._closing:
+                        return []
+                    self._changed.wait()
+                self._gather()
+                if self._requests:  # not all were cancelled meanwhile
+                    return self._take()
+
+    def _gather(self) -> None:
+        """Wait a moment for as many requests as the last batch answered: their clients ask again.
+
+        One client that asks again and again is never waited for.
+        """
+        end = time.monotonic() + self._gathering
+        self._wanted = self._expected
+        while len(self._requests) < self._wanted and not self._closing:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            self._changed.wait(left)
+        self._wanted = 1
+
+    def _take(self) -> list[_Share]:
+        """Return lines of the requests that can share a batch with the first one."""
+        search = self._requests[0].search
+        sharing = [each for each in self._requests if each.search == search]
+        share = max(MIN_SHARE, BATCH_LINES // len(sharing))
+        ends = {each: each.started for each in sharing}
+        room, characters = BATCH_LINES, BATCH_CHARACTERS
+        for most in (share, BATCH_LINES):  # a share of each, then what fits
+            for each in sharing:
+                while ends[each] < min(each.started + most, len(each.lines)):
+                    if room <= 0 or characters <= 0:
+                        break
+                    room, characters = room - 1, characters - len(each.lines[ends[each]].text)
+                    ends[each] += 1
+        return [self._start(each, end) for each, end in ends.items() if end > each.started]
+
+    def _start(self, waiting: _Waiting, end: int) -> _Share:
+        """Take the lines of a request before `end`; others go before the rest of it."""
+        lines = waiting.lines[waiting.started : end]
+        waiting.started = end
+        self._requests.remove(waiting)
+        if waiting.left:
+            self._requests.append(waiting)
+        return _Share(waiting, lines)
+
+    def _translate(self, batch: list[_Share]) -> None:
+        """Translate a batch and answer its requests; one that fails does not fail the others."""
+        try:
+            found = self._search(batch)
+        except _AbandonedError:
+            self._finish(batch, None)
+        except Exception as error:
+            if len(batch) > 1:
+                for share in batch:
+                    self._translate([share])
+                return
+            if not isinstance(error, ReportedError):
+                logger.exception("a request could not be translated")
+            self._finish(batch, error)
+        else:
+            self._finish(batch, found)
+
+    def _search(self, batch: list[_Share]) -> list[Translation]:
+        search = batch[0].waiting.search
+        lines = [line for share in batch for line in share.lines]
+        prefixes = [line.prefix for line in lines]
+
+        def check(_lines: int) -> None:
+            if all(share.waiting.cancelled for share in batch):
+                raise _AbandonedError
+
+        return search.translator.translate(
+            [line.text for line in lines],
+            search.beam_size,
+            search.n_best,
+            prefixes if any(prefixes) else None,
+            search.text_only,
+            check,
+            [line.phrases for line in lines] if search.constrained else None,
+            search.settings,
+        )
+
+    def _finish(self, batch: list[_Share], found: "list[Translation] | Exception | None") -> None:
+        """Hand over translations, or an error; None: no request wants an answer."""
+        start, answered = 0, []
+        with self._changed:
+            for waiting, lines in batch:
+                self._count(-len(lines))
+                if isinstance(found, list):
+                    waiting.found += found[start : start + len(lines)]
+                    start += len(lines)
+                    self._count_translated(waiting.search.pair, lines)
+                if not waiting.left or isinstance(found, Exception):
+                    answered.append(waiting)
+            self._expected = max(1, len(answered))
+        if answered:
+            error = found if isinstance(found, Exception) else None
+            loop = answered[0].future.get_loop()
+            loop.call_soon_threadsafe(_answer, answered, error)
+
+    def _count_translated(self, pair: str, lines: Sequence[SourceLine]) -> None:
+        self._metrics.lines.labels(pair).inc(len(lines))
+        self._metrics.characters.labels(pair).inc(sum(len(line.text) for line in lines))
+
+
+def _answer(answered: Sequence[_Waiting], error: Exception | None) -> None:
+    for waiting in answered:
+        if waiting.future.done():  # cancelled, or timed out
+            continue
+        if error is not None:
+            waiting.future.set_exception(error)
+        else:
+            waiting.future.set_result(waiting.found)

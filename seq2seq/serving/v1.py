@@ -1,0 +1,169 @@
+"""API with all that the translator offers: tokens, scores, n-best lists, attention, settings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.interface import Sampling
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translation_json import translation_as_json
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.strict_json import json_text
+from seq2seq.serving.errors import RESPONSES
+from seq2seq.serving.service import Service
+from seq2seq.serving.translation_queue import Search, SourceLine
+
+MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
+
+Hypotheses = Annotated[int, Field(ge=1, le=MAX_HYPOTHESES)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SamplingRequest(_Strict):
+    """Draw translations at random in place of beam search."""
+
+    samples: Hypotheses = Field(1, description="translations to draw of each line")
+    temperature: float = Field(1.0, description="divides log-probabilities")
+    top_k: int = Field(0, description="draw from the k most probable tokens; 0: from all")
+    top_p: float = Field(1.0, description="draw from the best tokens of this total probability")
+    seed: int = Field(1, description="a line is drawn alike in any batch")
+
+
+class TranslateLines(_Strict):
+    """Lines to translate, and how; every field but `text` may be omitted."""
+
+    text: str | list[str] = Field(description="a line, or several; none contains a line break")
+    source: str | None = Field(None, description="code of the source language")
+    target: str | None = Field(None, description="code of the target language")
+    beam_size: Hypotheses | None = Field(
+        None, description="1 is greedy search; null: decoding.beam_size of the run"
+    )
+    n_best: Hypotheses | None = Field(
+        None, description="hypotheses to return as n_best, at most the beam size; null: none"
+    )
+    attention: bool = Field(True, description="return the attention weights")
+    prefix: str | list[str] | None = Field(
+        None, description="start of every translation, or of each; '' for none"
+    )
+    constraints: list[list[str]] | None = Field(
+        None, description="for each line the phrases that its translation contains"
+    )
+    glossary: list[tuple[str, str]] | None = Field(
+        None, description="source phrases and the target phrases required for them"
+    )
+    forbidden: list[str] = Field([], description="words and phrases that no translation contains")
+    sampling: SamplingRequest | None = None
+    groups: Hypotheses = Field(1, description="diverse beam search: groups of the beam")
+    diversity: float = Field(0.5, description="with groups: penalty, nats, for repeated tokens")
+    mbr: Literal["chrf", "bleu"] | None = Field(
+        None, description="choose by minimum Bayes risk with this metric"
+    )
+
+
+class Entry(BaseModel):
+    """Hypothesis of an n-best list."""
+
+    text: str
+    score: float
+    tokens: list[str]
+    log_probs: list[float]
+
+
+class LineTranslation(BaseModel):
+    """Translation of a line: the same object as `seq2seq translate --json` prints."""
+
+    text: str
+    score: float = Field(description="log-probability, nats / length ** length_penalty")
+    src_tokens: list[str] = Field(description="S tokens, end-of-sentence included")
+    tgt_tokens: list[str] = Field(description="T tokens, end-of-sentence included")
+    log_probs: list[float] = Field(description="one per target token, nats")
+    attention_weights: list[list[float]] | None = Field(description="T rows of S weights")
+    attention_blocks: list[list[list[float]]] = Field(
+        [], description="only for a line translated in parts: the weights of each part"
+    )
+    n_best: list[Entry] = Field([], description="best first; only if the request has n_best")
+
+
+class Translations(BaseModel):
+    """Answer: one translation per line, and notes on lines that were not translated as usual."""
+
+    source: str
+    target: str
+    translations: list[LineTranslation]
+    notes: list[list[str]] = Field(description="for each line, such as that it was split")
+
+
+def router(service: Service) -> APIRouter:
+    """Return the routes."""
+    routes = APIRouter(prefix="/v1", tags=["v1"])
+
+    @routes.post("/translate", response_model=Translations, responses=RESPONSES)
+    async def translate(request: Request, body: TranslateLines) -> Response:
+        """Translate lines, with tokens, scores, attention weights and search settings."""
+        service.access.check_token(request)
+        texts = [body.text] if isinstance(body.text, str) else body.text
+        service.check_size(texts)
+        lines = _lines(texts, body)
+        pair = service.pairs.find(body.source, body.target)
+        search = Search(
+            str(pair),
+            service.pairs[pair],
+            body.beam_size,
+            body.n_best or 1,
+            text_only=False,
+            constrained=body.constraints is not None,
+            settings=_settings(body),
+        )
+        found = await service.translate(request, search, lines)
+        if not body.attention:
+            found = [replace(each, attention_weights=None) for each in found]
+        text = _answer(*pair, found, body.n_best is not None)
+        return Response(text, media_type="application/json")
+
+    return routes
+
+
+def _lines(texts: Sequence[str], body: TranslateLines) -> list[SourceLine]:
+    """Return the lines with what their translations must have; raises UserError."""
+    if any("\n" in text for text in texts):
+        raise UserError("text: contains a line break; give a list with one line each")
+    prefixes = (
+        [body.prefix or ""] * len(texts) if not isinstance(body.prefix, list) else body.prefix
+    )
+    phrases = [[] for _ in texts] if body.constraints is None else body.constraints
+    for name, given in (("prefix", prefixes), ("constraints", phrases)):
+        if len(given) != len(texts):
+            raise UserError(f"{name}: {len(given)} for {len(texts)} lines; give one per line")
+    return [SourceLine(*each) for each in zip(texts, prefixes, phrases, strict=True)]
+
+
+def _settings(body: TranslateLines) -> SearchSettings:
+    """Return the search settings of a request; raises UserError."""
+    sampling = None if body.sampling is None else Sampling(**body.sampling.model_dump())
+    if sampling is not None and body.beam_size is not None:
+        raise UserError("beam_size cannot be used with sampling; remove one of them")
+    return SearchSettings(
+        glossary=None if body.glossary is None else Glossary(body.glossary),
+        forbidden=tuple(body.forbidden),
+        sampling=sampling,
+        groups=body.groups,
+        diversity=body.diversity,
+        mbr=body.mbr,
+    )
+
+
+def _answer(src: str, tgt: str, found: Sequence[Translation], with_nbest: bool) -> str:
+    """Format the answer with the objects that `seq2seq translate --json` prints."""
+    head: dict[str, Any] = {"source": src, "target": tgt}
+    translations = ", ".join(translation_as_json(each, with_nbest) for each in found)
+    notes = json_text({"notes": [each.notes for each in found]})
+    return f'{json_text(head)[:-1]}, "translations": [{translations}], {notes[1:]}'
