@@ -42,7 +42,7 @@ demo: $(READY)
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/seq2seq demo --overwrite
 
 test: check
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not browser'
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not browser and not load'
 
 # playwright is not one of the extras above: few need its 45 MB.
 browser-test: $(READY)

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, NamedTuple
@@ -71,6 +71,10 @@ class Client:
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=300)
         self._languages = {"source": config.data.src_lang, "target": config.data.tgt_lang}
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
     def send(self, request: Request, lines: Sequence[str]) -> Answer:
         """Send a request; raises RuntimeError if it is not answered."""
         texts = [lines[number] for number in request.numbers]
@@ -103,16 +107,16 @@ def send_all(
     failures: list[Exception] = []
 
     def work() -> None:
-        client = Client(address, config)
-        while not failures:
-            with lock:
-                number = next(numbers, None)
-            if number is None:
-                return
-            try:
-                answers[number] = client.send(requests[number], lines)
-            except Exception as error:
-                failures.append(error)
+        with closing(Client(address, config)) as client:
+            while not failures:
+                with lock:
+                    number = next(numbers, None)
+                if number is None:
+                    return
+                try:
+                    answers[number] = client.send(requests[number], lines)
+                except Exception as error:
+                    failures.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
     for thread in threads:
@@ -196,8 +200,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000, metavar="N", help="for each")
     options = parser.parse_args()
     config = read_config(options.model)
-    lines = options.input.read_text(encoding="utf-8").split("\n")
-    lines = lines[:-1] if lines[-1] == "" else lines
+    content = options.input.read_bytes().removesuffix(b"\n").split(b"\n")
+    lines = [line.decode("utf-8", errors="replace") for line in content]
     expected = command_line(options.model, options.input)
     print("clients  requests  lines/s offline  lines/s served  ratio  p50 ms  p95 ms  different")
     with running_server(options.model) as address:
@@ -213,7 +217,8 @@ def main() -> None:
             different = differences(requests, answers, expected)
             print(
                 f"{clients:7}  {len(requests):8}  {offline:15.0f}  {served:14.0f}  "
-                f"{served / offline:5.2f}  {latencies[9]:6.0f}  {latencies[18]:6.0f}  {different:9}",
+                f"{served / offline:5.2f}  {latencies[9]:6.0f}  {latencies[18]:6.0f}  "
+                f"{different:9}",
                 flush=True,
             )
 

@@ -11,7 +11,12 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from served import Served
+
     from seq2seq.data.batching import Batch
+    from seq2seq.serving.language_pairs import LanguagePairs
     from seq2seq.training.session import TrainingSession
 
 DECODERS = ("bahdanau", "luong", "none")
@@ -126,6 +131,24 @@ def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -
 def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path:
     """Each of the run folders in turn."""
     return tiny_runs[request.param]
+
+
+@pytest.fixture(scope="session")
+def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
+    """The run with Bahdanau's decoder, as a server has it."""
+    pytest.importorskip("fastapi")
+    from seq2seq.serving.language_pairs import load_pairs
+
+    return load_pairs([str(tiny_runs["bahdanau"])], "cpu", False, [])
+
+
+@pytest.fixture(scope="session")
+def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
+    """A server with the defaults; tests must not change its state."""
+    from served import serve
+
+    with serve(tiny_pairs) as found:
+        yield found
 
 
 @pytest.fixture

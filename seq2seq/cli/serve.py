@@ -4,16 +4,12 @@ import argparse
 import ipaddress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
-
-if TYPE_CHECKING:
-    from seq2seq.serving.access import Access
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -33,9 +29,7 @@ Other machines reach the server only with --host, pages of other sites only with
     text = "address to listen on (default: 127.0.0.1, this machine alone)"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "port to listen on; 0: any free one (default: 8000)"
-    parser.add_argument(
-        "--port", type=arguments.count_or_zero, default=8000, metavar="N", help=text
-    )
+    parser.add_argument("--port", type=_port, default=8000, metavar="N", help=text)
     text = "translate only for those who send the first line of FILE as a token"
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"
@@ -67,21 +61,27 @@ def run(options: argparse.Namespace) -> int:
             "of that size would never be accepted"
         )
     with frozen_objects():
-        from seq2seq.serving.access import Limits
+        from seq2seq.serving.access import Access, Limits
         from seq2seq.serving.app import create_app
         from seq2seq.serving.language_pairs import load_pairs
-        from seq2seq.serving.server import address_of, listen, serve
-    access = _access(options)
+        from seq2seq.serving.server import address_of, listen, server_for
+    token = _token(options.token_file)
+    access = Access(token, _hosts(options), tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with frozen_objects():
             pairs = load_pairs(options.model, options.device, options.int8, options.decoding)
             app = create_app(pairs, limits, access)
+        if not (token or _is_local(options.host)):
+            logger.info(
+                f"note: everyone who can reach {options.host} can translate; --token-file limits "
+                "that"
+            )
         for pair, translator in pairs.items():
             logger.info(f"{pair}: {translator.name}")
         address = address_of(listening)
         logger.info(f"serving {address} (API: {address}/docs); Ctrl-C stops")
-        serve(app, listening, limits.seconds)
+        server_for(app, limits.seconds).run(sockets=[listening])
     logger.info("stopped; all accepted requests have been answered")
     return 0
 
@@ -93,20 +93,28 @@ def _check_installed() -> None:
             raise UserError(f"serve needs {module}: pip install 'seq2seq-attention[serve]'")
 
 
-def _access(options: argparse.Namespace) -> "Access":
-    from seq2seq.serving.access import Access
+def _port(text: str) -> int:
+    """Parse the number of a port."""
+    if not text.isdecimal() or int(text[:6]) > 65_535:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to 65535, not {text!r}")
+    return int(text)
 
-    token = read_lines(options.token_file)[0].strip() if options.token_file else None
-    if token == "":
-        raise UserError(f"{options.token_file}:1: is blank; the first line must be the token")
-    local = _is_local(options.host)
-    if not local and token is None:
-        logger.info(
-            f"note: everyone who can reach {options.host} can translate; --token-file limits that"
-        )
-    names = {*_LOCAL_NAMES, options.host, *options.allow_host}
-    hosts = frozenset(map(str.lower, names)) if local or options.allow_host else None
-    return Access(token, hosts, tuple(options.allow_origin))
+
+def _token(path: Path | None) -> str | None:
+    """Return the first line of a file, which headers can hold; raises UserError."""
+    if path is None:
+        return None
+    token = read_lines(path)[0].strip()
+    if not (token.isascii() and token.isprintable() and token.split() == [token]):
+        raise UserError(f"{path}:1: must be the token, of ASCII characters without spaces")
+    return token
+
+
+def _hosts(options: argparse.Namespace) -> frozenset[str] | None:
+    """Return the names by which requests may call the server; None: any."""
+    if not (_is_local(options.host) or options.allow_host):
+        return None
+    return frozenset(map(str.lower, (*_LOCAL_NAMES, options.host, *options.allow_host)))
 
 
 def _is_local(host: str) -> bool:

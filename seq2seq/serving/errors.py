@@ -1,6 +1,7 @@
 """Failures of requests as JSON objects `{"error": MESSAGE}`, LibreTranslate's form."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from seq2seq.runtime.callers import in_python_terms
+from seq2seq.runtime.console import one_line
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.serving.translation_queue import QueueFullError
 
@@ -28,6 +30,7 @@ class LimitError(HTTPException):
         super().__init__(413, detail)
 
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of one
 RESPONSES: dict[int | str, dict[str, object]] = {
     400: {"model": ErrorMessage, "description": "The request is malformed."},
     401: {"model": ErrorMessage, "description": "The token is missing or wrong."},
@@ -40,8 +43,8 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Return an answer with an error message."""
-    return JSONResponse({"error": message}, status, headers)
+    """Return an answer with an error message, which may quote the request."""
+    return JSONResponse({"error": one_line(message)}, status, headers)
 
 
 async def on_http_error(_request: Request, error: Exception) -> Response:
@@ -102,6 +105,19 @@ def _described(errors: Sequence[Mapping[str, Any]]) -> str:
 def parsed_json(body: bytes) -> object:
     """Parse a JSON body; raises HTTPException 400."""
     try:
-        return json.loads(body)
+        tree = json.loads(body)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not valid JSON") from None
+    check_unicode(body)
+    return tree
+
+
+def check_unicode(body: bytes) -> None:
+    """Raise HTTPException 400 if a JSON body escapes half a surrogate pair, which no text has."""
+    if _SURROGATE.search(body) is None:
+        return
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise HTTPException(400, f"the body has {half}, half a surrogate pair") from None

@@ -1,5 +1,7 @@
 """Run the application on a socket until a signal, then answer what has been accepted."""
 
+import errno
+import os
 import signal
 import socket
 from types import FrameType
@@ -28,8 +30,9 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        number = error.errno or 0
+        reason = os.strerror(number) if number in errno.errorcode else error.strerror
         raise UserError(
             f"--host {host} --port {port}: cannot listen there ({reason}); choose another port, "
             "or an address of this machine"
@@ -42,8 +45,11 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: ASGIApp, listening: socket.socket, longest_request: float) -> None:
-    """Serve until SIGINT or SIGTERM; requests that were accepted are answered before it returns."""
+def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
+    """Return a server; `run(sockets=[listen(...)])` serves until SIGINT or SIGTERM.
+
+    Requests that were accepted are answered before it returns.
+    """
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -55,4 +61,4 @@ def serve(app: ASGIApp, listening: socket.socket, longest_request: float) -> Non
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=round(longest_request) + _SECONDS_TO_CLOSE,
     )
-    _Server(config).run(sockets=[listening])
+    return _Server(config)

@@ -186,9 +186,9 @@ class TranslationQueue:
                     return self._take()
 
     def _gather(self) -> None:
-        """Wait a moment for as many requests as the last batch answered: their clients ask again.
+        """Wait a moment for as many requests as there were last time: clients ask again.
 
-        One client that asks again and again is never waited for.
+        A single client is never waited for.
         """
         end = time.monotonic() + self._gathering
         self._wanted = self._expected
@@ -252,13 +252,13 @@ class TranslationQueue:
 
         return search.translator.translate(
             [line.text for line in lines],
-            search.beam_size,
-            search.n_best,
-            prefixes if any(prefixes) else None,
-            search.text_only,
-            check,
-            [line.phrases for line in lines] if search.constrained else None,
-            search.settings,
+            beam_size=search.beam_size,
+            n_best=search.n_best,
+            prefixes=prefixes if any(prefixes) else None,
+            text_only=search.text_only,
+            on_translated=check,
+            constraints=[line.phrases for line in lines] if search.constrained else None,
+            settings=search.settings,
         )
 
     def _finish(self, batch: list[_Share], found: "list[Translation] | Exception | None") -> None:
@@ -273,7 +273,7 @@ class TranslationQueue:
                     self._count_translated(waiting.search.pair, lines)
                 if not waiting.left or isinstance(found, Exception):
                     answered.append(waiting)
-            self._expected = max(1, len(answered))
+            self._expected = max(1, len(answered) + len(self._requests))
         if answered:
             error = found if isinstance(found, Exception) else None
             loop = answered[0].future.get_loop()

@@ -15,7 +15,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
-from seq2seq.serving.errors import RESPONSES
+from seq2seq.serving.errors import RESPONSES, check_unicode
 from seq2seq.serving.service import Service
 from seq2seq.serving.translation_queue import Search, SourceLine
 
@@ -110,6 +110,7 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request, body: TranslateLines) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         service.access.check_token(request)
+        check_unicode(await request.body())
         texts = [body.text] if isinstance(body.text, str) else body.text
         service.check_size(texts)
         lines = _lines(texts, body)
@@ -134,6 +135,7 @@ def router(service: Service) -> APIRouter:
 
 def _lines(texts: Sequence[str], body: TranslateLines) -> list[SourceLine]:
     """Return the lines with what their translations must have; raises UserError."""
+    texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
     if any("\n" in text for text in texts):
         raise UserError("text: contains a line break; give a list with one line each")
     prefixes = (

@@ -1,0 +1,82 @@
+"""A server in a thread of this process, and calls of it; needs the extra serve."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from seq2seq.serving.access import Access, Limits
+from seq2seq.serving.app import create_app
+from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.serving.server import address_of, listen, server_for
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        assert set(self.json) == {"error"}
+        return str(self.json["error"])
+
+
+class Served(NamedTuple):
+    address: str
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def call(
+        self,
+        path: str,
+        fields: Any = None,
+        headers: Mapping[str, str] | None = None,
+        method: str | None = None,
+    ) -> Reply:
+        """GET a path, or POST fields as JSON, or a body of bytes as it is."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = fields if isinstance(fields, bytes | None) else json.dumps(fields).encode()
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        method = method or ("GET" if body is None else "POST")
+        with contextlib.closing(connection):
+            connection.request(method, path, body, {**kind, **(headers or {})})
+            response = connection.getresponse()
+            return Reply(response.status, response.headers, response.read())
+
+    def figure(self, name: str) -> float:
+        """Return a sample of /metrics, 0 if it is missing."""
+        for line in self.call("/metrics").body.decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+
+@contextmanager
+def serve(
+    pairs: LanguagePairs, limits: Limits | None = None, access: Access | None = None
+) -> Iterator[Served]:
+    limits = limits or Limits()
+    with listen("127.0.0.1", 0) as listening:
+        server = server_for(create_app(pairs, limits, access), limits.seconds)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        address = address_of(listening)
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        try:
+            yield Served(address)
+        finally:
+            server.should_exit = True
+            thread.join()

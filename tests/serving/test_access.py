@@ -1,0 +1,201 @@
+"""What guards the server: limits, tokens, hosts, origins, headers, disconnected clients."""
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from served import Served, serve
+
+from seq2seq.serving.access import HEADERS, Access, Limits
+from seq2seq.serving.language_pairs import LanguagePairs
+
+ONE = {"q": "ba.", "target": "yy"}
+PATHS = (
+    "/",
+    "/docs",
+    "/openapi.json",
+    "/health",
+    "/languages",
+    "/metrics",
+    "/static/page.js",
+    "/x",
+)
+
+
+def until(condition: object, seconds: float = 20) -> None:
+    """Wait until a call returns True."""
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def raw(served: Served, *parts: bytes) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+        for part in parts:
+            connection.sendall(part)
+        yield connection
+
+
+def head(path: str, *lines: str) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"q": "a\n" * 5}, "6 lines: the limit is 5 lines per request"),
+        ({"q": ["a"] * 6}, "6 lines: the limit is 5 lines per request"),
+        ({"q": "a" * 101}, "101 characters: the limit is 100 characters per request"),
+        ({"text": ["a" * 60, "b" * 60]}, "120 characters: the limit is 100 characters per request"),
+        ({"q": "a" * 80_000}, "the body is larger than 66,736 bytes; send less"),
+    ],
+)
+def test_what_is_too_large_is_refused(
+    fields: dict[str, object], message: str, tiny_pairs: LanguagePairs
+) -> None:
+    path = "/v1/translate" if "text" in fields else "/translate"
+    with serve(tiny_pairs, Limits(characters=100, lines=5)) as served:
+        reply = served.call(path, fields if "text" in fields else {**fields, "target": "yy"})
+        assert (reply.status, reply.error) == (413, message)
+        assert served.figure('seq2seq_refused_requests_total{reason="limit"}') == 1
+        assert served.call(path, {"text": "a"} if "text" in fields else ONE).status == 200
+
+
+def test_a_body_without_a_length_is_bounded_too(tiny_pairs: LanguagePairs) -> None:
+    kind = "Content-Type: application/json"
+    chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+    with (
+        serve(tiny_pairs, Limits(characters=100)) as served,
+        raw(served, head("/translate", kind, "Transfer-Encoding: chunked")) as connection,
+    ):
+        with contextlib.suppress(OSError):  # the server need not read all of it
+            for _ in range(100):
+                connection.sendall(chunk)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_does_not_arrive_is_given_up(tiny_pairs: LanguagePairs) -> None:
+    with (
+        serve(tiny_pairs, Limits(seconds=0.3)) as served,
+        raw(served, head("/translate", "Content-Length: 50"), b'{"q": ') as connection,
+    ):
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_full_queue_answers_503(tiny_pairs: LanguagePairs) -> None:
+    with serve(tiny_pairs, Limits(lines=50, queue_lines=10)) as served:
+        reply = served.call("/translate", {**ONE, "q": ["ba."] * 11})
+        assert reply.status == 503
+        assert 1 <= int(reply.headers["Retry-After"]) <= 60
+        assert "try again in" in reply.error
+        assert served.call("/translate", {**ONE, "q": ["ba."] * 10}).status == 200
+
+
+def test_a_translation_that_takes_too_long_answers_503(tiny_pairs: LanguagePairs) -> None:
+    fields = {"text": [f"ba {n}" for n in range(400)], "beam_size": 100}
+    with serve(tiny_pairs, Limits(seconds=0.2)) as served:
+        reply = served.call("/v1/translate", fields)
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert "took too long" in reply.error
+        until(lambda: served.figure("seq2seq_waiting_lines") == 0)
+        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') < 400
+
+
+def test_a_client_that_disconnects_is_dropped(tiny_pairs: LanguagePairs) -> None:
+    fields = {"text": [f"ba {n}" for n in range(900)], "beam_size": 100}
+    body = json.dumps(fields).encode()
+    lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+    with serve(tiny_pairs) as served:
+        with raw(served, head("/v1/translate", *lines), body):
+            until(lambda: served.figure("seq2seq_waiting_lines") > 0)
+        until(lambda: served.figure("seq2seq_waiting_lines") == 0)
+        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') < 900
+        assert served.figure('seq2seq_refused_requests_total{reason="disconnected"}') == 1
+
+
+def test_with_a_token_only_its_owners_translate(tiny_pairs: LanguagePairs) -> None:
+    with serve(tiny_pairs, access=Access("s3cret")) as served:
+        bearer = {"Authorization": "Bearer s3cret"}
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "s3cret"},
+            {"Authorization": "Bearer s3cret\u00e9"},
+        ):
+            for path, fields in (("/translate", ONE), ("/v1/translate", {"text": "ba."})):
+                reply = served.call(path, fields, headers)
+                assert reply.status == 401
+                assert reply.headers["WWW-Authenticate"] == "Bearer"
+            assert served.call("/metrics", headers=headers).status == 401
+        assert served.call("/translate", {**ONE, "api_key": "wrong"}).status == 401
+        assert served.call("/translate", {**ONE, "api_key": "s3cret"}).status == 200
+        assert served.call("/translate", ONE, bearer).status == 200
+        assert served.call("/v1/translate", {"text": "ba."}, bearer).status == 200
+        assert served.call("/metrics", headers=bearer).status == 200
+        for path in ("/", "/docs", "/health", "/languages"):
+            assert served.call(path).status == 200
+        assert b'id="token"' in served.call("/").body
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8000", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8000", 200),
+        ("[::1]", 200),
+        ("evil.example", 400),
+        ("localhost.evil.example:8000", 400),
+        ("", 400),
+    ],
+)
+def test_another_host_name_is_refused(host: str, status: int, tiny_pairs: LanguagePairs) -> None:
+    """A page of another site whose name resolves to this machine (DNS rebinding) sends its own."""
+    names = frozenset({"localhost", "127.0.0.1", "::1"})
+    with serve(tiny_pairs, access=Access(hosts=names)) as served:
+        assert served.call("/languages", headers={"Host": host}).status == status
+
+
+def allowed_origin(served: Served, origin: str) -> Sequence[str | None]:
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    replies = [
+        served.call("/translate", headers=asked, method="OPTIONS"),
+        served.call("/translate", ONE, {"Origin": origin}),
+    ]
+    return [reply.headers["Access-Control-Allow-Origin"] for reply in replies]
+
+
+def test_pages_of_other_sites_may_ask_only_if_allowed(tiny_pairs: LanguagePairs) -> None:
+    with serve(tiny_pairs) as served:
+        assert allowed_origin(served, "https://example.org") == [None, None]
+    with serve(tiny_pairs, access=Access(origins=("https://example.org",))) as served:
+        assert allowed_origin(served, "https://example.org") == ["https://example.org"] * 2
+        assert allowed_origin(served, "https://evil.example") == [None, None]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_has_the_security_headers(path: str, served: Served) -> None:
+    found = served.call(path).headers
+    assert {name: found[name] for name in HEADERS} == HEADERS
+    assert found["Server"] is None
+
+
+def test_metrics_count(tiny_pairs: LanguagePairs) -> None:
+    with serve(tiny_pairs) as served:
+        served.call("/translate", {**ONE, "q": "ba.\nbe."})
+        served.call("/secret/path")
+        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') == 2
+        assert served.figure('seq2seq_source_characters_total{pair="xx-yy"}') == 6
+        assert served.figure('seq2seq_requests_total{path="/translate",status="200"}') == 1
+        assert served.figure('seq2seq_requests_total{path="other",status="404"}') == 1
+        assert served.figure("seq2seq_batch_lines_count") == 1
+        assert "version=" in str(served.call("/metrics").headers["Content-Type"])

@@ -1,0 +1,138 @@
+"""The API of LibreTranslate: its client, its shapes, its mistakes."""
+
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from conftest import toy_pairs
+from libretranslatepy import LibreTranslateAPI
+from served import Served
+
+from seq2seq import Translator
+
+LINES = toy_pairs(12, seed=5)[0]
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_runs: dict[str, Path]) -> dict[str, str]:
+    """The translations that the translator makes alone."""
+    found = Translator.load(tiny_runs["bahdanau"]).translate([*LINES, ""])
+    return dict(zip([*LINES, ""], (each.text for each in found), strict=True))
+
+
+def test_the_client_of_libretranslate_works(served: Served, expected: dict[str, str]) -> None:
+    client = LibreTranslateAPI(served.address)
+    for line in LINES:
+        assert client.translate(line, "xx", "yy") == expected[line]
+    assert client.languages() == [
+        {"code": "xx", "name": "xx", "targets": ["yy"]},
+        {"code": "yy", "name": "yy", "targets": []},
+    ]
+
+
+def test_a_string_gives_a_string_and_a_list_a_list(
+    served: Served, expected: dict[str, str]
+) -> None:
+    fields = {"source": "xx", "target": "yy", "format": "text", "secret": "ignored"}
+    assert served.call("/translate", {"q": LINES[0], **fields}).json == {
+        "translatedText": expected[LINES[0]]
+    }
+    assert served.call("/translate", {"q": LINES, **fields}).json == {
+        "translatedText": [expected[line] for line in LINES]
+    }
+    assert served.call("/translate", {"q": [], **fields}).json == {"translatedText": []}
+
+
+def test_each_line_of_a_text_is_translated(served: Served, expected: dict[str, str]) -> None:
+    text = f"{LINES[0]}\r\n\n{LINES[1]}\n"
+    found = served.call("/translate", {"q": [text, LINES[2]], "target": "yy"}).json
+    first = f"{expected[LINES[0]]}\n\n{expected[LINES[1]]}\n"
+    assert found == {"translatedText": [first, expected[LINES[2]]]}
+
+
+def test_a_surrogate_pair_is_a_character(served: Served) -> None:
+    one = served.call("/translate", rb'{"q": "ba \ud83d\ude00", "target": "yy"}')
+    assert one.json == served.call("/translate", {"q": "ba \N{GRINNING FACE}", "target": "yy"}).json
+
+
+def test_a_form_is_read_like_json(served: Served, expected: dict[str, str]) -> None:
+    kind = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    body = urlencode([("q", LINES[0]), ("q", LINES[1]), ("target", "yy")]).encode()
+    found = served.call("/translate", body, kind).json
+    assert found == {"translatedText": [expected[LINES[0]], expected[LINES[1]]]}
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 50])
+def test_alternatives_are_others_and_change_nothing(
+    wanted: int, served: Served, expected: dict[str, str]
+) -> None:
+    """The beam of the run (3) bounds them."""
+    found = served.call("/translate", {"q": LINES, "target": "yy", "alternatives": wanted}).json
+    assert found["translatedText"] == [expected[line] for line in LINES]
+    for text, others in zip(found["translatedText"], found["alternatives"], strict=True):
+        assert 1 <= len(others) <= min(wanted, 2)
+        assert len({text, *others}) == 1 + len(others)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"q": "a"}, 400, "target: Field required"),
+        ({"target": "yy"}, 400, "q: Field required"),
+        (
+            {"q": "a", "target": "zz"},
+            400,
+            "source, target: no model translates to zz; there is xx-yy",
+        ),
+        (
+            {"q": "a", "source": "yy", "target": "yy"},
+            400,
+            "source, target: no model translates from yy to yy; there is xx-yy",
+        ),
+        ({"q": 7, "target": "yy"}, 400, "q.str: Input should be a valid string"),
+        ({"q": "a", "target": "yy", "format": "html"}, 400, "format: Input should be 'text'"),
+        (
+            {"q": "a", "target": "yy", "alternatives": -1},
+            400,
+            "alternatives: Input should be greater than or equal to 0",
+        ),
+        (b"{", 400, "the body is not valid JSON"),
+        pytest.param(b"[" * 100_000, 400, "the body is not valid JSON", id="deep"),
+        pytest.param(
+            b'{"q": ' + b"9" * 5_000 + b"}", 400, "the body is not valid JSON", id="number"
+        ),
+        (b"\xff\xfe", 400, "the body is not valid JSON"),
+        (b"[]", 400, "the body must be a JSON object, with Content-Type: application/json"),
+        (rb'{"q": "\uD800", "target": "yy"}', 400, r"the body has \ud800, half a surrogate pair"),
+        (rb'{"q": "a", "target": "\uDFFF"}', 400, r"the body has \udfff, half a surrogate pair"),
+        (
+            "{'q': 'a', 'target': 'z\\u0007'}".replace("'", '"').encode(),
+            400,
+            r"source, target: no model translates to z\u0007; there is xx-yy",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_explained(body: object, status: int, message: str, served: Served) -> None:
+    reply = served.call("/translate", body)
+    assert (reply.status, reply.error.partition(", unable")[0]) == (status, message)
+
+
+def test_other_kinds_of_bodies_are_refused(served: Served) -> None:
+    for kind in ("text/plain", "multipart/form-data; boundary=x"):
+        reply = served.call("/translate", b"q=a", {"Content-Type": kind})
+        assert reply.status == 415
+        assert "send application/json or application/x-www-form-urlencoded" in reply.error
+    kind = "application/x-www-form-urlencoded"
+    assert served.call("/translate", b"q=%ff", {"Content-Type": kind}).status == 400
+
+
+def test_health_and_unknown_paths(served: Served) -> None:
+    assert served.call("/health").json == {"status": "ok"}
+    assert served.call("/nothing").status == 404
+    assert served.call("/static/../app.py").status == 404
+    assert served.call("/static/%2e%2e%2fapp.py").status == 404
+    assert served.call("/translate").status == 405

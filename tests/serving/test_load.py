@@ -1,0 +1,52 @@
+"""Answers under load are those of the command line, byte for byte, whatever is asked together."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from conftest import toy_pairs
+from odd_lines import odd_lines
+from served import serve
+
+from benchmark_server import command_line, differences, mixed_requests, send_all
+from seq2seq.runs.checkpoint import read_config
+from seq2seq.serving.language_pairs import load_pairs
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_answers_under_load_are_those_of_the_command_line(
+    clients: int, tiny_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    check(tiny_runs["luong"], tmp_path, lines=40, requests=30 * clients, clients=clients)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("requests", [500, pytest.param(10_000, marks=pytest.mark.load)])
+def test_64_clients_and_fuzz_lines(
+    requests: int, tiny_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    check(tiny_runs["bahdanau"], tmp_path, requests // 2, requests, clients=64)
+
+
+def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> None:
+    """Compare text of the toy language and fuzz lines, mixed, from several clients."""
+    content = [line.encode() for line in toy_pairs(lines // 2, seed=9)[0]]
+    content += odd_lines(lines - len(content), seed=clients)
+    path = folder / "text"
+    path.write_bytes(b"".join(line + b"\n" for line in content))
+    texts = [line.decode("utf-8", errors="replace") for line in content]
+    expected = command_line(run, path)
+    assert len({json.dumps(each) for each in expected}) > lines // 3  # translations differ
+    asked = mixed_requests(requests, len(texts))
+    with serve(load_pairs([str(run)], "cpu", False, [])) as served:
+        answers = send_all(served.address, read_config(run), texts, asked, clients)
+        lines_per_batch = served.figure("seq2seq_batch_lines_sum") / served.figure(
+            "seq2seq_batch_lines_count"
+        )
+    assert len(answers) == len(asked)
+    assert {number for request in asked for number in request.numbers} == set(range(len(texts)))
+    assert differences(asked, answers, expected) == 0
+    assert clients == 1 or lines_per_batch > clients / 2  # requests do share batches

@@ -1,0 +1,251 @@
+"""The queue: batches, bounds, fairness, cancelled requests, failures of one request alone."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from seq2seq.inference.translation import Translation
+from seq2seq.runtime.errors import UserError
+from seq2seq.serving import translation_queue
+from seq2seq.serving.metrics import Metrics
+from seq2seq.serving.translation_queue import QueueFullError, Search, SourceLine, TranslationQueue
+
+
+class Echo:
+    """A translator that returns its lines in capitals and records its batches.
+
+    While `closed`, it holds each batch; a line "bad" is refused.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.started = threading.Event()
+
+    def translate(
+        self, lines: Sequence[str], on_translated: Callable[[int], object], **_options: Any
+    ) -> list[Translation]:
+        self.batches.append(list(lines))
+        self.started.set()
+        while not self.open.wait(0.01):
+            on_translated(0)
+        if "bad" in lines:
+            raise UserError("bad: is refused")
+        if "broken" in lines:
+            raise ZeroDivisionError
+        return [Translation(line.upper()) for line in lines]
+
+
+def lines_of(*texts: str) -> list[SourceLine]:
+    return [SourceLine(text) for text in texts]
+
+
+def run(
+    body: Callable[[TranslationQueue, Echo], Any], max_lines: int = 1000
+) -> tuple[Any, Echo, Metrics]:
+    """Run a coroutine function with a queue, which then closes."""
+    echo, metrics = Echo(), Metrics()
+    queue = TranslationQueue(max_lines, metrics)
+    queue.start()
+    try:
+        return asyncio.run(body(queue, echo)), echo, metrics
+    finally:
+        echo.open.set()
+        queue.close()
+
+
+def search(echo: Echo, n_best: int = 1) -> Search:
+    return Search("xx-yy", echo, n_best=n_best)  # type: ignore[arg-type]
+
+
+async def held(queue: TranslationQueue, echo: Echo) -> "asyncio.Task[list[Translation]]":
+    """Let the thread wait in a batch of its own."""
+    echo.open.clear()
+    echo.started.clear()
+    task = asyncio.create_task(queue.translate(search(echo), lines_of("first"), 60))
+    await asyncio.to_thread(echo.started.wait)
+    return task
+
+
+def test_requests_that_wait_are_one_batch() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> list[list[str]]:
+        first = await held(queue, echo)
+        tasks = [
+            asyncio.create_task(queue.translate(search(echo), lines_of(f"a{n}", f"b{n}"), 60))
+            for n in range(5)
+        ]
+        await asyncio.sleep(0.05)
+        echo.open.set()
+        await first
+        return [[each.text for each in await task] for task in tasks]
+
+    found, echo, metrics = run(body)
+    assert found == [[f"A{n}", f"B{n}"] for n in range(5)]
+    assert [len(batch) for batch in echo.batches] == [1, 10]
+    assert b'seq2seq_lines_total{pair="xx-yy"} 11.0' in metrics.text()
+    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+
+
+def test_other_searches_are_other_batches() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        tasks = [
+            asyncio.create_task(queue.translate(search(echo, 1 + n % 2), lines_of(f"a{n}"), 60))
+            for n in range(4)
+        ]
+        await asyncio.sleep(0.05)
+        echo.open.set()
+        await asyncio.gather(first, *tasks)
+
+    _, echo, _ = run(body)
+    assert echo.batches == [["first"], ["a0", "a2"], ["a1", "a3"]]
+
+
+def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an equal search share its batches, those of another go between them."""
+    monkeypatch.setattr(translation_queue, "BATCH_LINES", 8)
+    monkeypatch.setattr(translation_queue, "MIN_SHARE", 2)
+
+    async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
+        first = await held(queue, echo)
+        large = lines_of(*(f"l{n}" for n in range(20)))
+        order: list[str] = []
+
+        async def ask(name: str, n_best: int, lines: list[SourceLine]) -> None:
+            found = await queue.translate(search(echo, n_best), lines, 60)
+            assert [each.text for each in found] == [line.text.upper() for line in lines]
+            order.append(name)
+
+        tasks = [
+            asyncio.create_task(ask(*each))
+            for each in (
+                ("large", 1, large),
+                ("small", 1, lines_of("s")),
+                ("other", 2, lines_of("o")),
+            )
+        ]
+        await asyncio.sleep(0.05)
+        echo.open.set()
+        await asyncio.gather(first, *tasks)
+        return order
+
+    order, echo, _ = run(body)
+    assert order == ["small", "other", "large"]
+    assert [len(batch) for batch in echo.batches] == [1, 8, 1, 8, 5]
+    assert "s" in echo.batches[1]
+
+
+def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(translation_queue, "BATCH_CHARACTERS", 10)
+
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        await queue.translate(search(echo), lines_of("abcd", "efgh", "ijkl", "m" * 50, "n"), 60)
+
+    _, echo, _ = run(body)
+    assert echo.batches == [["abcd", "efgh", "ijkl"], ["m" * 50], ["n"]]
+
+
+def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> int:
+        first = await held(queue, echo)
+        waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
+        await asyncio.sleep(0.05)
+        with pytest.raises(QueueFullError) as caught:
+            await queue.translate(search(echo), lines_of("e"), 60)
+        echo.open.set()
+        await asyncio.gather(first, waiting)
+        assert (await queue.translate(search(echo), lines_of("e"), 60))[0].text == "E"
+        return caught.value.retry_after
+
+    seconds, _, _ = run(body, max_lines=5)
+    assert 1 <= seconds <= 60
+
+
+def test_cancelled_requests_are_dropped() -> None:
+    """Also one whose batch is searched: the search ends early, and the count is right."""
+
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        second = asyncio.create_task(queue.translate(search(echo), lines_of("b", "c"), 60))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        first.cancel()  # the thread is in its batch, which never ends by itself
+        await asyncio.sleep(0.2)
+        echo.open.set()
+        assert (await queue.translate(search(echo), lines_of("d"), 60))[0].text == "D"
+
+    _, echo, metrics = run(body)
+    assert echo.batches == [["first"], ["d"]]
+    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+
+
+def test_a_request_that_takes_too_long_is_dropped() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await queue.translate(search(echo), lines_of("b"), 0.1)
+        assert time.monotonic() - start < 5
+        echo.open.set()
+        await first
+
+    _, echo, metrics = run(body)
+    assert echo.batches == [["first"]]
+    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+
+
+@pytest.mark.parametrize(("word", "kind"), [("bad", UserError), ("broken", ZeroDivisionError)])
+def test_a_request_that_fails_fails_alone(word: str, kind: type[Exception]) -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
+        first = await held(queue, echo)
+        tasks = [
+            asyncio.create_task(queue.translate(search(echo), lines_of(*each), 60))
+            for each in (["a"], ["b", word], ["c"])
+        ]
+        await asyncio.sleep(0.05)
+        echo.open.set()
+        await first
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    (one, failed, three), _, metrics = run(body)
+    assert isinstance(failed, kind)
+    assert [one[0].text, three[0].text] == ["A", "C"]
+    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+
+
+def test_closing_translates_what_was_accepted() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
+        first = await held(queue, echo)
+        second = asyncio.create_task(queue.translate(search(echo), lines_of("b"), 60))
+        await asyncio.sleep(0.05)
+        closing = asyncio.create_task(asyncio.to_thread(queue.close))
+        await asyncio.sleep(0.05)
+        assert not queue.is_alive
+        echo.open.set()
+        await closing
+        return [(await task)[0].text for task in (first, second)]
+
+    found, _, _ = run(body)
+    assert found == ["FIRST", "B"]
+
+
+def test_a_single_client_is_never_waited_for() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> float:
+        times = []
+        for n in range(20):
+            start = time.monotonic()
+            await queue.translate(search(echo), lines_of(f"a{n}"), 60)
+            times.append(time.monotonic() - start)
+        return sorted(times)[10]
+
+    median, _, _ = run(body)
+    assert median < translation_queue.MAX_GATHERING

@@ -1,0 +1,171 @@
+"""`seq2seq serve` as a process: what it prints and refuses, and how a signal stops it."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("fastapi")
+
+from served import Served
+
+from seq2seq.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], Served]]:
+    command = [sys.executable, "-m", "seq2seq", "serve", "--port", "0", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, encoding="utf-8", env=environment
+    ) as started:
+        try:
+            assert started.stderr is not None
+            lines = [started.stderr.readline()]
+            while lines[-1] and "serving" not in lines[-1]:
+                lines.append(started.stderr.readline())
+            found = re.search(r"serving (http://127\.0\.0\.1:\d+) ", lines[-1])
+            assert found, lines
+            yield started, Served(found[1])
+        finally:
+            started.kill()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_accepted_requests_end(
+    number: signal.Signals, tiny_runs: dict[str, Path]
+) -> None:
+    """A new connection is refused meanwhile; the exit code is 0."""
+    lines = [f"ba {n}." for n in range(600)]
+    with process("-m", str(tiny_runs["luong"])) as (started, served):
+        replies = []
+        fields = {"text": lines, "beam_size": 20, "attention": False}
+        thread = threading.Thread(
+            target=lambda: replies.append(served.call("/v1/translate", fields))
+        )
+        thread.start()
+        while not served.figure("seq2seq_waiting_lines"):
+            time.sleep(0.01)
+        started.send_signal(number)
+        thread.join()
+        assert len(replies[0].json["translations"]) == len(lines)
+        _, err = started.communicate(timeout=60)
+        assert started.returncode == 0
+        assert err == "stopped; all accepted requests have been answered\n"
+        with pytest.raises(OSError, match="refused"):
+            served.call("/health")
+
+
+def with_languages(run: Path, folder: Path, src: str, tgt: str) -> Path:
+    """Copy a run, as if it had been trained on these languages."""
+    shutil.copytree(run, folder)
+    path = folder / "config.yaml"
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tree["data"] |= {"src_lang": src, "tgt_lang": tgt}
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return folder
+
+
+def test_several_runs_serve_several_pairs(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+    runs = [
+        with_languages(tiny_runs[decoder], tmp_path / decoder, *languages)
+        for decoder, languages in (
+            ("bahdanau", ("en", "de")),
+            ("luong", ("de", "en")),
+            ("none", ("en", "zh-Hans")),
+        )
+    ]
+    options = [option for run in runs for option in ("-m", str(run))]
+    with process(*options, "decoding.beam_size=2") as (_, served):
+        assert served.call("/languages").json == [
+            {"code": "en", "name": "English", "targets": ["de", "zh-Hans"]},
+            {"code": "de", "name": "German", "targets": ["en"]},
+            {"code": "zh-Hans", "name": "Simplified Chinese", "targets": []},
+        ]
+        found = {}
+        for src, tgt in (("en", "de"), ("de", "en"), ("en", "zh-Hans"), ("auto", "zh-Hans")):
+            fields = {"q": "ba lo.", "source": src, "target": tgt}
+            found[src, tgt] = served.call("/translate", fields).json["translatedText"]
+        assert found["auto", "zh-Hans"] == found["en", "zh-Hans"]
+        assert len(set(found.values())) == 3
+        assert served.call("/v1/translate", {"text": "ba lo."}).json["target"] == "de"
+        reply = served.call("/v1/translate", {"text": "ba lo.", "source": "en"})
+        assert reply.error == "source, target: en-de, en-zh-Hans fit; name both languages"
+
+
+def test_two_runs_of_one_pair_are_refused(
+    tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = str(tiny_runs["bahdanau"]), str(tiny_runs["luong"])
+    assert main(["serve", "-m", one, "-m", other, "--port", "0"]) == 2
+    assert capsys.readouterr().err == (
+        f"seq2seq: error: {other}: translates xx to yy, as {one} does, and a request names "
+        "languages only; serve one of them\n"
+    )
+
+
+def test_what_cannot_be_served_is_one_line(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, empty = str(tiny_runs["none"]), tmp_path / "token"
+    empty.write_text(" \n", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for options, message in (
+            (["--port", port], f"--host 127.0.0.1 --port {port}: cannot listen there"),
+            (["--port", "70000"], "argument --port: must be an integer from 0 to 65535"),
+            (["--host", "192.0.2.1", "--port", "0"], "--host 192.0.2.1 --port 0: cannot listen"),
+            (["--token-file", str(empty)], f"{empty}:1: must be the token"),
+            (["--token-file", str(tmp_path / "no")], f"{tmp_path / 'no'}"),
+            (["--max-queue", "10"], "--max-queue 10: below --max-lines (1000)"),
+            (["--port", "0", "decoding.beam=3"], "decoding.beam"),
+        ):
+            assert main(["serve", "-m", run, *options]) == 2
+            err = capsys.readouterr().err.splitlines()
+            assert len(err) == 1, options
+            assert message in err[0]
+    assert main(["serve", "-m", str(tmp_path / "missing"), "--port", "0"]) == 2
+    assert "no such run folder" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda _name: None)
+    assert main(["serve", "-m", "run"]) == 2
+    assert capsys.readouterr().err == (
+        "seq2seq: error: serve needs babel: pip install 'seq2seq-attention[serve]'\n"
+    )
+
+
+def test_a_server_that_others_reach_says_so(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("uvicorn.Server.run", lambda _self, **_options: None)
+    run = ["serve", "-m", str(tiny_runs["none"]), "--port", "0"]
+    assert main([*run, "--host", "0.0.0.0"]) == 0
+    assert "note: everyone who can reach 0.0.0.0 can translate" in capsys.readouterr().err
+    assert main(run) == 0
+    assert "note" not in capsys.readouterr().err
+
+
+def test_page_and_documentation_load_nothing_from_the_network(served: Served) -> None:
+    paths = ("/", "/docs", "/static/page.js", "/static/page.css")
+    texts = [served.call(path).body.decode() for path in paths]
+    for text in texts:
+        assert re.findall(r"(?:\w+:)?//[\w.]\S*", text) == []
+    assert all(name in texts[1] for name in served.call("/openapi.json").json["paths"])

@@ -1,0 +1,140 @@
+"""The API with everything: objects of the command line, all settings, their mistakes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from conftest import toy_pairs
+from served import Served
+
+from seq2seq import Translator
+from seq2seq.cli.main import main
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.interface import Sampling
+from seq2seq.inference.settings import SearchSettings
+
+LINES = [*toy_pairs(9, seed=6)[0], "", "日本語 <b>&", "lazy " * 60]
+PATH = "/v1/translate"
+
+
+def test_answers_are_the_objects_of_the_command_line(
+    served: Served, tiny_runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Byte for byte, with attention weights, n-best lists, blank lines and lines in parts."""
+    source = tmp_path / "text"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    run = str(tiny_runs["bahdanau"])
+    for options, fields in (
+        ([], {}),
+        (["--n-best", "3"], {"n_best": 3}),
+        (["-b", "1"], {"beam_size": 1}),
+        (["--prefix", "ba"], {"prefix": "ba"}),
+        (["--sample", "4", "--seed", "7"], {"sampling": {"samples": 4, "seed": 7}}),
+        (["--groups", "3", "--diversity", "0.2"], {"groups": 3, "diversity": 0.2}),
+        (["--mbr", "chrf"], {"mbr": "chrf"}),
+    ):
+        assert main(["translate", "-m", run, "-i", str(source), "--json", *options]) == 0
+        printed = capfd.readouterr().out.split("\n")[:-1]
+        body = served.call(PATH, {"text": LINES, "source": "xx", "target": "yy", **fields}).body
+        assert ", ".join(printed).encode() in body
+        assert len(json.loads(body)["translations"]) == len(printed) == len(LINES)
+
+
+def test_a_line_gives_one_translation_and_notes(served: Served) -> None:
+    found = served.call(PATH, {"text": LINES[-1]}).json
+    assert (found["source"], found["target"]) == ("xx", "yy")
+    assert len(found["translations"]) == 1
+    assert found["translations"][0]["attention_blocks"]
+    assert any("translated in parts" in note for note in found["notes"][0])
+
+
+def test_attention_may_be_left_out(served: Served) -> None:
+    one, other = (
+        served.call(PATH, {"text": LINES, "attention": wanted}).json["translations"]
+        for wanted in (True, False)
+    )
+    assert one[0]["attention_weights"] is not None
+    for each in other:
+        assert each["attention_weights"] is None
+        assert "attention_blocks" not in each or each["attention_blocks"] == []
+    assert [each["text"] for each in one] == [each["text"] for each in other]
+
+
+def test_requirements_hold_line_by_line(served: Served, tiny_runs: dict[str, Path]) -> None:
+    translator, texts = Translator.load(tiny_runs["bahdanau"]), LINES[:3]
+    prefixes, phrases = ["ba", "", "zu ge"], [["lo"], [], ["mi", "ta"]]
+    expected = translator.translate(texts, prefixes=prefixes, constraints=phrases)
+    fields = {"text": texts, "prefix": prefixes, "constraints": phrases}
+    found = served.call(PATH, fields).json["translations"]
+    assert [each["text"] for each in found] == [each.text for each in expected]
+    word = texts[0].split()[0]
+    settings = SearchSettings(glossary=Glossary([(word, "zuzu")]), forbidden=("ba",))
+    expected = translator.translate(texts, settings=settings)
+    fields = {"text": texts, "glossary": [[word, "zuzu"]], "forbidden": ["ba"]}
+    found = served.call(PATH, fields).json["translations"]
+    assert [each["text"] for each in found] == [each.text for each in expected]
+    assert "zuzu" in found[0]["text"]
+
+
+def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str, Path]) -> None:
+    translator = Translator.load(tiny_runs["bahdanau"])
+    settings = SearchSettings(sampling=Sampling(3, 0.7, 5, 0.9, 11))
+    expected = translator.translate(LINES, n_best=3, settings=settings)
+    sampling = {"samples": 3, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "seed": 11}
+    found = served.call(PATH, {"text": LINES, "n_best": 3, "sampling": sampling}).json
+    for one, other in zip(found["translations"], expected, strict=True):
+        assert [each["text"] for each in one["n_best"]] == [each.text for each in other.nbest]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "text: Field required"),
+        ({"text": "a\nb"}, "text: contains a line break; give a list with one line each"),
+        ({"text": "a", "beam": 3}, "beam: Extra inputs are not permitted"),
+        (
+            {"text": "a", "n_best": 4},
+            "n_best=4: larger than the beam (3); increase beam_size",
+        ),
+        (
+            {"text": "a", "beam_size": 101},
+            "beam_size: Input should be less than or equal to 100",
+        ),
+        ({"text": ["a", "b"], "prefix": ["c"]}, "prefix: 1 for 2 lines; give one per line"),
+        ({"text": "a", "constraints": []}, "constraints: 0 for 1 lines; give one per line"),
+        (
+            {"text": "a", "sampling": {"temperature": 0}},
+            "temperature 0.0: must be a positive number",
+        ),
+        (
+            {"text": "a", "sampling": {}, "beam_size": 2},
+            "beam_size cannot be used with sampling; remove one of them",
+        ),
+        (
+            {"text": "a", "glossary": [["a", "b"], ["a", "c"]]},
+            "glossary term 2: 'a' has two translations, 'b' and 'c'; keep one",
+        ),
+        ({"text": "a", "source": "yy"}, "no model translates from yy"),
+        ({"text": "a", "mbr": "ter"}, "mbr: Input should be 'chrf' or 'bleu'"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_explained(fields: dict[str, Any], message: str, served: Served) -> None:
+    reply = served.call(PATH, fields)
+    assert reply.status == 400
+    assert message in reply.error
+    assert "--" not in reply.error
+
+
+def test_the_description_lists_the_fields_of_real_answers(served: Served) -> None:
+    description = served.call("/openapi.json").json
+    schemas = description["components"]["schemas"]
+    found = served.call(PATH, {"text": [LINES[0], LINES[-1]], "n_best": 2}).json
+    assert found.keys() == schemas["Translations"]["properties"].keys()
+    fields = set().union(*found["translations"])
+    assert fields == schemas["LineTranslation"]["properties"].keys()
+    assert found["translations"][0]["n_best"][0].keys() == schemas["Entry"]["properties"].keys()
