@@ -10,8 +10,10 @@ from seq2seq.inference.translation import Translation
 from seq2seq.runtime.strict_json import json_text
 
 
-def translation_as_json(translation: Translation, with_nbest: bool = False) -> str:
-    """Format a translation with its tokens and attention weights as a JSON object.
+def translation_as_json(
+    translation: Translation, with_nbest: bool = False, with_attention: bool = True
+) -> str:
+    """Format a translation with its tokens and attention weights (null without) as a JSON object.
 
     The weights of a line in parts are one matrix per part: a single one would be all zeros but for
     these blocks on its diagonal.
@@ -23,7 +25,7 @@ def translation_as_json(translation: Translation, with_nbest: bool = False) -> s
         "tgt_tokens": translation.tokens,
         "log_probs": _rounded(translation.token_scores),
     }
-    blocks = translation.attention_blocks
+    blocks = translation.attention_blocks if with_attention else None
     matrices = [_matrix_as_json(block) for block in blocks.blocks] if blocks else []
     text = json_text(fields)[:-1]
     if len(matrices) > 1:

@@ -136,7 +136,7 @@ def _joined(
         own = found[start : start + len(lines)]
         start += len(lines)
         texts = ["\n".join(each.text for each in own)]
-        texts += ["\n".join(each.nbest[rank].text for each in own) for rank in range(1, n_best)]
+        texts += ["\n".join(each.n_best[rank].text for each in own) for rank in range(1, n_best)]
         answers.append(list(dict.fromkeys(texts)))
     return answers
 

@@ -1,7 +1,6 @@
 """API with all that the translator offers: tokens, scores, n-best lists, attention, settings."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -125,9 +124,7 @@ def router(service: Service) -> APIRouter:
             settings=_settings(body),
         )
         found = await service.translate(request, search, lines)
-        if not body.attention:
-            found = [replace(each, attention_weights=None) for each in found]
-        text = _answer(*pair, found, body.n_best is not None)
+        text = _answer(*pair, found, body)
         return Response(text, media_type="application/json")
 
     return routes
@@ -163,9 +160,11 @@ def _settings(body: TranslateLines) -> SearchSettings:
     )
 
 
-def _answer(src: str, tgt: str, found: Sequence[Translation], with_nbest: bool) -> str:
+def _answer(src: str, tgt: str, found: Sequence[Translation], body: TranslateLines) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
     head: dict[str, Any] = {"source": src, "target": tgt}
-    translations = ", ".join(translation_as_json(each, with_nbest) for each in found)
+    translations = ", ".join(
+        translation_as_json(each, body.n_best is not None, body.attention) for each in found
+    )
     notes = json_text({"notes": [each.notes for each in found]})
     return f'{json_text(head)[:-1]}, "translations": [{translations}], {notes[1:]}'

@@ -23,7 +23,7 @@ from seq2seq.data.demo_corpora import unpack_demo_corpora
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("docs/**/*.md"))]
-SHELL = {"cat", "cd", "cp", "cut", "echo", "gzip", "mkdir", "source", "tail", "git"}
+SHELL = {"cat", "cd", "curl", "cp", "cut", "echo", "gzip", "mkdir", "source", "tail", "git"}
 # Pages whose commands run here, one after the other. Those of the others take hours or a network:
 # they are those of scripts, or their configs are loaded by tests/config/test_config.py.
 GUIDES = [
@@ -41,6 +41,8 @@ NEEDS = {  # other than a computer without a network
     "download": "a network",
     "pip install": "a network",
     "--nnodes 2": "two machines",
+    "seq2seq serve": "runs until a signal: tests/serving/test_serve_command.py",
+    "curl": "a server; tests/serving/test_documented_calls.py",
     "--figures pdf": "minutes; tests/analysis/test_compare.py",
 }
 

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving import translation_queue
@@ -40,7 +41,7 @@ class Echo:
             raise UserError("bad: is refused")
         if "broken" in lines:
             raise ZeroDivisionError
-        return [Translation(line.upper()) for line in lines]
+        return [Translation([NBestEntry(line.upper(), 0.0)]) for line in lines]
 
 
 def lines_of(*texts: str) -> list[SourceLine]:

@@ -87,7 +87,7 @@ def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str
     sampling = {"samples": 3, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "seed": 11}
     found = served.call(PATH, {"text": LINES, "n_best": 3, "sampling": sampling}).json
     for one, other in zip(found["translations"], expected, strict=True):
-        assert [each["text"] for each in one["n_best"]] == [each.text for each in other.nbest]
+        assert [each["text"] for each in one["n_best"]] == [each.text for each in other.n_best]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""The calls on the documentation's page give the answers that it shows, for any model."""
+
+import argparse
+import json
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from served import Served
+
+from seq2seq.cli.serve import add_arguments
+from seq2seq.serving.v1 import TranslateLines
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/how-to/server.md").read_text(encoding="utf-8")
+
+
+def calls() -> list[list[str]]:
+    commands = re.findall(r"^curl (?:.*\\\n)*.*", PAGE, re.MULTILINE)
+    return [shlex.split(each.replace("\\\n", " ")) for each in commands]
+
+
+def test_the_calls_are_answered(served: Served) -> None:
+    """The target language is that of the test's model."""
+    paths = []
+    for _, _, url, *options in calls():
+        path = url.removeprefix("http://127.0.0.1:8000")
+        given = list(pairwise(options))
+        data = [value for name, value in given if name == "-d"]
+        headers = dict(value.split(": ") for name, value in given if name == "-H")
+        kind = headers.get("Content-Type", "application/x-www-form-urlencoded")
+        body = "&".join(data).replace("target=fr", "target=yy").encode()
+        reply = served.call(path, body, {"Content-Type": kind})
+        assert reply.status == 200, reply.body
+        paths.append((path, sorted(reply.json)))
+    assert paths == [
+        ("/translate", ["translatedText"]),
+        ("/v1/translate", ["notes", "source", "target", "translations"]),
+    ]
+    (shown,) = re.findall(r"```json\n(.*)\n```", PAGE)
+    assert list(json.loads(shown)) == ["translatedText"]
+
+
+def test_every_option_and_setting_is_on_the_page() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    options = [each for each in parser._option_string_actions if each.startswith("--")]
+    shared = {"--model", "--device", "--port"}
+    assert [each for each in options if each not in PAGE and each not in shared] == []
+    named = re.findall(r"`(\w+)`", PAGE)
+    own = {"text", "source", "target", "attention"}
+    assert set(TranslateLines.model_fields) - own <= set(named)
