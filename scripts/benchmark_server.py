@@ -28,8 +28,8 @@ from seq2seq.config.schema import Config
 from seq2seq.runs.checkpoint import read_config
 
 _START_SECONDS = 120
-_MAX_LINES = 8  # of a request
-_TRIES = 50  # of a request that the server has no room for
+_MAX_LINES = 8  # lines per request
+_TRIES = 50  # attempts at a request that the server has no room for
 
 
 class Request(NamedTuple):

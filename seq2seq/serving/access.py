@@ -24,7 +24,7 @@ HEADERS = {
 }
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 _BYTES_PER_CHARACTER = 12  # as two JSON escapes
-_OTHER_BYTES = 1 << 16  # of a request, besides its characters
+_OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
 
 
 @dataclass(frozen=True)

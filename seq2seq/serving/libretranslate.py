@@ -89,7 +89,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/health", responses={503: RESPONSES[503]})
     async def health() -> Health:
-        """Tell whether the server translates."""
+        """Return 200 while the server accepts requests."""
         if not service.queue.is_alive:
             raise HTTPException(503, "the server is shutting down")
         return Health()

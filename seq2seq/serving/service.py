@@ -1,4 +1,4 @@
-"""What both APIs share: the checks of a request, its place in the queue, its end."""
+"""Handling of requests in both APIs: limits, the queue, disconnected clients."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueueFullError, Search, SourceLine, TranslationQueue
 
-CLIENT_GONE = 499  # nginx's code; nobody reads the answer
+CLIENT_GONE = 499  # nginx's status for it; the answer is not sent
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class _AbandonedError(Exception):
 
 @dataclass(frozen=True)
 class Search:
-    """How to translate; requests with an equal search can share a batch."""
+    """Model and settings of a request; requests with an equal search can share a batch."""
 
     pair: str
     translator: Translator = field(compare=False)

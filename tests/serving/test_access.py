@@ -1,4 +1,4 @@
-"""What guards the server: limits, tokens, hosts, origins, headers, disconnected clients."""
+"""Guards of the server: limits, tokens, hosts, origins, headers, disconnected clients."""
 
 import contextlib
 import json

@@ -110,7 +110,7 @@ def test_other_searches_are_other_batches() -> None:
 
 
 def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of an equal search share its batches, those of another go between them."""
+    """Requests of an equal search share its batches, those of another go between them."""
     monkeypatch.setattr(translation_queue, "BATCH_LINES", 8)
     monkeypatch.setattr(translation_queue, "MIN_SHARE", 2)
 
