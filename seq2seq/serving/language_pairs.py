@@ -14,7 +14,7 @@ AUTO = "auto"  # LibreTranslate's code for an unknown source language
 _NAMES = Locale("en").languages
 
 
-class Pair(NamedTuple):
+class LanguagePair(NamedTuple):
     """Codes of a source and a target language, as `data.src_lang` and `data.tgt_lang` have them."""
 
     src: str
@@ -24,25 +24,25 @@ class Pair(NamedTuple):
         return f"{self.src}-{self.tgt}"
 
 
-class LanguagePairs(Mapping[Pair, Translator]):
+class LanguagePairs(Mapping[LanguagePair, Translator]):
     """Translators by their pairs of languages, in the order of the runs; the first is the default.
 
     Every pair occurs once: a request names languages, not runs.
     """
 
-    def __init__(self, translators: Mapping[Pair, Translator]) -> None:
+    def __init__(self, translators: Mapping[LanguagePair, Translator]) -> None:
         self._translators = dict(translators)
 
-    def __getitem__(self, pair: Pair) -> Translator:
+    def __getitem__(self, pair: LanguagePair) -> Translator:
         return self._translators[pair]
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[LanguagePair]:
         return iter(self._translators)
 
     def __len__(self) -> int:
         return len(self._translators)
 
-    def find(self, src: str | None, tgt: str | None) -> Pair:
+    def find(self, src: str | None, tgt: str | None) -> LanguagePair:
         """Return the pair that a request names; an omitted code, or "auto", fits any language.
 
         Raises UserError if no pair fits, or several do and the request names only one language.
@@ -88,10 +88,10 @@ def load_pairs(
     runs: Sequence[str], device: str, int8: bool, overrides: Sequence[str]
 ) -> LanguagePairs:
     """Load the translator of each run; raises UserError if two translate the same languages."""
-    places: dict[Pair, str] = {}
+    places: dict[LanguagePair, str] = {}
     for run in runs:
         data = read_config(argument_types.path(run, "runs")).data
-        pair = Pair(data.src_lang, data.tgt_lang)
+        pair = LanguagePair(data.src_lang, data.tgt_lang)
         if pair in places:
             raise UserError(
                 f"{run}: translates {data.direction}, as {places[pair]} does, and a request names "

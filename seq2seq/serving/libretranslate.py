@@ -12,7 +12,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.serving.errors import RESPONSES, parsed_json
 from seq2seq.serving.language_pairs import AUTO
 from seq2seq.serving.service import Service
-from seq2seq.serving.translation_queue import Search, SourceLine
+from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM = "application/x-www-form-urlencoded"
 
@@ -78,7 +78,7 @@ def router(service: Service) -> APIRouter:
         lines = [line for each in split for line in each]
         service.check_size(lines)
         search = _search(service, body)
-        found = await service.translate(request, search, [SourceLine(line) for line in lines])
+        found = await service.translate(request, search, [QueuedLine(line) for line in lines])
         answers = _joined(split, found, search.n_best)
         return JSONResponse(_answer(body, answers))
 

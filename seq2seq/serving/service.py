@@ -11,7 +11,7 @@ from seq2seq.serving.access import Access, Limits
 from seq2seq.serving.errors import LimitError
 from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
-from seq2seq.serving.translation_queue import QueueFullError, Search, SourceLine, TranslationQueue
+from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
 
 CLIENT_GONE = 499  # nginx's status for it; the answer is not sent
 
@@ -38,7 +38,7 @@ class Service:
                 raise LimitError(f"{count:,} {unit}: the limit is {most:,} {unit} per request")
 
     async def translate(
-        self, request: Request, search: Search, lines: Sequence[SourceLine]
+        self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
         """Return translations; if the client disconnects before, drop its lines.
 

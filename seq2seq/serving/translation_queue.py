@@ -53,7 +53,7 @@ class Search:
     settings: SearchSettings = DEFAULT_SETTINGS
 
 
-class SourceLine(NamedTuple):
+class QueuedLine(NamedTuple):
     """Line to translate, with the prefix and the phrases that its translation must have."""
 
     text: str
@@ -66,7 +66,7 @@ class _Waiting:
     """Request in the queue: `started` lines are or were in a batch, `found` are translated."""
 
     search: Search
-    lines: Sequence[SourceLine]
+    lines: Sequence[QueuedLine]
     future: "asyncio.Future[list[Translation]]"
     started: int = 0
     found: list[Translation] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Share(NamedTuple):
     """Lines of one request in a batch."""
 
     waiting: _Waiting
-    lines: Sequence[SourceLine]
+    lines: Sequence[QueuedLine]
 
 
 class TranslationQueue:
@@ -121,7 +121,7 @@ class TranslationQueue:
         return self._thread.is_alive() and not self._closing
 
     async def translate(
-        self, search: Search, lines: Sequence[SourceLine], timeout: float
+        self, search: Search, lines: Sequence[QueuedLine], timeout: float
     ) -> list[Translation]:
         """Return the translations of lines, in order.
 
@@ -279,7 +279,7 @@ class TranslationQueue:
             loop = answered[0].future.get_loop()
             loop.call_soon_threadsafe(_answer, answered, error)
 
-    def _count_translated(self, pair: str, lines: Sequence[SourceLine]) -> None:
+    def _count_translated(self, pair: str, lines: Sequence[QueuedLine]) -> None:
         self._metrics.lines.labels(pair).inc(len(lines))
         self._metrics.characters.labels(pair).inc(sum(len(line.text) for line in lines))
 

@@ -16,7 +16,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving.errors import RESPONSES, check_unicode
 from seq2seq.serving.service import Service
-from seq2seq.serving.translation_queue import Search, SourceLine
+from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
 
@@ -68,7 +68,7 @@ class TranslateLines(_Strict):
     )
 
 
-class Entry(BaseModel):
+class HypothesisEntry(BaseModel):
     """Hypothesis of an n-best list."""
 
     text: str
@@ -89,7 +89,9 @@ class LineTranslation(BaseModel):
     attention_blocks: list[list[list[float]]] = Field(
         [], description="only for a line translated in parts: the weights of each part"
     )
-    n_best: list[Entry] = Field([], description="best first; only if the request has n_best")
+    n_best: list[HypothesisEntry] = Field(
+        [], description="best first; only if the request has n_best"
+    )
 
 
 class Translations(BaseModel):
@@ -130,7 +132,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def _lines(texts: Sequence[str], body: TranslateLines) -> list[SourceLine]:
+def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
     """Return the lines with what their translations must have; raises UserError."""
     texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
     if any("\n" in text for text in texts):
@@ -142,7 +144,7 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[SourceLine]:
     for name, given in (("prefix", prefixes), ("constraints", phrases)):
         if len(given) != len(texts):
             raise UserError(f"{name}: {len(given)} for {len(texts)} lines; give one per line")
-    return [SourceLine(*each) for each in zip(texts, prefixes, phrases, strict=True)]
+    return [QueuedLine(*each) for each in zip(texts, prefixes, phrases, strict=True)]
 
 
 def _settings(body: TranslateLines) -> SearchSettings:

@@ -15,7 +15,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving import translation_queue
 from seq2seq.serving.metrics import Metrics
-from seq2seq.serving.translation_queue import QueueFullError, Search, SourceLine, TranslationQueue
+from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
 
 
 class Echo:
@@ -44,8 +44,8 @@ class Echo:
         return [Translation([NBestEntry(line.upper(), 0.0)]) for line in lines]
 
 
-def lines_of(*texts: str) -> list[SourceLine]:
-    return [SourceLine(text) for text in texts]
+def lines_of(*texts: str) -> list[QueuedLine]:
+    return [QueuedLine(text) for text in texts]
 
 
 def run(
@@ -119,7 +119,7 @@ def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyP
         large = lines_of(*(f"l{n}" for n in range(20)))
         order: list[str] = []
 
-        async def ask(name: str, n_best: int, lines: list[SourceLine]) -> None:
+        async def ask(name: str, n_best: int, lines: list[QueuedLine]) -> None:
             found = await queue.translate(search(echo, n_best), lines, 60)
             assert [each.text for each in found] == [line.text.upper() for line in lines]
             order.append(name)

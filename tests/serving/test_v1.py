@@ -137,4 +137,7 @@ def test_the_description_lists_the_fields_of_real_answers(served: Served) -> Non
     assert found.keys() == schemas["Translations"]["properties"].keys()
     fields = set().union(*found["translations"])
     assert fields == schemas["LineTranslation"]["properties"].keys()
-    assert found["translations"][0]["n_best"][0].keys() == schemas["Entry"]["properties"].keys()
+    assert (
+        found["translations"][0]["n_best"][0].keys()
+        == schemas["HypothesisEntry"]["properties"].keys()
+    )
