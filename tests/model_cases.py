@@ -16,7 +16,7 @@ from seq2seq.model.attention import (
     ScaledDotScore,
     ScoreFunction,
 )
-from seq2seq.model.attention_layer import Coverage
+from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
@@ -241,23 +241,49 @@ def close(left: Tensor, right: Tensor, tolerance: float = 1e-10) -> None:
 def make_copying_model(case: Case) -> Seq2Seq:
     """A model that copies, over a joint vocabulary of V."""
     encoder = make_encoder(V, case)
-    parts = make_decoder(case), nn.Embedding(V, E), nn.Linear(R, V)
-    model = Seq2Seq(encoder, *parts, 0.0, Copying(R))
+    decoder = make_decoder(case)
+    assert isinstance(decoder, AttentionLayer)
+    copying = Copying(R, decoder.score.context_size)
+    model = Seq2Seq(encoder, decoder, nn.Embedding(V, E), nn.Linear(R, V), 0.0, copying)
     randomize(model, seed=7)
     return model
 
 
-def copied_in_loops(model: Seq2Seq, outputs: Tensor, weights: Tensor, src: Tensor) -> Tensor:
-    """Log-probabilities [N, V] of generating and copying, a token and a source word at a time."""
-    assert model.copying is not None
-    rows = []
-    for vector, attended, ids in zip(outputs, weights, src.tolist(), strict=True):
-        gate = (vector @ model.copying.gate.weight[0] + model.copying.gate.bias[0]).sigmoid()
+def copied_in_loops(
+    model: Seq2Seq, outputs: Tensor, weights: Tensor, values: Tensor, src: Tensor, tgt_in: Tensor
+) -> Tensor:
+    """Log-probabilities [T, V] of generating and copying, a step and a source word at a time.
+
+    Outputs [T, R] and attention weights [T, S] of one sentence with memory values [S, C], ids src
+    [S] and last ids [T]. No gradient flows through the positions that are continued.
+    """
+    layer = model.copying
+    assert layer is not None
+    for_gate, for_continuation = layer.position_weight
+    ids, rows = src.tolist(), []
+    copied = [torch.zeros((), dtype=torch.float64)] * len(ids)
+    for vector, attended, last in zip(outputs, weights, tgt_in.tolist(), strict=True):
+        match = sum(c.item() for c, each in zip(copied, ids, strict=True) if each == last)
+        continued = [0.0] * len(ids)
+        for s in range(1, len(ids)):
+            if ids[s - 1] == last:
+                continued[s] = copied[s - 1].item() / (match + 0.01)
+        logit = vector @ layer.continuation.weight[0] + layer.continuation.bias[0]
+        for r, value in zip(continued, values, strict=True):
+            logit = logit + r * (value @ for_continuation)
+        share, total = logit.sigmoid(), attended.sum()
+        copied = [
+            (1 - share * sum(continued)) * a / total + share * r
+            for a, r in zip(attended, continued, strict=True)
+        ]
+        logit = vector @ layer.gate.weight[0] + layer.gate.bias[0]
+        for c, value in zip(copied, values, strict=True):
+            logit = logit + c * (value @ for_gate)
+        gate = logit.sigmoid()
         generated = model.projection(vector).softmax(-1)
-        total = sum(attended)
         probs = []
         for token in range(V):
-            copied = sum(attended[s] / total for s, each in enumerate(ids) if each == token)
-            probs.append(gate * generated[token] + (1 - gate) * copied)
+            mass = sum(c for c, each in zip(copied, ids, strict=True) if each == token)
+            probs.append(gate * generated[token] + (1 - gate) * mass)
         rows.append(torch.stack(probs))
     return torch.stack(rows).log()

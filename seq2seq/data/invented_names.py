@@ -24,10 +24,22 @@ _APOSTROPHE_S = re.compile(r"['\u2019]s$")
 _GENITIVE = r"(?=(?:['\u2019]?s)?(?!\w))"  # matches before "s", "'s" or the end of the word
 # Other forms of copied strings: X and x are replaced by letters, 0 by a digit.
 _FORMS = (
-    *("Xx-xx", "Xx-Xx", "XX000", "XX0000", "X-000", "X00", "000-0000", "0000", "00:00", "0,000"),
-    *("0.00.0", "xx.xx@xx.xx", "xx@xx.xx", "www.xx.xx", "xx.xx"),
+    *("Xx Xx", "Xx Xx Xx", "Xx Xx-Xx", "Xx-xx", "Xx-Xx", "Xx 00", "XX"),
+    *("XX000", "XX0000", "XX-0000", "X-000", "X00", "00X", "XX 000", "X0X0"),
+    *(
+        "000-0000",
+        "000-000-0000",
+        "+00 000 0000",
+        "00000",
+        "0000",
+        "00:00",
+        "0,000",
+        "0.00",
+        "0.00.0",
+    ),
+    *("xx.xx@xx.xx", "xx@xx.xx", "xx_xx@xx.xx", "xx00@xx-xx.xx", "www.xx.xx", "xx.xx", "xx.xx/xx"),
 )
-FORM_RATE = 0.2  # share of invented names that have another form
+FORM_RATE = 0.3  # share of invented names that have another form
 MARK_RATE = 0.2  # share of invented runs of letters in which one has a mark
 _MARKED = [each for each in map(chr, range(0xC0, 0x250)) if each.upper().lower() == each.lower()]
 _MARKED = [each for each in _MARKED if each.isalpha() and len(each.upper() + each.lower()) == 2]
@@ -96,7 +108,7 @@ class NameInventor:
 
         def replacement(run: re.Match[str]) -> str:
             if run[0].isdigit():
-                return str(generator.integers(1, 10))
+                return str(generator.integers(0 if run.start() else 1, 10))
             return _in_case_of(run[0], self._letters(generator)) if self._parts else run[0]
 
         return _RUN.sub(replacement, form)

@@ -5,9 +5,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
 
+from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.sentences import find_abbreviations, split_sentences
 from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
@@ -34,6 +35,9 @@ class SourceProfile:
     scripts: list[str] = field(default_factory=list)
     knows_tags: bool = False
     tags: list[str] = field(default_factory=list)  # symbols that only begin lines
+    translated: list[str] = field(default_factory=list)  # as in `CopyHabits`, if a model copies
+    copied_forms: list[str] = field(default_factory=list)
+    translated_forms: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -51,6 +55,12 @@ class SourceProfile:
             return vocabulary.tag_of(line, self.tags)
         return vocabulary.tag_of(line) if line.startswith("<") else None
 
+    @cached_property
+    def copied(self) -> CopyHabits:
+        """Return which words of a line a translation copies; none unless the model copies."""
+        known = self.translated, self.copied_forms, self.translated_forms
+        return CopyHabits(*map(frozenset, known))
+
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
         notes = []
@@ -67,10 +77,13 @@ class SourceProfile:
 NO_PROFILE = SourceProfile()
 
 
-def describe_source(lines: Sequence[str], symbols: Sequence[str] = ()) -> SourceProfile:
+def describe_source(
+    lines: Sequence[str], symbols: Sequence[str] = (), copied_to: Sequence[str] | None = None
+) -> SourceProfile:
     """Describe source lines by evenly spaced ones; fewer than MIN_LINES do not describe a text.
 
     Of the symbols of the vocabulary, those that occur at the start of lines alone are tags.
+    `copied_to` is the target side, for a model that copies words.
     """
     if len(lines) < MIN_LINES:
         return SourceProfile()
@@ -87,6 +100,7 @@ def describe_source(lines: Sequence[str], symbols: Sequence[str] = ()) -> Source
         sorted(name for name, count in scripts.items() if count > HARDLY * len(sample)),
         True,
         _tags(sample, symbols),
+        *(() if copied_to is None else map(list, copy_habits(lines, copied_to))),
     )
 
 

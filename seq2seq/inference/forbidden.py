@@ -44,6 +44,10 @@ class Forbidden:
         self._after_token: dict[tuple[int, int], int] = {}
         self._never: dict[tuple[int, bool], Tensor] = {}
 
+    def occurs_in(self, text: str) -> bool:
+        """Return whether a text between spaces contains a phrase."""
+        return self._completes(self._nodes[self.start], text.encode(), last=True)
+
     def after(self, state: int, token: int) -> int:
         """Return the state after a token."""
         key = state, token

@@ -118,7 +118,7 @@ class InferenceModel:
         if self._target_gates is None:
             return self.network.step(ids, state, memory)
         inputs = Inputs(self.network.embed(ids), self._target_gates.index_select(0, ids))
-        return self.network.advance(inputs, state, memory)
+        return self.network.advance(ids, inputs, state, memory)
 
     def project(self, outputs: Tensor | CopyOutputs) -> Tensor:
         """Return logits [..., V] for outputs [..., R], or log-probabilities [N, V] if copying."""

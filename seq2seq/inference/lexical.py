@@ -108,6 +108,23 @@ def lexical_of(
     )
 
 
+def both(one: Lexical, other: Lexical) -> Lexical:
+    """Return the constraints of both, as far as their tokens are no more than MAX_TOKENS."""
+    counts: dict[tuple[int, ...], int] = {}
+    letters: dict[tuple[int, ...], bool] = {}
+    room = MAX_TOKENS
+    for each in (one, other):
+        for phrase, count, ends_in_letter in zip(
+            each.phrases, each.counts, each.ends_in_letter, strict=True
+        ):
+            missing = count - counts.get(phrase, 0)
+            if 0 < missing * len(phrase) <= room:
+                room -= missing * len(phrase)
+                counts[phrase], letters[phrase] = count, ends_in_letter
+    phrases = [(list(phrase), letters[phrase]) for phrase, n in counts.items() for _ in range(n)]
+    return lexical_of(phrases, one.continuing | other.continuing)
+
+
 def _borders(phrase: Sequence[int]) -> tuple[int, ...]:
     """Return the length of the longest proper border of each prefix of a phrase."""
     borders = [0]
@@ -143,6 +160,18 @@ class LexicalMaker:
                 f"{place}: the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
             )
         return lexical_of(encoded, self._continuing)
+
+    def possible(self, words: Sequence[str]) -> Lexical:
+        """Return the constraints of those words that the vocabulary can spell, up to MAX_TOKENS."""
+        if not words:
+            return NO_LEXICAL
+        ids = self._vocabulary.encode(words)
+        encoded = [
+            (each, is_letter(word[-1]))
+            for word, each in zip(words, ids, strict=True)
+            if UNK_ID not in each
+        ]
+        return both(NO_LEXICAL, lexical_of(encoded, self._continuing))
 
     def _encode(self, text: str, place: str) -> Ids:
         (ids,) = self._vocabulary.encode([text])

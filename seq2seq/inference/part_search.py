@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import UNK_ID
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, normalized
 from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.lexical import LexicalMaker, both
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
@@ -40,6 +41,10 @@ class PartSearch:
             own = list(parts[rows])
             for number, part in self._with_lost_names(own, found).items():
                 own[number], found[number] = part, self._search_parts([part], options, None)[0]
+            while constrained := self._with_missing_words(own, found, options):
+                again = self._search_parts([*constrained.values()], options, None)
+                for (number, part), hypotheses in zip(constrained.items(), again, strict=True):
+                    own[number], found[number] = part, hypotheses
             kept = None if n_best > 1 or mbr or options.sampling else 1
             lists = [
                 self._candidates(part, hypotheses[:kept])
@@ -79,6 +84,36 @@ class PartSearch:
                 (ids,) = self._loaded.vocabularies.src.encode([masked.text])
                 found[number] = part._replace(ids=ids, masked=masked)
         return found
+
+    def _with_missing_words(
+        self,
+        parts: Sequence[LinePart],
+        lists: Sequence[Sequence[Hypothesis]],
+        options: SearchOptions,
+    ) -> dict[int, LinePart]:
+        """Return parts whose best translations lack a word to be copied, with it as a constraint.
+
+        None is returned again with the same constraints. Samples and groups of a diverse beam
+        cannot be constrained.
+        """
+        if options.sampling is not None or options.groups > 1:
+            return {}
+        habits, forbidden, found = self._loaded.source.copied, options.forbidden, {}
+        for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True)):
+            if not (words := habits.copied_in(normalized(part.masked.text))):
+                continue
+            text = self._text(part, hypotheses[0])
+            missing = [word for word in words if word not in text]
+            if forbidden is not None:
+                missing = [word for word in missing if not forbidden.occurs_in(word)]
+            lexical = both(part.lexical, self._lexical_maker.possible(missing))
+            if lexical != part.lexical:
+                found[number] = part._replace(lexical=lexical)
+        return found
+
+    @cached_property
+    def _lexical_maker(self) -> LexicalMaker:
+        return LexicalMaker(self._loaded.vocabularies.tgt)
 
     def _search_parts(
         self,

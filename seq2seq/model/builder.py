@@ -4,7 +4,7 @@ from torch import nn
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.model import attention
-from seq2seq.model.attention_layer import Coverage
+from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
@@ -46,7 +46,10 @@ def build_model(
     nn.init.zeros_(projection.bias)
     if config.tie_embeddings:
         projection.weight = tgt_embedding.weight
-    copying = Copying(output_size) if config.copy else None
+    copying = None
+    if config.copy:
+        assert isinstance(decoder, AttentionLayer), "no copying without attention"
+        copying = Copying(output_size, decoder.score.context_size)
     return Seq2Seq(encoder, decoder, tgt_embedding, projection, dropout, copying)
 
 

@@ -1,8 +1,9 @@
 """Complete network: encoder, decoder, embeddings and the projection to the vocabulary."""
 
+import torch
 from torch import Tensor, nn
 
-from seq2seq.model.copying import Copying, CopyOutputs, CopyStep, first_positions
+from seq2seq.model.copying import Copying, CopyOutputs, CopyStep, continuation, first_positions
 from seq2seq.model.decoder import Decoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import DropoutRates, EmbeddingDropout
@@ -44,22 +45,33 @@ class Seq2Seq(nn.Module):
         memory, state = self.decoder.start(encoded)
         if self.copying is not None:
             assert encoded.src is not None, "set by encode"
-            memory = memory._replace(src=encoded.src, first=first_positions(encoded.src))
+            memory = memory._replace(
+                src=encoded.src,
+                first=first_positions(encoded.src),
+                position_scores=self.copying.position_scores(memory.values),
+            )
+            copied = torch.zeros_like(encoded.src, dtype=encoded.cell.dtype)
+            state = state._replace(copied=copied)  # nothing has been copied
         return memory, state
 
     def step(self, ids: Tensor, state: DecoderState, memory: Memory) -> Step | CopyStep:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
-        return self.advance(self.decoder.inputs(self.embed(ids)), state, memory)
+        return self.advance(ids, self.decoder.inputs(self.embed(ids)), state, memory)
 
-    def advance(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step | CopyStep:
-        """Advance N = B * K hypotheses, given the inputs of the step, by one target position."""
+    def advance(
+        self, ids: Tensor, inputs: Inputs, state: DecoderState, memory: Memory
+    ) -> Step | CopyStep:
+        """Advance N = B * K hypotheses, given last ids and their inputs, by one target position."""
         step = self.decoder.step(inputs, state, memory)
         if self.copying is None:
             return step
         weights = step.attention_weights
         assert weights is not None, "no copying without attention"
-        copied = self.copying(step.outputs, weights, *memory.of_hypotheses(len(weights)))
-        return CopyStep(copied, step.state, weights)
+        assert state.copied is not None, "set by start"
+        positions = memory.positions(len(weights))
+        continued = continuation(state.copied, ids, positions.src)
+        copied, shares = self.copying(step.outputs, weights, continued, positions)
+        return CopyStep(copied, step.state._replace(copied=shares), weights)
 
     def project(self, outputs: Tensor | CopyOutputs) -> Tensor:
         """Return logits [..., V] for outputs [..., R], or log-probabilities [N, V] if copying."""
@@ -72,7 +84,13 @@ class Seq2Seq(nn.Module):
         """Run all steps under teacher forcing: ids [B, S], lengths [B], ids [B, T]."""
         memory, state = self.start(self.encode(src, src_lengths))
         embedded = self.embed(tgt_in.t()).transpose(0, 1)  # time-major in memory, as unrolls read
-        return self.decoder(embedded, state, memory)
+        unrolled: Unrolled = self.decoder(embedded, state, memory)
+        if self.copying is None:
+            return unrolled
+        assert unrolled.attention_weights is not None, "no copying without attention"
+        positions = memory.positions(len(src))
+        known = unrolled.outputs, unrolled.attention_weights, tgt_in, positions
+        return unrolled._replace(continued=self.copying.continuations(*known), positions=positions)
 
     def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
         """Return the outputs [B, T, R] of `unroll`."""

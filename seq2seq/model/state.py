@@ -22,6 +22,14 @@ class Inputs(NamedTuple):
     gates: Tensor  # [..., 4H] (GRU: 3H), gates of the lowest layer from embedding and bias
 
 
+class SourcePositions(NamedTuple):
+    """Source tokens that may be copied, one row per sentence or hypothesis."""
+
+    src: Tensor  # [N, S], ids
+    first: Tensor  # [N, S], first position of the same id, as `first_positions`
+    scores: Tensor  # [N, S, 2], of each position for the gate and for the continuation
+
+
 class Memory(NamedTuple):
     """Encoder outputs that attention reads, one row per sentence; empty without attention."""
 
@@ -29,18 +37,20 @@ class Memory(NamedTuple):
     values: Tensor  # [B, S, C], averaged
     pad_mask: Tensor  # [B, S], True = padding
     src: Tensor | None = None  # [B, S], ids that may be copied; None without copying
-    first: Tensor | None = None  # [B, S], first position of the same id, as `first_positions`
+    first: Tensor | None = None  # [B, S], as in `SourcePositions`
+    position_scores: Tensor | None = None  # [B, S, 2], likewise
 
     def select(self, sentences: Tensor) -> Self:
         """Return the rows `sentences`."""
         return type(self)._make(None if part is None else _select(part, sentences) for part in self)
 
-    def of_hypotheses(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return `src` and `first` for each of N = B * K hypotheses: [N, S] each."""
-        assert self.src is not None, "set where tokens are copied"
-        assert self.first is not None, "set with src"
-        size = count // len(self.src)
-        return self.src.repeat_interleave(size, 0), self.first.repeat_interleave(size, 0)
+    def positions(self, count: int) -> SourcePositions:
+        """Return the tokens that each of N = B * K hypotheses may copy."""
+        parts = [self.src, self.first, self.position_scores]
+        known = [each for each in parts if each is not None]
+        assert len(known) == len(parts), "set where tokens are copied"
+        size = count // len(known[0])
+        return SourcePositions(*(each.repeat_interleave(size, 0) for each in known))
 
     def put(self, sentences: Tensor, other: Self, other_sentences: Tensor | slice) -> None:
         """Overwrite the rows `sentences` by rows of another memory."""
@@ -55,6 +65,7 @@ class DecoderState(NamedTuple):
     input_feed: Tensor  # [N, R], the last attentional vector; [N, 0] without input feeding
     coverage: Tensor | None = None  # [N, S], sum of the attention weights so far
     position: Tensor | None = None  # [N], target position, for windows
+    copied: Tensor | None = None  # [N, S], copy distribution of the last step; None without copying
 
     def select(self, rows: Tensor) -> Self:
         """Return the hypotheses `rows`, which may repeat."""
@@ -78,6 +89,8 @@ class Unrolled(NamedTuple):
 
     outputs: Tensor  # [B, T, R], to be projected to the vocabulary
     attention_weights: Tensor | None  # [B, T, S]
+    continued: Tensor | None = None  # [B, T, S], as `Copying.continuations`; None without copying
+    positions: SourcePositions | None = None  # of B sentences
 
 
 def _select(part: Tensor, rows: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.data.batching import Batch
-from seq2seq.model.copying import CopyOutputs, first_positions
+from seq2seq.model.copying import Copying, CopyOutputs
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import SourcePositions, Unrolled
 from seq2seq.training.mixture_loss import CopyTerms, mixture_loss
 
 CHUNK = 512  # rows whose logits are in memory at a time; even
@@ -50,18 +51,32 @@ def batch_loss(
     rows, columns = batch.tgt_positions // width, batch.tgt_positions % width
     first = columns * count + rows * passes  # decoders lay out memory with time first
     tokens = (first[:, None] + torch.arange(passes, device=first.device)).flatten()
-    real: Tensor | CopyOutputs = _select(unrolled.outputs, tokens)
+    selected = _select(unrolled.outputs, tokens)
+    real: Tensor | CopyOutputs = selected
     if model.copying is not None:
-        assert unrolled.attention_weights is not None, "no copying without attention"
-        weights, sentences = _select(unrolled.attention_weights, tokens), tokens % count
-        ids = (each.index_select(0, sentences) for each in (src, first_positions(src)))
-        real = model.copying(real, weights, *ids)
+        real = _copy_outputs(model.copying, selected, unrolled, tokens)
     objective, nll = token_loss(real, model.projection, tgt, label_smoothing, consistency)
     if coverage:
         assert unrolled.attention_weights is not None, "no coverage without attention"
         losses = coverage_losses(unrolled.attention_weights)[:, :, None]
         objective = objective + coverage * _select(losses, tokens).sum()
     return Losses(objective / passes, nll / passes)
+
+
+def _copy_outputs(
+    copying: Copying, outputs: Tensor, unrolled: Unrolled, tokens: Tensor
+) -> CopyOutputs:
+    """Return the outputs [M, R] of target tokens with what their mixtures read."""
+    weights, continued, positions = unrolled[1:]
+    assert weights is not None, "no copying without attention"
+    assert continued is not None, "set with copying"
+    assert positions is not None, "set with copying"
+    sentences = tokens % len(weights)
+    own = SourcePositions(*(each.index_select(0, sentences) for each in positions))
+    found: tuple[CopyOutputs, Tensor] = copying(
+        outputs, _select(weights, tokens), _select(continued, tokens), own
+    )
+    return found[0]
 
 
 def _select(sequences: Tensor, tokens: Tensor) -> Tensor:

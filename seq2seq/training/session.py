@@ -307,7 +307,11 @@ def new_session(
         device,
         SessionData(
             *(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
-            describe_source(train.src_texts, vocabularies.src.symbols),
+            describe_source(
+                train.src_texts,
+                vocabularies.src.symbols,
+                train.tgt_texts if config.model.copy else None,
+            ),
         ),
         model,
         averages if config.training.average else {},

@@ -22,17 +22,21 @@ from model_cases import (
 )
 from torch import Tensor, nn
 
-from seq2seq.model.copying import Copying, CopyOutputs, first_positions
+from seq2seq.model.copying import MIN_COPIED, Copying, CopyOutputs, continuation, first_positions
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import SourcePositions
 
 ATTENTIONAL = [case for case in CASES if case.kind != "plain"]
-K = 2
+K, C = 2, 3
 SHARED = SRC.clamp(max=V - 1)  # ids of a joint vocabulary
+COPIED_IN = torch.tensor([[1, 7, 10, 9], [1, 5, 9, 5], [1, 8, 8, 4]])  # [B, T], of SHARED mostly
 
 
 def copying() -> Copying:
     torch.manual_seed(1)
-    return Copying(R).double()
+    layer = Copying(R, C).double()
+    nn.init.normal_(layer.position_weight)
+    return layer
 
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=6, max_size=6), min_size=1, max_size=4))
@@ -46,13 +50,19 @@ def test_first_positions_are_those_of_the_same_id(rows: list[list[int]]) -> None
 def test_a_step_gives_the_mixture_of_the_paper(case: Case) -> None:
     model = make_copying_model(case)
     memory, state = model.start(model.encode(SHARED, LENGTHS))
-    for t in range(T):
-        step = model.step(TGT_IN[:, t], state, memory)
+    found, outputs, weights = [], [], []
+    for ids in COPIED_IN.unbind(1):
+        step = model.step(ids, state, memory)
         state = step.state
         assert isinstance(step.outputs, CopyOutputs)
-        expected = copied_in_loops(model, step.outputs.outputs, step.attention_weights, SHARED)
-        close(model.project(step.outputs), expected)
-        close(expected.logsumexp(-1), torch.zeros(B, dtype=torch.float64))
+        found.append(model.project(step.outputs))
+        outputs.append(step.outputs.outputs)
+        weights.append(step.attention_weights)
+    known = torch.stack(outputs, 1), torch.stack(weights, 1), memory.values, SHARED, COPIED_IN
+    for b, each in enumerate(zip(*known, strict=True)):
+        expected = copied_in_loops(model, *each)
+        close(torch.stack(found, 1)[b], expected)
+        close(expected.logsumexp(-1), torch.zeros(T, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("case", ATTENTIONAL, ids=str)
@@ -70,6 +80,7 @@ def test_without_a_gate_for_copying_the_generator_is_all() -> None:
     with torch.no_grad():
         layer.gate.weight.zero_()
         layer.gate.bias.fill_(800.0)
+        layer.position_weight.zero_()
     logits, copied = random_tensor(3, V, seed=1), mixture_of(layer)
     close(copied.mix(logits), logits.log_softmax(-1))
     with torch.no_grad():
@@ -83,8 +94,15 @@ def test_without_a_gate_for_copying_the_generator_is_all() -> None:
 def mixture_of(layer: nn.Module) -> CopyOutputs:
     src = torch.randint(V, (3, S), generator=torch.Generator().manual_seed(4))
     weights = random_tensor(3, S, seed=3).softmax(-1)
-    copied: CopyOutputs = layer(random_tensor(3, R, seed=2), weights, src, first_positions(src))
+    copied: CopyOutputs
+    copied, _ = layer(random_tensor(3, R, seed=2), weights, *continuing_none(src))
     return copied
+
+
+def continuing_none(src: Tensor) -> tuple[Tensor, SourcePositions]:
+    """No position to continue, and source positions without scores."""
+    scores = torch.zeros(*src.shape, 2)
+    return scores[..., 0], SourcePositions(src, first_positions(src), scores)
 
 
 def test_improbable_tokens_have_their_log_probability() -> None:
@@ -93,7 +111,8 @@ def test_improbable_tokens_have_their_log_probability() -> None:
     logits[0, 0] = 500.0
     layer = copying().float()
     src = torch.tensor([[1, 1, 2]])
-    copied = layer(torch.zeros(1, R), torch.tensor([[0.5, 0.5, 0.0]]), src, first_positions(src))
+    weights = torch.tensor([[0.5, 0.5, 0.0]])
+    copied, _ = layer(torch.zeros(1, R), weights, *continuing_none(src))
     log_probs = copied.mix(logits)[0]
     gate = layer.gate.bias.sigmoid()
     assert log_probs[3].item() == pytest.approx(-500 + gate.log().item())
@@ -106,7 +125,47 @@ def test_the_outputs_of_all_steps_are_those_without_copying() -> None:
     with_copying, without = make_copying_model(case), make_copying_model(case)
     without.copying = None
     assert isinstance(with_copying, Seq2Seq)
-    outputs, weights = with_copying.unroll(SHARED, LENGTHS, TGT_IN)
+    outputs, weights, *_ = with_copying.unroll(SHARED, LENGTHS, TGT_IN)
     close(outputs, without(SHARED, LENGTHS, TGT_IN))
     assert isinstance(weights, Tensor)
     assert weights.shape == (B, T, S)
+
+
+def test_copying_continues_behind_the_last_token() -> None:
+    src = torch.tensor([[4, 6, 4, 7, 3], [4, 6, 4, 7, 3]])
+    copied = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.3], [0.5, 0.0, 0.0, 0.0, 0.5]])
+    found = continuation(copied, torch.tensor([4, 9]), src)
+    scale = 0.4 + MIN_COPIED
+    torch.testing.assert_close(found[0], torch.tensor([0, 0.1 / scale, 0, 0.3 / scale, 0]))
+    assert not found[1].any()  # the last token is not in the source
+
+
+def test_a_name_with_repeated_tokens_is_copied_in_order() -> None:
+    """Attention that always prefers the first token copies all of them where copying continues."""
+    layer = Copying(R, C)
+    with torch.no_grad():
+        layer.gate.bias.fill_(-50.0)
+        layer.continuation.bias.fill_(50.0)
+    src = torch.tensor([[5, 6, 5, 6, 7, 5, 3]])
+    _, positions = continuing_none(src)
+    weights = torch.tensor([[0.7, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05]])
+    shares, last, found = torch.zeros(1, 7), torch.tensor([1]), []
+    for _ in range(7):
+        following = continuation(shares, last, src)
+        copied, shares = layer(torch.zeros(1, R), weights, following, positions)
+        last = copied.mix(torch.zeros(1, V)).argmax(-1)
+        found.append(int(last))
+    assert found == src[0].tolist()
+
+
+@pytest.mark.parametrize("case", ATTENTIONAL[:4], ids=str)
+def test_unrolled_continuations_are_those_of_the_steps(case: Case) -> None:
+    model = make_copying_model(case)
+    unrolled = model.unroll(SHARED, LENGTHS, COPIED_IN)
+    memory, state = model.start(model.encode(SHARED, LENGTHS))
+    assert unrolled.continued is not None
+    for t, ids in enumerate(COPIED_IN.unbind(1)):
+        assert state.copied is not None
+        close(unrolled.continued[:, t], continuation(state.copied, ids, SHARED).detach())
+        state = model.step(ids, state, memory).state
+    assert unrolled.continued.any()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.copying import Copying, CopyOutputs, first_positions
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import SourcePositions
 from seq2seq.training import loss as loss_module
 from seq2seq.training.loss import batch_loss, token_loss
 
@@ -24,16 +25,16 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
     """Cross-entropy of the mixture with the smoothed target."""
-    outputs, weights = model.unroll(batch.src, batch.src_lengths, batch.tgt_in)
+    outputs, weights, *_ = model.unroll(batch.src, batch.src_lengths, batch.tgt_in)
     assert weights is not None
+    values = model.start(model.encode(batch.src, batch.src_lengths))[0].values
+    known = outputs, weights, values, batch.src, batch.tgt_in
+    by_sentence = [copied_in_loops(model, *each) for each in zip(*known, strict=True)]
     width = outputs.shape[1]
     total = torch.zeros((), dtype=torch.float64)
     for position, tgt in zip(batch.tgt_positions.tolist(), batch.tgt_out.tolist(), strict=True):
         row, column = divmod(position, width)
-        one = slice(row, row + 1)
-        log_probs = copied_in_loops(
-            model, outputs[one, column], weights[one, column], batch.src[one]
-        )[0]
+        log_probs = by_sentence[row][column]
         total = total - (1 - smoothing) * log_probs[tgt] - smoothing * log_probs.mean()
     return total
 
@@ -53,7 +54,8 @@ def test_loss_is_that_of_loops_in_value_and_gradients(case: Case, smoothing: flo
     )
     for left, right in zip(found, wanted, strict=True):
         close(left, right)
-    assert named.keys() >= {"copying.gate.weight", "copying.gate.bias"}
+    layers = ("gate.weight", "gate.bias", "continuation.weight", "continuation.bias")
+    assert named.keys() >= {f"copying.{name}" for name in (*layers, "position_weight")}
 
 
 @pytest.mark.parametrize("rows", [2, CHUNK, 3 * CHUNK + 2])
@@ -67,7 +69,8 @@ def test_consistency_is_rdrops_between_mixtures(rows: int) -> None:
     expected = expected - 0.1 * log_probs.mean(1).sum()
     loss = token_loss(copied, projection, tgt, 0.1, 5.0).objective
     close(loss, expected)
-    leaves = [weights, *projection.parameters(), *layer.parameters()]
+    leaves = [weights, *projection.parameters(), *layer.gate.parameters()]
+    leaves += layer.continuation.parameters()
     found, wanted = (
         torch.autograd.grad(each, leaves, retain_graph=True) for each in (loss, expected)
     )
@@ -78,11 +81,22 @@ def test_consistency_is_rdrops_between_mixtures(rows: int) -> None:
 def mixture(rows: int) -> tuple[nn.Linear, Copying, Tensor, CopyOutputs]:
     """Projection, gate, scores of source positions, and the outputs they give."""
     torch.manual_seed(2)
-    projection, layer = nn.Linear(R, V).double(), Copying(R).double()
+    projection, layer = nn.Linear(R, V).double(), Copying(R, 3).double()
     src = torch.randint(V, (rows, 6)).view(-1, 2, 6)[:, :1].expand(-1, 2, -1).reshape(rows, 6)
     scores = random_tensor(rows, 6, seed=5)
     outputs = random_tensor(rows, R, seed=6)
-    return projection, layer, scores, layer(outputs, scores.softmax(-1), src, first_positions(src))
+    return projection, layer, scores, copied_from(layer, outputs, scores, src)
+
+
+def copied_from(layer: Copying, outputs: Tensor, scores: Tensor, src: Tensor) -> CopyOutputs:
+    """The mixture of outputs [N, R], by scores and source ids [N, 6]; some copying continues."""
+    continued = scores.detach().roll(1, 1).softmax(-1)
+    positions = SourcePositions(
+        src, first_positions(src), scores.detach()[..., None].repeat(1, 1, 2)
+    )
+    copied: CopyOutputs
+    copied, _ = layer(outputs, scores.softmax(-1), continued, positions)
+    return copied
 
 
 def test_two_passes_under_dropout_copy_from_one_source() -> None:
@@ -116,10 +130,10 @@ def test_a_diverged_model_has_a_finite_loss_and_gradient(scale: float) -> None:
     scores = (scores.detach().float() * scale).requires_grad_()
     outputs = (random_tensor(CHUNK + 2, R, seed=6).detach().float() * scale).requires_grad_()
     src = torch.arange(6).expand(CHUNK + 2, -1)
-    copied = layer(outputs, scores.softmax(-1), src, first_positions(src))
+    copied = copied_from(layer, outputs, scores, src)
     loss = token_loss(copied, projection, torch.arange(CHUNK + 2), 0.1).objective
     assert torch.isfinite(loss)
-    leaves = [outputs, scores, *projection.parameters(), *layer.parameters()]
+    leaves = [outputs, scores, *projection.parameters(), *layer.gate.parameters()]
     assert all(torch.isfinite(each).all() for each in torch.autograd.grad(loss, leaves))
 
 
