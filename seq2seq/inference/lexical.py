@@ -163,8 +163,6 @@ class LexicalMaker:
 
     def possible(self, words: Sequence[str]) -> Lexical:
         """Return the constraints of those words that the vocabulary can spell, up to MAX_TOKENS."""
-        if not words:
-            return NO_LEXICAL
         ids = self._vocabulary.encode(words)
         encoded = [
             (each, is_letter(word[-1]))

@@ -106,9 +106,10 @@ class PartSearch:
             missing = [word for word in words if word not in text]
             if forbidden is not None:
                 missing = [word for word in missing if not forbidden.occurs_in(word)]
-            lexical = both(part.lexical, self._lexical_maker.possible(missing))
-            if lexical != part.lexical:
-                found[number] = part._replace(lexical=lexical)
+            if missing:
+                lexical = both(part.lexical, self._lexical_maker.possible(missing))
+                if lexical != part.lexical:
+                    found[number] = part._replace(lexical=lexical)
         return found
 
     @cached_property

@@ -1,10 +1,15 @@
 """Training with copying on a corpus with names: names are invented, and resumed exactly."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import write_small_corpus
 from test_loop import BASE, fingerprint, trained
 
+from seq2seq.data.source_profile import SourceProfile
+from seq2seq.inference.interface import Sampling
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 
 COPYING = (*BASE, "model.copy=true", "vocabulary.sampling=0.3")
@@ -41,3 +46,56 @@ def test_a_run_with_copying_translates(named_corpus: Path) -> None:
     run = trained(named_corpus, *COPYING)
     translations = Translator.load(run, device="cpu").translate(["Tomek ba", "Maria."], 3)
     assert all(each.text and each.attention is not None for each in translations)
+
+
+LINES = ["Jorvik ba", "Ka Ob's 47", "ba a@b.c", "Maria ba Tjo"]
+WORDS = [["Jorvik"], ["Ob", "47"], ["a@b.c"], ["Maria", "Tjo"]]
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    """A model that has learned nothing, with what its text shows of names."""
+    config = write_small_corpus(tmp_path_factory.mktemp("copied"))
+    for side in ("src", "tgt"):
+        (path,) = config.parent.glob(f"train*.{side}")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        names = [f"{a}{b}ix" for a in ("Ob", "As", "Ver", "Get") for b in ("el", "ter", "op")]
+        named = [f"{name} {line}" for name, line in zip(names, lines, strict=False)]
+        named += [f"Maria {line}" for line in lines[len(names) :]]
+        path.write_text("\n".join(named) + "\n", encoding="utf-8")
+    return Translator.load(trained(config, *COPYING, "training.validate_every=4"), device="cpu")
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_words_to_copy_are_in_the_translation(translator: Translator, beam_size: int) -> None:
+    found = translator.translate([*LINES, "ba ka", ""], beam_size)
+    for translation, words in zip(found, WORDS, strict=False):
+        assert all(word in translation.text for word in words)
+    alone = [translator.translate([line], beam_size)[0] for line in LINES[:2]]
+    assert [each.nbest for each in alone] == [each.nbest for each in found[:2]]
+
+
+def test_words_are_lost_without_what_the_training_text_shows(translator: Translator) -> None:
+    plain = replace(translator, source=SourceProfile())
+    texts = [each.text for each in plain.translate(LINES, 3)]
+    assert not all(word in text for text, words in zip(texts, WORDS, strict=True) for word in words)
+
+
+def test_words_join_the_phrases_of_the_user_and_no_word_is_forbidden(
+    translator: Translator,
+) -> None:
+    settings = SearchSettings(forbidden=("Tjo",))
+    constraints: list[list[str]] = [["zu zu"], [], [], ["Maria"]]
+    found = translator.translate(LINES, 3, constraints=constraints, settings=settings)
+    assert "zu zu" in found[0].text
+    assert "Jorvik" in found[0].text
+    assert "Maria" in found[3].text
+    assert "Tjo" not in found[3].text
+
+
+def test_samples_are_not_constrained(translator: Translator) -> None:
+    settings = SearchSettings(sampling=Sampling())
+    plain = replace(translator, source=SourceProfile())
+    assert [each.text for each in translator.translate(LINES, settings=settings)] == [
+        each.text for each in plain.translate(LINES, settings=settings)
+    ]
