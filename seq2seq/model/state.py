@@ -90,7 +90,7 @@ class Unrolled(NamedTuple):
     outputs: Tensor  # [B, T, R], to be projected to the vocabulary
     attention_weights: Tensor | None  # [B, T, S]
     continued: Tensor | None = None  # [B, T, S], as `Copying.continuations`; None without copying
-    positions: SourcePositions | None = None  # of B sentences
+    positions: SourcePositions | None = None  # [B, S]
 
 
 def _select(part: Tensor, rows: Tensor) -> Tensor:
