@@ -7,33 +7,53 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.training_data import TrainingData
 from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.model.seq2seq import named_weights
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import load_model, update_vocabularies
 from seq2seq.runs.layout import VOCABULARY
 from seq2seq.runs.provenance import model_changes, recorded_vocabularies
 from seq2seq.runs.training_state import TrainingState
+from seq2seq.runs.vocabulary_transfer import describe_transfer, transfer
 from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError
 
 
 class WarmStart(NamedTuple):
-    """Vocabulary and best weights of the run to start from."""
+    """Model of the run to start from, with its best weights, and its vocabulary."""
 
-    vocabularies: Vocabularies
-    weights: dict[str, Tensor]
-    note: str  # for the log
+    model: Seq2Seq
+    trained: Vocabularies
+    keeps_vocabulary: bool  # the config has the same, so that the new run takes it
+    source: str  # the run, for the log
+
+    def initialise(self, model: Seq2Seq, vocabularies: Vocabularies) -> None:
+        """Give a model of the new run the weights, as far as the vocabularies agree."""
+        if not self.keeps_vocabulary:
+            return transfer(self.model, self.trained, model, vocabularies)
+        own = named_weights(model)
+        for name, weight in named_weights(self.model).items():
+            own[name].copy_(weight)
+        return None
+
+    def note(self, vocabularies: Vocabularies) -> str:
+        """Describe the start for the log."""
+        if self.keeps_vocabulary:
+            return f"initialised from the vocabulary and the best weights of {self.source}"
+        kept = describe_transfer(self.trained, vocabularies)
+        return (
+            f"initialised from the best weights of {self.source}, with another vocabulary: {kept}"
+        )
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
     """Load the vocabulary and the best weights of a run, to start a run with this config.
 
-    Raises UserError if they cannot be read, do not fit the config, or would be overwritten.
+    A run with other `vocabulary` keys gets a vocabulary of its own. Raises UserError if the weights
+    cannot be read, do not fit the config, or would be overwritten.
     """
     if folder.resolve() == config.run_dir.resolve():
         raise UserError(f"--init-from {folder}: is run_dir itself; set another run_dir")
@@ -41,18 +61,22 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         model, vocabularies, _, trained = load_model(folder, torch.device("cpu"))
     except UserError as error:
         raise type(error)(f"--init-from {error}") from None
-    if changes := model_changes(trained, config):
+    if changes := model_changes(trained, config, ("model.",)):
         raise UserError(
             f"--init-from {folder}: its weights do not fit the config; set these keys to its "
             "values:",
             *(f"  {change}" for change in changes),
         )
-    sampling = config.vocabulary.sampling
-    own = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
-    note = f"initialised from the vocabulary and the best weights of {folder}"
+    given = config.vocabulary.model
+    keeps = not model_changes(trained, config, ("vocabulary.",))
+    keeps = keeps and (not given or given == trained.vocabulary.model)
+    if keeps:
+        sampling = config.vocabulary.sampling
+        vocabularies = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
+    source = f"{folder}"
     if trained.data.direction != config.data.direction:
-        note += f", which translates {trained.data.direction}"
-    return WarmStart(own, named_weights(model), note)
+        source += f", which translates {trained.data.direction}"
+    return WarmStart(model, vocabularies, keeps, source)
 
 
 def resumed_vocabularies(

@@ -42,7 +42,7 @@ from seq2seq.runs.training_state import (
     save_state,
     text_checksums,
 )
-from seq2seq.runs.warm_start import read_warm_start, resumed_vocabularies
+from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
 from seq2seq.runtime.device import derive_seed, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
@@ -177,18 +177,18 @@ def prepare(
         if state is not None:
             check_texts(config.run_dir, state.header, checksums)
             vocabularies, repairs = resumed_vocabularies(state, config, source, init_from)
-        elif start is not None:
-            vocabularies = start.vocabularies
+        elif start is not None and start.keeps_vocabulary:
+            vocabularies = start.trained
         else:
             vocabularies = source.vocabularies(config.vocabulary)
         check_tags(vocabularies, config.data.tags)
         pairs = source.pairs(vocabularies, config.data.max_length)
         checksums |= source.digests
-        limit, weights = state and state.limit, start and start.weights
+        limit = state and state.limit
         random = state is None and start is None
         pretrained = read_pretrained(config, vocabularies) if random else NOT_PRETRAINED
         session = new_session(
-            config, device, vocabularies, pairs, valid, checksums, limit, weights, pretrained
+            config, device, vocabularies, pairs, valid, checksums, limit, start, pretrained
         )
     session.group, session.writer = group, RunWriter(lock)
     folder = config.run_dir
@@ -208,7 +208,7 @@ def prepare(
     notes = [*_notes(session, source.blank, valid_blank), *source.notes, *repairs]
     notes += pretrained.notes()
     if start is not None:
-        notes.append(start.note)
+        notes.append(start.note(vocabularies))
         if config.data.embeddings is not None:
             notes.append("data.embeddings is not read: --init-from gives all weights")
     suspicious = (
@@ -275,10 +275,10 @@ def new_session(
     valid: ParallelText,
     checksums: Mapping[str, str] | None = None,
     limit: LengthLimit | None = None,
-    weights: Mapping[str, Tensor] | None = None,
+    start: WarmStart | None = None,
     pretrained: Pretrained = NOT_PRETRAINED,
 ) -> TrainingSession:
-    """Return a session in memory before its first step, with random or the given weights.
+    """Return a session in memory before its first step, with random weights or a warm start.
 
     Without a length limit, estimate it. Raises UserError if no training pair is short enough or
     no validation pair has text on both sides.
@@ -293,12 +293,12 @@ def new_session(
     with_text, _ = usable(valid)
     valid_pairs = encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
     torch.manual_seed(derive_seed(config.seed, 0, 0))
-    model = checkpoint.new_model(config, vocabularies).to(device)
+    model = checkpoint.new_model(config, vocabularies)
     pretrained.initialise(model)
+    if start is not None:
+        start.initialise(model, vocabularies)
+    model = model.to(device)
     own = named_weights(model)
-    with torch.no_grad():
-        for name, weight in (weights or {}).items():
-            own[name].copy_(weight)
     averages = {name: weight.clone() for name, weight in own.items()}
     progress = Progress(metrics_checksum=LineCount().checksum)
     progress.move_to(device, config.training.log_every)

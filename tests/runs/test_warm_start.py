@@ -11,7 +11,7 @@ from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model
-from seq2seq.runs.layout import BEST, LAST, LOG, VOCABULARY
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, VOCABULARY
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError
@@ -131,7 +131,8 @@ def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> No
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
     known = load_model(first, CPU)[3].data
-    assert start.note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
+    note = start.note(start.trained)
+    assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
 
 def test_a_damaged_vocabulary_is_taken_anew(small_corpus: Path, first: Path) -> None:
@@ -171,15 +172,45 @@ def test_what_cannot_be_read_is_refused_by_its_name(small_corpus: Path, first: P
         train(config, "cpu", init_from=first)
 
 
-def test_another_model_or_vocabulary_is_refused(small_corpus: Path, first: Path) -> None:
+def test_another_model_is_refused(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "model.hidden_size=24", "vocabulary.type=bpe")
     with pytest.raises(UserError) as refused:
         train(config, "cpu", init_from=first)
     assert str(refused.value) == (
         f"init_from={first}: its weights do not fit the config; set these keys to its values:"
-        "\n  vocabulary.type: unigram -> bpe\n  model.hidden_size: 20 -> 24"
+        "\n  model.hidden_size: 20 -> 24"
     )
     assert not config.run_dir.exists()
+
+
+def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first: Path) -> None:
+    config = other(small_corpus, "vocabulary.type=bpe", "training.max_steps=1")
+    second = train(config, "cpu", init_from=first)
+    (line,) = [
+        line for line in (second / LOG).read_text("utf-8").splitlines() if "initialised" in line
+    ]
+    old, new = (load_model(run, CPU)[1].src for run in (first, second))
+    old_tokens = set(old.tokens(range(len(old))))
+    kept = sum(token in old_tokens for token in new.tokens(range(len(new))))
+    assert 260 < kept < len(new)
+    assert line.endswith(
+        f"initialised from the best weights of {first}, with another vocabulary: {kept:,} of "
+        f"{len(new):,} tokens keep their weights, {len(new) - kept:,} have the mean of their "
+        "sub-tokens"
+    )
+    train(load_config(second / CONFIG, ["training.max_steps=2"])[0], "cpu", resume=True)
+
+
+def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
+    small_corpus: Path, first: Path
+) -> None:
+    keys = (f"vocabulary.model={first}/vocabulary/joint.model", "vocabulary.symbols=<2yy>")
+    run, notes = prepare(other(small_corpus, *keys), CPU, init_from=first)
+    learnt, size = weights(first), len(load_model(first, CPU)[1].src)
+    assert run.data.vocabularies.src.symbols == ("<2yy>",)
+    for name, weight in named_weights(run.model).items():
+        assert torch.equal(weight[:size] if len(weight) == size + 2 else weight, learnt[name])
+    assert any(f"{size:,} of {size + 2:,} tokens keep their weights" in note for note in notes)
 
 
 def test_location_scores_are_for_so_many_positions(small_corpus: Path) -> None:

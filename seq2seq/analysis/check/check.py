@@ -116,19 +116,18 @@ def _examine(
     usable(named["valid"])  # raises if no pair has text
     _show(bar, "training the vocabulary")
     vocabularies = (
-        start.vocabularies
-        if start is not None
+        start.trained
+        if start is not None and start.keeps_vocabulary
         else train_vocabularies(config.vocabulary, train.src, train.tgt, config.data.tags)
     )
     check_tags(vocabularies, config.data.tags)
     _show(bar, "encoding the text")
     weights = [corpus.weight for corpus in config.data.train]
     pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length, sizes, weights)
-    initial = start and start.weights
     valid = tagged(named["valid"], config.data.valid.tag)
     pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
     session = new_session(
-        config, device, vocabularies, pairs, valid, weights=initial, pretrained=pretrained
+        config, device, vocabularies, pairs, valid, start=start, pretrained=pretrained
     )
     _show(bar, "counting lines and characters")
     splits = _splits(config.data, named, vocabularies)

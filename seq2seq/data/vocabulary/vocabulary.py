@@ -210,8 +210,8 @@ def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:
         (ids,) = vocabularies.src.encode([tag])
         if vocabularies.src.tokens(ids) != [SPACE + tag]:
             raise UserError(
-                f"data: the tag {tag} is not one token of the vocabulary. Train a vocabulary on "
-                "text with this tag, without --init-from, or omit the tag"
+                f"data: the tag {tag} is not one token of the vocabulary. Add it to "
+                "vocabulary.symbols, so that a vocabulary with it is trained, or omit the tag"
             )
 
 
