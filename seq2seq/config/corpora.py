@@ -112,6 +112,14 @@ class Corpus(ParallelFiles):
     weight: Positive = key(
         1.0, "pairs per epoch: all of the corpus of the largest weight, of others in proportion"
     )
+    alignment: FilePath | None = key(
+        None, "word alignments in Pharaoh form, such as 0-0 1-2, for training.guided_alignment"
+    )
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """Return the paths that are set, by key."""
+        return {**super().paths, **({"alignment": self.alignment} if self.alignment else {})}
 
 
 def _as_corpora(value: object) -> object:

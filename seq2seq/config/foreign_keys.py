@@ -128,6 +128,10 @@ _KEYS = {
         tie_weights weight_tying weight_tying_type share_embeddings share_decoder_embeddings
         share_all_embeddings share_decoder_input_output_embed shared_embeddings share_embedding""",
     "training.coverage_loss": "lambda_coverage cov_loss_wt coverage_weight coverage_loss_weight",
+    "training.guided_alignment": """
+        guided_alignment_weight lambda_align alignment_weight alignment_loss_weight
+        guided_alignment_cost full_context_alignment""",
+    "data.train.alignment": "alignments train_align load_alignments path_align align",
     "training.invented_names": "augmentation data_augmentation name_augmentation augment_names",
     "training.max_epochs": """
         epoch epochs num_epochs n_epochs nepochs max_epoch max_num_epochs num_train_epochs

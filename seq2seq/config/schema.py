@@ -280,6 +280,9 @@ class TrainingConfig(Section):
     coverage_loss: NotNegative = key(
         0.0, "weight of the coverage loss (See et al., 2017); needs score: coverage; 0: off"
     )
+    guided_alignment: NotNegative = key(
+        0.0, "weight of the loss of attention against data.train.alignment; 0: off"
+    )
     invented_names: Fraction = key(
         0.0, "probability to replace a name that both sides share by an invented one; 0: off"
     )
@@ -332,6 +335,19 @@ class TrainingConfig(Section):
         if steps is not None and schedule is None:
             raise ValueError("needs scheduled_sampling, which is not set")
         return steps
+
+
+def _check_guided(earlier: Tree) -> None:
+    """Raise ValueError if the keys before `training` do not allow guided alignment."""
+    data: Any = earlier.get("data")
+    vocabulary: Any = earlier.get("vocabulary")
+    model: Any = earlier.get("model")
+    if model is not None and model.decoder == "none":
+        raise ValueError("guided_alignment needs attention; set decoder to bahdanau or luong")
+    if vocabulary is not None and vocabulary.names:
+        raise ValueError("guided_alignment needs vocabulary.names: false, which keeps all words")
+    if data is not None and not any(corpus.alignment for corpus in data.train):
+        raise ValueError("guided_alignment needs a file of alignments, data.train.alignment")
 
 
 class DecodingConfig(Section):
@@ -399,6 +415,8 @@ class Config(Section):
             raise ValueError("consistency needs model.dropout above 0, or both passes are equal")
         if model is not None and model.score != "coverage" and training.coverage_loss > 0:
             raise ValueError("coverage_loss needs model.score: coverage")
+        if training.guided_alignment > 0:
+            _check_guided(info.data)
         return training
 
     @field_validator("decoding")

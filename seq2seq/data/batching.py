@@ -29,12 +29,16 @@ class Batch(NamedTuple):
     tgt_in: Tensor  # [B, T]
     tgt_out: Tensor  # [M], ids to predict, without padding
     tgt_positions: Tensor  # [M], their positions in a flattened [B * T]
+    src_words: Tensor | None = None  # [B, S], word of each source token, for guided alignment
+    alignment: Tensor | None = None  # [B, T, W], source words to attend to
 
     def to(self, device: torch.device) -> Self:
         """Copy a batch from CPU to a device, asynchronously."""
         pinned = device.type == "cuda"  # copies from pageable memory may block
-        parts = (part.pin_memory() if pinned else part for part in self)
-        return type(self)(*(part.to(device, non_blocking=True) for part in parts))
+        parts = (part.pin_memory() if pinned and part is not None else part for part in self)
+        return type(self)._make(
+            None if part is None else part.to(device, non_blocking=True) for part in parts
+        )
 
 
 class EncodedPairs(NamedTuple):
@@ -46,6 +50,7 @@ class EncodedPairs(NamedTuple):
     tgt: PackedIds
     too_long: int  # pairs dropped
     shares: tuple[Share, ...] = ()  # corpora, if an epoch does not use all pairs
+    links: Sequence[Ids] | None = None  # word alignments: source word, target word, ...
 
     def __len__(self) -> int:
         return len(self.src)
@@ -212,8 +217,13 @@ class EpochOrder(Items[Rows]):
         return np.flatnonzero(used_in_epoch(rows, self._pairs.shares, self._seed, self._epoch))
 
 
-def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:
-    """Pad pairs of ids into a batch."""
+def make_batch(
+    src: Sequence[Ids],
+    tgt: Sequence[Ids],
+    src_words: Tensor | None = None,
+    alignment: Tensor | None = None,
+) -> Batch:
+    """Pad pairs of ids into a batch, with the targets of guided alignment, if any."""
     tgt_out = pad([[*ids, EOS_ID] for ids in tgt])
     positions = (tgt_out.flatten() != PAD_ID).nonzero().squeeze(1)
     src_padded, src_lengths = pad_sources(src)
@@ -223,6 +233,8 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids]) -> Batch:
         pad([[BOS_ID, *ids] for ids in tgt]),
         tgt_out.flatten()[positions],
         positions,
+        src_words,
+        alignment,
     )
 
 

@@ -86,6 +86,11 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     return ((_with_tag(src, tag), tgt) for src, tgt in pairs)
 
 
+def alignment_of(files: "ParallelFiles") -> Path | None:
+    """Return the file of the word alignments of a text, if it has one."""
+    return getattr(files, "alignment", None)
+
+
 def tagged(text: ParallelText, tag: str | None) -> ParallelText:
     """Put a tag, if there is one, before the source lines that are not blank."""
     if tag is None:
@@ -141,7 +146,10 @@ def paths_of(files: Texts) -> dict[str, Path]:
 
 def source_name(files: Texts) -> str:
     """Return the paths of a parallel text as messages name it."""
-    names = [" and ".join(map(str, corpus.paths.values())) for corpus in as_list(files)]
+    names = [
+        " and ".join(str(path) for key, path in corpus.paths.items() if key != "alignment")
+        for corpus in as_list(files)
+    ]
     return names[0] if len(names) == 1 else f"{len(names)} corpora ({'; '.join(names)})"
 
 

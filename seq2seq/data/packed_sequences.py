@@ -99,17 +99,17 @@ class PackedLines(Items[str]):
         ]
 
 
-class SelectedLines(Items[str]):
-    """Lines at the given rows of others."""
+class Selected(Items[Item]):
+    """Items at the given rows of others."""
 
-    def __init__(self, lines: Sequence[str], rows: Array) -> None:
-        self._lines, self.rows = lines, rows
+    def __init__(self, items: Sequence[Item], rows: Array) -> None:
+        self._items, self.rows = items, rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _item(self, i: int) -> str:
-        return self._lines[_values(self.rows, i, i + 1)[0]]
+    def _item(self, i: int) -> Item:
+        return self._items[_values(self.rows, i, i + 1)[0]]
 
 
 def _bounds(ends: Array, i: int) -> tuple[int, int]:

@@ -25,7 +25,15 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.arrays import TEXT_FILES, copy_text, pairs_of_corpus, write_ids
+from seq2seq.data.cache.arrays import (
+    LINK_FILES,
+    TEXT_FILES,
+    copy_text,
+    has_links,
+    link_arrays,
+    pairs_of_corpus,
+    write_ids,
+)
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
 from seq2seq.data.cache.verification import read_ids, read_models, read_text
 from seq2seq.data.cache.workers import encode_cached, train_cached
@@ -45,6 +53,7 @@ from seq2seq.data.corpus import (
 from seq2seq.data.corpus_sampling import Share, ends_of, shares
 from seq2seq.data.lines import checksum_of_file
 from seq2seq.data.natural_language import sampled
+from seq2seq.data.packed_sequences import PackedIds, Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
@@ -115,6 +124,8 @@ def training_data(
     """
     paths = paths_of(files).values()
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
+        if has_links(files):
+            raise UserError("data.train.alignment: needs regular files, which can be read twice")
         texts, blanks = zip(*(usable(read_pairs(each)) for each in as_list(files)), strict=True)
         text, sizes = joined(texts), [len(each) for each in texts]
         counts = sum(blanks), count_same(text)
@@ -180,7 +191,9 @@ class _CachedTrainingData(TrainingData):
         if len(corpora) > 1:
             sizes = [facts[pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
         counts = facts["blank"], facts["same"]
-        digests_of_text = [loaded.entry.files[name][1] for name in TEXT_FILES]
+        names = (*TEXT_FILES, *LINK_FILES[:2]) if has_links(files) else TEXT_FILES
+        digests_of_text = [loaded.entry.files[name][1] for name in names]
+        self._has_links = has_links(files)
         super().__init__(files, text, sizes, *counts, combined_checksum(digests_of_text, sizes))
         if not cache.private:
             self.notes.append(
@@ -227,7 +240,10 @@ class _CachedTrainingData(TrainingData):
         parts: tuple[Share, ...] = ()
         if len(self._sizes) > 1:
             parts = shares(ends_of(kept.rows, self._sizes), self._weights)
-        return EncodedPairs(*opened, too_long, parts)
+        links = None
+        if self._has_links:
+            links = Selected(PackedIds(*link_arrays(self._folder)), kept.rows)
+        return EncodedPairs(*opened, too_long, parts, links)
 
     def _load(
         self,

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from seq2seq.data.subword_sampling import SPACE
 
-EOS = "</s>"
+EOS, UNKNOWN_WORD = "</s>", "<unk>"
 
 
 def word_spans(tokens: Sequence[str]) -> list[range]:
@@ -16,8 +16,10 @@ def word_spans(tokens: Sequence[str]) -> list[range]:
 
 
 def starts_word(tokens: Sequence[str], index: int) -> bool:
-    """Return whether a token starts a word or is EOS."""
-    return index == 0 or tokens[index].startswith(SPACE) or EOS in tokens[index - 1 : index + 1]
+    """Return whether a token starts a word, is a word that a vocabulary of words lacks, or EOS."""
+    token = tokens[index]
+    starts = token.startswith(SPACE) or token == UNKNOWN_WORD
+    return index == 0 or starts or EOS in tokens[index - 1 : index + 1]
 
 
 def label_of(token: str) -> str:

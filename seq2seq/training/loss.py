@@ -33,13 +33,15 @@ def batch_loss(
     label_smoothing: float,
     consistency: float = 0.0,
     coverage: float = 0.0,
+    guided: float = 0.0,
 ) -> Losses:
     """Return the summed loss of a batch's target tokens, in nats.
 
     With a weight `consistency`, each token costs the mean of its losses under the distributions p
     and q of two passes, and `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021,
     equation 4); its negative log-likelihood is the mean over both passes. With a weight `coverage`
-    a token costs as much of the mean of its coverage losses.
+    a token costs as much of the mean of its coverage losses, with a weight `guided` that of its
+    alignment losses, if the batch has an alignment.
     """
     passes = 2 if consistency else 1
     src, src_lengths, tgt_in, tgt = (
@@ -60,6 +62,13 @@ def batch_loss(
         assert unrolled.attention_weights is not None, "no coverage without attention"
         losses = coverage_losses(unrolled.attention_weights)[:, :, None]
         objective = objective + coverage * _select(losses, tokens).sum()
+    if guided and batch.alignment is not None and batch.src_words is not None:
+        assert unrolled.attention_weights is not None, "no guided alignment without attention"
+        targets = [batch.alignment, batch.src_words]
+        costs = alignment_losses(
+            unrolled.attention_weights, *(each.repeat_interleave(passes, 0) for each in targets)
+        )
+        objective = objective + guided * costs.sum()
     return Losses(objective / passes, nll / passes)
 
 
@@ -93,6 +102,23 @@ def coverage_losses(attention_weights: Tensor) -> Tensor:
     coverage = attention_weights.cumsum(dim=1)
     before = torch.cat([torch.zeros_like(coverage[:, :1]), coverage[:, :-1]], dim=1)
     return torch.minimum(attention_weights, before).sum(dim=2)
+
+
+def alignment_losses(attention_weights: Tensor, alignment: Tensor, src_words: Tensor) -> Tensor:
+    """Return the alignment loss of each step, in nats: attention weights [B, T, S] -> [B, T].
+
+    The cross-entropy `- sum over w of A_tw log a_tw` of attention with an alignment A [B, T, W]
+    over source words (Chen et al. 2016). The attention a_tw on a word is the sum of that on
+    its tokens, by their words [B, S]. A word without attention, as outside of a window, costs
+    nothing, since no gradient could reach it.
+    """
+    weights = attention_weights.to(alignment.dtype)
+    batch, steps, words = alignment.shape
+    columns = src_words[:, None].expand(-1, steps, -1)  # [B, T, S]
+    on_words = weights.new_zeros(batch, steps, words + 1).scatter_add(2, columns, weights)
+    on_words = on_words[..., :words]
+    surprisal = -on_words.clamp(min=torch.finfo(on_words.dtype).tiny).log()
+    return (alignment * surprisal * (on_words > 0)).sum(2)
 
 
 def token_loss(

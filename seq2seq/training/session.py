@@ -350,6 +350,8 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
         f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
         f"{torch.get_num_threads()} threads, {config.training.precision}",
     ]
+    if data.train.links is not None and not config.training.guided_alignment:
+        notes.append("data.train.alignment has no effect: training.guided_alignment is 0")
     longest = config.data.max_length
     for count, reason in (
         (train_blank, "in training: pairs with a blank side"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seq2seq.data.alignment_targets import alignment_targets
 from seq2seq.data.batching import Batch, make_batch, sampled_pairs
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import named_weights
@@ -41,13 +42,17 @@ def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch
 def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
     """Return the pairs `rows` on the device, sampled and with invented names if configured."""
     config, data = session.config, session.data
+    targets: tuple[Tensor, ...] = ()
     if config.vocabulary.sampling > 0 or config.training.invented_names > 0:
         sizes = config.data.max_length, seed
         how = config.model.copy, session.inventor
         src, tgt = sampled_pairs(data.train, rows, data.vocabularies, *sizes, *how)
     else:
         src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
-    return make_batch(src, tgt).to(session.device)
+    if config.training.guided_alignment > 0 and data.train.links is not None:
+        links = [data.train.links[i] for i in rows]
+        targets = alignment_targets(src, tgt, links, data.vocabularies)
+    return make_batch(src, tgt, *targets).to(session.device)
 
 
 def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
@@ -144,6 +149,7 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
                     settings.label_smoothing,
                     settings.consistency,
                     settings.coverage_loss,
+                    settings.guided_alignment,
                 )
             (loss.objective / divisor).backward()
             total += torch.stack(loss).detach()
@@ -173,5 +179,7 @@ def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:
             batch.tgt_in[start:end],
             batch.tgt_out[inside],
             batch.tgt_positions[inside] - start * width,
+            None if batch.src_words is None else batch.src_words[start:end],
+            None if batch.alignment is None else batch.alignment[start:end],
         )
         yield from _split(half, max_positions)

@@ -242,3 +242,11 @@ def test_what_does_not_match_is_refused(
     assert reason in error
     assert error.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_word_that_the_vocabulary_lacks_is_a_word_of_its_own() -> None:
+    """Otherwise the links of all words after it would be shifted."""
+    from seq2seq.inference.token_labels import word_spans
+
+    tokens = ["▁the", "<unk>", "<unk>", "▁cat", "</s>"]
+    assert word_spans(tokens) == [range(n, n + 1) for n in range(5)]

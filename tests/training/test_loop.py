@@ -802,8 +802,9 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
 
 
 # test_device.py and test_cuda.py; test_scheduled_sampling.py; test_average.py; test_save_every.py;
-# test_copied_names.py
+# test_copied_names.py; test_guided_alignment.py
 ELSEWHERE = {
+    "training.guided_alignment",
     "training.invented_names",
     "training.deterministic",
     "training.scheduled_sampling",

@@ -1,17 +1,16 @@
 """Word alignments from attention, in Pharaoh form, and their error rate against gold alignments."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.analysis.attention.maps import AttentionMap, by_words
 from seq2seq.data.lines import read_lines
+from seq2seq.data.pharaoh import LINK
 from seq2seq.inference.token_labels import EOS
 from seq2seq.runtime.errors import UserError
 
 Links = frozenset[tuple[int, int]]  # indices of a source and a target word, from 0
-_LINK = re.compile(r"([0-9]{1,6})([-?p])([0-9]{1,6})")
 
 
 class GoldLine(NamedTuple):
@@ -51,7 +50,7 @@ def read_gold(path: Path) -> list[GoldLine]:
     for number, line in enumerate(read_lines(path), start=1):
         sure, possible = set(), set()
         for word in line.split():
-            link = _LINK.fullmatch(word)
+            link = LINK.fullmatch(word)
             if link is None:
                 raise UserError(
                     f"{path}:{number}: {word[:40]!r} is no link such as 0-0, 0?1 or 0p1"

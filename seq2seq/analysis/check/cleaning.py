@@ -103,9 +103,10 @@ def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int
     if len(set(names.values()) | {DROPPED}) <= len(names):
         names = {key: f"{key}-{name}" for key, name in names.items()}
     for key, path in paths.items():
-        if files.file is None or files.is_table:
+        if key == "alignment" or files.file is None or files.is_table:
+            has_header = files.has_header and key != "alignment"
             with new_file(folder / names[key]) as file:
-                count = _copy(path, file, drop, files.has_header)
+                count = _copy(path, file, drop, has_header)
         else:
             count = _rewrite(files, folder / names[key], drop)
         if count != lines:

@@ -1,13 +1,14 @@
 """Training text and its token ids as flat arrays in a cache entry: streamed to disk, then read.
 
 Each side has a file of values (`text` or `ids`) and one of the `ends` of its lines in them; ids
-also have their `lengths`. `rows` are the positions in the text of the pairs that have ids.
+also have their `lengths`. `rows` are the positions in the text of the pairs that have ids. The word
+alignments of a text are written as ids are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +18,33 @@ from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.corpus import (
     ParallelText,
     Texts,
+    alignment_of,
     as_list,
     has_text,
     iter_pairs,
     no_usable_pair,
     source_name,
 )
-from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, SelectedLines
+from seq2seq.data.packed_sequences import (
+    Chunk,
+    Lengths,
+    PackedIds,
+    PackedLines,
+    Selected,
+    pack_ids,
+)
+from seq2seq.data.pharaoh import Pair, aligned_pairs
 from seq2seq.runtime.console import one_line
 from seq2seq.runtime.folders import PrivateFolder
 
+if TYPE_CHECKING:
+    from seq2seq.config.corpora import ParallelFiles
+
 SIDES = ("src", "tgt")
 TEXT_FILES = ("src.text", "src.ends", "tgt.text", "tgt.ends")  # their SHA-256 identify the text
+LINKS = "links"
+LINK_FILES = (f"{LINKS}.ids", f"{LINKS}.ends", f"{LINKS}.lengths")
+_LINK_SIZE = 1 << 32  # links are integers of four bytes
 Counts = dict[str, int]
 Number = TypeVar("Number", bound=np.generic)
 _BLOCK_PAIRS = 10_000  # written at a time
@@ -45,6 +61,7 @@ def copy_text(files: Texts, folder: PrivateFolder) -> Counts:
     with (
         _Writer(folder, "src.text", "src.ends") as src_writer,
         _Writer(folder, "tgt.text", "tgt.ends") as tgt_writer,
+        _Writer(folder, *(LINK_FILES if has_links(files) else ())) as link_writer,
         tqdm(
             desc=one_line(f"reading {source_name(files)}"),
             unit=" pairs",
@@ -53,20 +70,43 @@ def copy_text(files: Texts, folder: PrivateFolder) -> Counts:
         ) as bar,
     ):
         for number, corpus in enumerate(corpora, start=1):
-            before, pairs = dict(facts), iter_pairs(corpus)
+            before, pairs = dict(facts), iter_linked_pairs(corpus)
             while block := list(islice(pairs, _BLOCK_PAIRS)):
-                kept = [pair for pair in block if has_text(*pair)]
+                kept, links = _split([each for each in block if has_text(*each[0])])
                 facts["pairs"] += len(kept)
                 facts["blank"] += len(block) - len(kept)
                 facts["same"] += sum(src == tgt for src, tgt in kept)
                 src_writer.write(*_joined([src for src, _ in kept]))
                 tgt_writer.write(*_joined([tgt for _, tgt in kept]))
+                if has_links(files):
+                    packed = pack_ids(links)
+                    link_writer.write(np.asarray(packed.ids), np.asarray(packed.lengths))
                 bar.update(len(block))
             if facts["pairs"] == before["pairs"]:
                 raise no_usable_pair(source_name(corpus), facts["blank"] - before["blank"])
             if len(corpora) > 1:
                 facts[pairs_of_corpus(number)] = facts["pairs"] - before["pairs"]
     return facts
+
+
+def has_links(files: Texts) -> bool:
+    """Return whether a corpus has word alignments."""
+    return any(alignment_of(corpus) is not None for corpus in as_list(files))
+
+
+def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[tuple[str, str], list[int]]]:
+    """Yield each pair of a corpus with its word alignment, empty without a file of alignments.
+
+    Raises UserError as `iter_pairs` and `aligned_pairs` do.
+    """
+    pairs, path = iter_pairs(corpus), alignment_of(corpus)
+    if path is None:
+        return ((pair, []) for pair in pairs)
+    return aligned_pairs(pairs, path, source_name(corpus), corpus.tag is not None)
+
+
+def _split(linked: Sequence[tuple[Pair, list[int]]]) -> tuple[list[Pair], list[list[int]]]:
+    return [pair for pair, _ in linked], [links for _, links in linked]
 
 
 def pairs_of_corpus(number: int) -> str:
@@ -78,6 +118,13 @@ def open_text(folder: PrivateFolder, name: str) -> ParallelText:
     """Open the text of an entry; raises OSError."""
     src, tgt = (PackedLines(*text_arrays(folder, side)) for side in SIDES)
     return ParallelText(src, tgt, name)
+
+
+def link_arrays(
+    folder: PrivateFolder,
+) -> tuple[ArrayFile[Any], ArrayFile[np.int64], ArrayFile[np.uint32]]:
+    """Open the word alignments of an entry, the ends of each pair's and lengths; raises OSError."""
+    return ids_arrays(folder, LINKS, _LINK_SIZE)
 
 
 def write_ids(folder: PrivateFolder, chunks: Iterable[Chunk], vocabulary_size: int) -> Counts:
@@ -98,10 +145,10 @@ def write_ids(folder: PrivateFolder, chunks: Iterable[Chunk], vocabulary_size: i
 
 def open_ids(
     folder: PrivateFolder, text: ParallelText, vocabulary_size: int
-) -> tuple[SelectedLines, SelectedLines, PackedIds, PackedIds]:
+) -> tuple[Selected[str], Selected[str], PackedIds, PackedIds]:
     """Open the lines (source, target) and ids (source, target) of an entry; raises OSError."""
     rows = array_of(folder, "rows", np.int64)
-    src, tgt = (SelectedLines(side, rows) for side in (text.src, text.tgt))
+    src, tgt = (Selected(side, rows) for side in (text.src, text.tgt))
     src_ids, tgt_ids = (PackedIds(*ids_arrays(folder, side, vocabulary_size)) for side in SIDES)
     return src, tgt, src_ids, tgt_ids
 

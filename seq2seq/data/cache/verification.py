@@ -16,18 +16,23 @@ from numpy.typing import NDArray
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.cache.arrays import (
+    LINK_FILES,
     SIDES,
     TEXT_FILES,
     array_of,
+    has_links,
     ids_arrays,
+    iter_linked_pairs,
+    link_arrays,
     open_ids,
     open_text,
     pairs_of_corpus,
     text_arrays,
 )
 from seq2seq.data.cache.entries import Entry, Unusable
-from seq2seq.data.corpus import ParallelText, Texts, as_list, has_text, iter_pairs, source_name
-from seq2seq.data.packed_sequences import PackedIds, SelectedLines
+from seq2seq.data.corpus import ParallelText, Texts, as_list, has_text, source_name
+from seq2seq.data.packed_sequences import PackedIds, Selected
+from seq2seq.data.pharaoh import Pair
 from seq2seq.data.vocabulary.files import NAMES, file_of, read_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies
 
@@ -41,7 +46,8 @@ def read_text(entry: Entry, files: Texts) -> ParallelText:
 
     The first pairs must be those of the files. Of several corpora, the pairs of each are counted.
     """
-    _check_names(entry, TEXT_FILES)
+    linked = has_links(files)
+    _check_names(entry, (*TEXT_FILES, *(LINK_FILES if linked else ())))
     facts = entry.facts
     corpora = as_list(files)
     each = [pairs_of_corpus(n) for n in range(1, len(corpora) + 1)] if len(corpora) > 1 else []
@@ -55,22 +61,35 @@ def read_text(entry: Entry, files: Texts) -> ParallelText:
             raise Unusable(f"{side}.ends does not have an end for each pair")
         _check_ends(ends, len(text), f"{side}.ends", least=1)
         _check_utf8(text, ends, f"{side}.text")
+    if linked:
+        links, ends, lengths = link_arrays(entry.folder)
+        if not len(lengths) == len(ends) == facts["pairs"]:
+            raise Unusable("links.ends does not have an end for each pair")
+        _check_ends(ends, len(links), "links.ends", least=0)
+        _check_lengths(lengths, ends, "links.lengths")
+        if any((block % 2).any() for block in lengths.blocks()):
+            raise Unusable("links.lengths is inconsistent")
     opened = open_text(entry.folder, source_name(files))
     with closing(_usable_pairs(files)) as pairs:
         first = list(islice(pairs, _FIRST_PAIRS))
-    if first != list(zip(opened.src[: len(first)], opened.tgt[: len(first)], strict=True)):
+    lines = zip(opened.src[: len(first)], opened.tgt[: len(first)], strict=True)
+    if [pair for pair, _ in first] != list(lines):
         raise Unusable("its first lines are not those of the files")
+    if linked:
+        recorded = PackedIds(*link_arrays(entry.folder))[: len(first)]
+        if [links for _, links in first] != recorded:
+            raise Unusable("its first alignments are not those of the files")
     return opened
 
 
-def _usable_pairs(files: Texts) -> Generator[tuple[str, str]]:
+def _usable_pairs(files: Texts) -> Generator[tuple[Pair, list[int]]]:
     for corpus in as_list(files):
-        yield from (pair for pair in iter_pairs(corpus) if has_text(*pair))
+        yield from (each for each in iter_linked_pairs(corpus) if has_text(*each[0]))
 
 
 def read_ids(
     entry: Entry, text: ParallelText, vocabularies: Vocabularies, max_length: int
-) -> tuple[SelectedLines, SelectedLines, PackedIds, PackedIds]:
+) -> tuple[Selected[str], Selected[str], PackedIds, PackedIds]:
     """Open the ids of an entry; raises Unusable unless they are ids of pairs of the text.
 
     Some of the pairs, drawn at random, are encoded again.

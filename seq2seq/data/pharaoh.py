@@ -1,0 +1,59 @@
+"""Word alignments in Pharaoh form: `0-0 1-2` links source word 0 with target word 0, and so on.
+
+Words are those of `words_of`: what spaces separate in a line of the text, as tokens merge to words.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from seq2seq.data.lines import iter_lines
+from seq2seq.data.vocabulary.vocabulary import words_of
+from seq2seq.runtime.errors import UserError
+
+LINK = re.compile(r"([0-9]{1,6})([-?p])([0-9]{1,6})")  # a sure link, or a possible one: ? or p
+Pair = tuple[str, str]
+
+
+def aligned_pairs(
+    pairs: Iterable[Pair], path: Path, name: str, has_tag: bool
+) -> Iterator[tuple[Pair, list[int]]]:
+    """Yield each pair of a text with its links, line n of the file being those of pair n.
+
+    Links are in one list: source word, target word, source word, ... A tag before the source is a
+    word that the file does not count. Raises UserError for a line that is not in Pharaoh form, for
+    a link to a word that the pair does not have, and for another number of lines than `name` has.
+    """
+    lines = iter_lines(path)
+    for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
+        if pair is None or line is None:
+            count, rest = number - 1, 1 + sum(1 for _ in (lines if pair is None else pairs))
+            counts = (count + rest, count) if pair is None else (count, count + rest)
+            raise UserError(
+                f"{path}: has {counts[0]:,} lines but {name} has {counts[1]:,} pairs; line n must "
+                "be the alignment of pair n, blank for none"
+            )
+        yield pair, _links(line, pair, f"{path}:{number}", has_tag)
+
+
+def _links(line: str, pair: Pair, place: str, has_tag: bool) -> list[int]:
+    words = line.split()
+    if not words:
+        return []
+    sizes = [len(words_of(side)) for side in pair]
+    tag = int(has_tag and sizes[0] > 0)
+    links = []
+    for word in words:
+        link = LINK.fullmatch(word)
+        if link is None or link[2] != "-":
+            raise UserError(f"{place}: {word[:40]!r} is no link such as 0-0, as Pharaoh has them")
+        for side, index, size in zip(("source", "target"), link.group(1, 3), sizes, strict=True):
+            if int(index) >= (present := size - tag * (side == "source")):
+                noun = f"{present} word{'s' * (present != 1)}"
+                raise UserError(
+                    f"{place}: {word}: the {side} has {noun}, counted from 0. Align the words that "
+                    "spaces separate in this very text"
+                )
+        links += [int(link[1]) + tag, int(link[3])]
+    return links

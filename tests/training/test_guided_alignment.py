@@ -1,0 +1,333 @@
+"""Guided alignment: its loss against loops, what it does to attention, files, resume and cache."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from model_cases import CASES, Case, close, make_copying_model, make_model, random_tensor
+
+from seq2seq.analysis.attention.alignment import align, alignment_error_rate, read_gold
+from seq2seq.analysis.attention.plot import maps_of
+from seq2seq.cli.main import main
+from seq2seq.config.schema import Config, load_config
+from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.lines import read_lines
+from seq2seq.inference.scoring import attend
+from seq2seq.inference.translator import Translator
+from seq2seq.model.decoder import stack_steps
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.layout import LAST, METRICS
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.loop import train
+from seq2seq.training.loss import alignment_losses, batch_loss
+from seq2seq.training.step import _split
+
+SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
+WORDS = torch.tensor([[0, 0, 1, 2, 3], [0, 1, 3, 3, 3], [0, 1, 2, 3, 3]])  # [B, S], W = 3
+SHARES = {  # (sentence, step): shares of the words
+    (0, 0): [1, 0, 0],
+    (0, 2): [0.5, 0, 0.5],
+    (1, 1): [0, 1, 0],
+    (1, 3): [0.5, 0.5, 0],
+    (2, 0): [1 / 3, 1 / 3, 1 / 3],
+}
+
+
+def guided_batch() -> Batch:
+    alignment = torch.zeros(3, 5, 3, dtype=torch.float64)
+    for (sentence, step), shares in SHARES.items():
+        alignment[sentence, step] = torch.tensor(shares, dtype=torch.float64)
+    return make_batch(SOURCES, TARGETS, WORDS, alignment)
+
+
+def in_loops(weights: torch.Tensor) -> torch.Tensor:
+    """The summed loss of attention weights [B, T, S]."""
+    total = torch.zeros((), dtype=weights.dtype)
+    for (sentence, step), shares in SHARES.items():
+        for word, share in enumerate(shares):
+            tokens = [n for n, each in enumerate(WORDS[sentence].tolist()) if each == word]
+            on_word = sum(weights[sentence, step, token] for token in tokens)
+            if share and on_word > 0:
+                total = total - share * torch.log(torch.as_tensor(on_word))
+    return total
+
+
+def test_it_is_the_cross_entropy_with_the_attention_on_words() -> None:
+    weights = random_tensor(3, 5, 5, seed=1).softmax(-1)
+    batch = guided_batch()
+    assert batch.alignment is not None
+    losses = alignment_losses(weights, batch.alignment, WORDS)
+    assert losses.shape == (3, 5)
+    close(losses.sum(), in_loops(weights))
+    even = torch.full((3, 5, 5), 0.2, dtype=torch.float64)
+    close(
+        alignment_losses(even, batch.alignment, WORDS)[0, 0],  # two of the five tokens
+        torch.tensor(-math.log(0.4), dtype=torch.float64),
+    )
+    gradients = torch.autograd.gradcheck(
+        lambda scores: alignment_losses(scores.softmax(-1), batch.alignment, WORDS),
+        random_tensor(3, 5, 5, seed=2),
+    )
+    assert gradients
+
+
+def test_no_attention_on_a_word_costs_nothing_and_has_no_gradient() -> None:
+    weights = torch.zeros(3, 5, 5, dtype=torch.float64).requires_grad_()
+    batch = guided_batch()
+    assert batch.alignment is not None
+    losses = alignment_losses(weights, batch.alignment, WORDS)
+    losses.sum().backward()
+    assert not losses.any()
+    assert weights.grad is not None
+    assert not weights.grad.any()
+
+
+def attention_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
+    """The weights of all steps, one after another."""
+    memory, state = model.start(model.encode(batch.src, batch.src_lengths))
+    _, weights = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
+    assert weights is not None
+    return weights
+
+
+GUIDED = [case for case in CASES if case.kind != "plain"]
+
+
+@pytest.mark.parametrize("case", GUIDED, ids=str)
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_batch_costs_the_losses_of_its_tokens(case: Case, passes: int) -> None:
+    """In every decoder, with the gradients of stacked steps, however the loss is computed."""
+    model, batch = make_model(case), guided_batch()
+    consistency = 0.0 if passes == 1 else 2.0  # both passes are equal without dropout
+    loss, nll = batch_loss(model, batch, 0.1, consistency, 0.0, 0.7)
+    without = batch_loss(model, batch, 0.1, consistency)
+    expected = without.objective + 0.7 * in_loops(attention_of(model, batch))
+    close(loss, expected)
+    close(nll, without.nll)
+    leaves = [*model.parameters()]
+    gradients = [torch.autograd.grad(each, leaves, allow_unused=True) for each in (loss, expected)]
+    for left, right in zip(*gradients, strict=True):
+        assert (left is None) == (right is None)
+        if left is not None and right is not None:
+            close(left, right, 1e-8)
+
+
+@pytest.mark.parametrize("case", [GUIDED[0], GUIDED[10]], ids=str)
+def test_it_adds_to_the_loss_of_copying(case: Case) -> None:
+    model, batch = make_copying_model(case), guided_batch()
+    loss = batch_loss(model, batch, 0.1, 0.0, 0.0, 0.7).objective
+    expected = 0.7 * in_loops(attention_of(model, batch))
+    close(loss - batch_loss(model, batch, 0.1).objective, expected)
+
+
+def test_halves_of_a_batch_have_its_loss() -> None:
+    model, batch = make_model(GUIDED[0]), guided_batch()
+    halves = list(_split(batch, 5))
+    assert len(halves) == 3
+    losses = [batch_loss(model, half, 0.1, guided=0.7).objective for half in halves]
+    close(torch.stack(losses).sum(), batch_loss(model, batch, 0.1, guided=0.7).objective)
+
+
+# ------------------------------------------------------------------------ training, from the files
+
+
+def write_alignment(folder: Path, name: str = "train.align", split: str = "train") -> Path:
+    """Alignments of the toy language, whose translations have the words in reverse order."""
+    lines = []
+    for text in read_lines(folder / f"{split}.src"):
+        count = len(text.split())
+        lines.append(" ".join(f"{count - 1 - t}-{t}" for t in range(count)))
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def configured(config: Path, *overrides: str) -> Config:
+    return load_config(config, overrides)[0]
+
+
+GUIDE = ("training.guided_alignment=0.5",)
+STRONG = "training.guided_alignment=2"
+SHORT = ("training.max_epochs=2", "training.validate_every=4", "training.log_every=2")
+
+
+def error_rate(run: Path, folder: Path) -> float:
+    """The alignment error rate of a run on the validation text."""
+    gold = read_gold(write_alignment(folder, "gold", "valid"))
+    src, tgt = (read_lines(folder / f"valid.{side}") for side in ("src", "tgt"))
+    translations = attend(Translator.load(run, device="cpu"), src, tgt)
+    links = [align(each) for each in maps_of(translations, src)]
+    return alignment_error_rate(links, gold)
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
+def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> None:
+    """After few steps, guided attention aligns unseen text better than attention that was not."""
+    folder = small_corpus.parent
+    path = write_alignment(folder)
+    sizes = "model.hidden_size=64", "model.embedding_size=32", "model.attention_size=null"
+    length = "training.max_epochs=null", "training.max_steps=120", "training.validate_every=120"
+    longer = (f"model.decoder={decoder}", *sizes, *length, "training.learning_rate=1e-2")
+    rates = []
+    for name, guide in (("own", ()), ("guided", (f"data.train.alignment={path}", STRONG))):
+        values = (*longer, *guide, f"run_dir={folder / name}")
+        rates.append(error_rate(train(configured(small_corpus, *values), "cpu"), folder))
+    assert rates[1] < rates[0] - 0.2
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seq2seq.training import loop
+
+    path = write_alignment(small_corpus.parent)
+    values = (*SHORT, *GUIDE, f"data.train.alignment={path}", "vocabulary.sampling=0.2")
+    complete = train(
+        configured(small_corpus, *values, f"run_dir={small_corpus.parent / 'complete'}"), "cpu"
+    )
+    step, count = loop.train_step, 0
+
+    def interrupted(*arguments: object) -> object:
+        nonlocal count
+        count += 1
+        if count == 6:
+            raise KeyboardInterrupt
+        return step(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(configured(small_corpus, *values), "cpu")
+    resumed = train(configured(small_corpus, *values), "cpu", resume=True)
+    assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
+    weights = [(run / LAST).read_bytes()[-2000:] for run in (resumed, complete)]
+    assert weights[0] == weights[1]
+
+
+def test_another_alignment_is_another_text_for_the_cache_and_for_resume(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = small_corpus.parent
+    path = write_alignment(folder)
+    values = (*SHORT, *GUIDE, f"data.train.alignment={path}")
+    train(configured(small_corpus, *values, f"run_dir={folder / 'first'}"), "cpu")
+    train(configured(small_corpus, *values, f"run_dir={folder / 'again'}"), "cpu")
+    first, again = ((folder / name / METRICS).read_bytes() for name in ("first", "again"))
+    assert first == again
+    assert "rebuilt" not in capsys.readouterr().err
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("".join(f"{line.split()[0]}\n" for line in lines), encoding="utf-8")
+    with pytest.raises(UserError, match=r"data\.train: is not the text that .*first was trained"):
+        train(configured(small_corpus, *values, f"run_dir={folder / 'first'}"), "cpu", resume=True)
+    train(configured(small_corpus, *values, f"run_dir={folder / 'other'}"), "cpu")
+    assert (folder / "other" / METRICS).read_bytes() != first
+
+
+def test_a_damaged_entry_of_the_cache_is_rebuilt(small_corpus: Path) -> None:
+    folder = small_corpus.parent
+    values = (*SHORT, *GUIDE, f"data.train.alignment={write_alignment(folder)}")
+    train(configured(small_corpus, *values, f"run_dir={folder / 'first'}"), "cpu")
+    (links,) = folder.glob(".token-cache/*/text/links.ids")
+    links.write_bytes(links.read_bytes()[:-4] + b"\7\0\0\0")
+    train(configured(small_corpus, *values, f"run_dir={folder / 'again'}"), "cpu")
+    first, again = ((folder / name / METRICS).read_bytes() for name in ("first", "again"))
+    assert first == again
+
+
+def test_each_corpus_has_its_own_alignment_or_none(small_corpus: Path) -> None:
+    """Two halves with alignments train as the complete text does; without the second, otherwise."""
+    folder = small_corpus.parent
+    path = write_alignment(folder)
+    for part, rows in (("a", slice(50)), ("b", slice(50, None))):
+        for name in ("train.src", "train.tgt", path.name):
+            text = (folder / name).read_text(encoding="utf-8").splitlines(keepends=True)
+            (folder / name.replace("train", part)).write_text("".join(text[rows]), encoding="utf-8")
+    files = f"{{src: {folder}/@.src, tgt: {folder}/@.tgt, alignment: {folder}/@.align}}"
+    text = small_corpus.read_text(encoding="utf-8")
+    (line,) = (each for each in text.splitlines() if each.startswith("  train: "))
+    both = [files.replace("@", part) for part in "ab"]
+    half = [both[0], both[1].replace(f", alignment: {folder}/b.align", "")]
+    prints = []
+    for name, corpora in (("whole", [files.replace("@", "train")]), ("both", both), ("half", half)):
+        config = folder / f"{name}.yaml"
+        listed = corpora[0] if len(corpora) == 1 else f"[{', '.join(corpora)}]"
+        config.write_text(text.replace(line, f"  train: {listed}"), encoding="utf-8")
+        run = train(configured(config, *SHORT, *GUIDE, f"run_dir={folder / name}"), "cpu")
+        prints.append((run / METRICS).read_bytes())
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = small_corpus.parent
+    alignment = f"data.train.alignment={write_alignment(folder)}"
+    runs = [
+        train(configured(small_corpus, *SHORT, *more, f"run_dir={folder / name}"), "cpu")
+        for name, more in (("without", ()), ("with", (alignment,)))
+    ]
+    assert (runs[0] / METRICS).read_bytes() == (runs[1] / METRICS).read_bytes()
+    note = "data.train.alignment has no effect: training.guided_alignment is 0"
+    assert capsys.readouterr().err.count(note) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("data.train.alignment=null",), "guided_alignment needs a file of alignments, data.trai"),
+        (("model.decoder=none",), "guided_alignment needs attention; set decoder to bahdanau or"),
+        (("vocabulary.names=true",), "guided_alignment needs vocabulary.names: false, which keep"),
+        (("data.train.alignment=nowhere",), "nowhere: no such file"),
+        (("training.guided_alignment=-1",), "training.guided_alignment"),
+    ],
+)
+def test_a_config_that_cannot_be_guided_is_refused(
+    small_corpus: Path,
+    more: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alignment = f"data.train.alignment={write_alignment(small_corpus.parent)}"
+    assert main(["train", str(small_corpus), *SHORT, alignment, *GUIDE, *more]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (small_corpus.parent / "run").exists()
+
+
+def test_a_bad_line_is_named_from_the_command_line(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_alignment(small_corpus.parent)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join([*lines[:41], "0-0 zero-one\n", *lines[42:]]), encoding="utf-8")
+    values = (*SHORT, *GUIDE, f"data.train.alignment={path}")
+    assert main(["train", str(small_corpus), *values]) == 2
+    err = capsys.readouterr().err
+    assert f"{path}:42: 'zero-one' is no link such as 0-0, as Pharaoh has them" in err
+
+
+def test_cleaning_keeps_alignments_beside_their_pairs(small_corpus: Path) -> None:
+    folder = small_corpus.parent
+    path = write_alignment(folder)
+    src = read_lines(folder / "train.src")
+    (folder / "train.src").write_text(
+        "".join(f"{line}\n" for line in ["", *src[1:]]), encoding="utf-8"
+    )
+    words = [str(small_corpus), f"data.train.alignment={path}", "--write", str(folder / "clean")]
+    assert main(["check", *words]) == 0
+    kept = read_lines(folder / "clean" / path.name)
+    assert len(kept) == len(read_lines(folder / "clean" / "train.src")) < len(src)
+    for line, text in zip(kept, read_lines(folder / "clean" / "train.src"), strict=True):
+        assert len(line.split()) == len(text.split())
+
+
+def test_the_alignment_of_a_run_is_in_its_config(small_corpus: Path) -> None:
+    path = write_alignment(small_corpus.parent)
+    run = train(configured(small_corpus, *SHORT, *GUIDE, f"data.train.alignment={path}"), "cpu")
+    (corpus,) = load_config(run / "config.yaml")[0].data.train
+    assert corpus.alignment == path
+    steps = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    assert all(math.isfinite(each["objective"]) for each in steps if "objective" in each)
