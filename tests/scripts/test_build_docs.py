@@ -62,6 +62,13 @@ def test_every_key_is_on_the_page_of_config_keys() -> None:
     assert "| `encoder` | `bidirectional` |" in page
 
 
+def test_every_extra_is_on_the_page_that_installs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs/get-started.md").read_text(encoding="utf-8")
+    extras = project["optional-dependencies"].keys() - {"browser", "dev", "docs"}
+    assert [each for each in sorted(extras) if f"\n| `{each}` | " not in page] == []
+
+
 @pytest.mark.parametrize(
     ("html", "problem"),
     [
