@@ -35,7 +35,6 @@ GUIDES = [
 ]
 NEEDS = {  # other than a computer without a network
     "seq2seq init": "the measured speed of a full-size model: tests/cli/test_init.py",
-    "seq2seq serve": "a client: tests/serving",
     "seq2seq demo": "two minutes: tests/cli/test_demo.py",
     "runs/demo": "the demo's run",
     "configs/": "the corpora of a clone, or hours",
