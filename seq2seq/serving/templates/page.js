@@ -183,7 +183,7 @@ function paragraph(line, n) {
   return p;
 }
 
-const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
+const percent = (value) => `${Number((100 * value).toPrecision(value < 0.1 ? 1 : 2))}\u00a0%`;
 
 // Mark a word of the translation and the source words that it attends to; null: none.
 function mark(place) {
