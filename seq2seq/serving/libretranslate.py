@@ -1,7 +1,7 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from seq2seq.inference.translation import Translation
-from seq2seq.serving.errors import RESPONSES, parsed_json
+from seq2seq.serving.errors import RESPONSES, ErrorMessage, parsed_json
 from seq2seq.serving.language_pairs import AUTO
 from seq2seq.serving.service import Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
@@ -51,6 +51,7 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
+_STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server is shutting down."}
 _BODY = {
     "requestBody": {
         "required": True,
@@ -87,7 +88,7 @@ def router(service: Service) -> APIRouter:
         """List the languages."""
         return [Language.model_validate(each) for each in service.pairs.languages()]
 
-    @routes.get("/health", responses={503: RESPONSES[503]})
+    @routes.get("/health", responses={503: _STOPPING})
     async def health() -> Health:
         """Return 200 while the server accepts requests."""
         if not service.queue.is_alive:

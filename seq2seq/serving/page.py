@@ -67,7 +67,9 @@ def router(app: FastAPI, service: Service) -> APIRouter:
     @routes.get("/docs")
     async def docs() -> Response:
         """Return the documentation, made from the OpenAPI description."""
-        text = templates.get_template("docs.html").render(operations=list(_operations(app)))
+        text = templates.get_template("docs.html").render(
+            operations=list(_operations(app)), objects=_objects(app.openapi())
+        )
         return HTMLResponse(text)
 
     return routes
@@ -93,6 +95,17 @@ def _operations(app: FastAPI) -> Iterator[dict[str, Any]]:
                     if code not in ("200", "422")
                 },
             }
+
+
+def _objects(description: Mapping[str, Any]) -> dict[str, list[_Field]]:
+    """Return the fields of objects within requests and answers, by the names of their types."""
+    schemas = description["components"]["schemas"]
+    named = [field.kind for schema in schemas.values() for field in _fields(schema, description)]
+    return {
+        name: _fields(schema, description)
+        for name, schema in schemas.items()
+        if any(name in kind for kind in named)
+    }
 
 
 def _schema(content: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -133,6 +146,8 @@ def _kind(schema: Mapping[str, Any], description: Mapping[str, Any]) -> str:
     if "enum" in schema or "const" in schema:
         return " or ".join(f'"{each}"' for each in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
+        if "prefixItems" in schema:
+            return f"[{', '.join(_kind(each, description) for each in schema['prefixItems'])}]"
         items = schema.get("items") or {"type": "value"}
         return f"array of {_kind(items, description)}"
     return str(schema.get("type", "value"))

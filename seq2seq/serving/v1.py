@@ -60,7 +60,7 @@ class TranslateLines(_Strict):
         None, description="source phrases and the target phrases required for them"
     )
     forbidden: list[str] = Field([], description="words and phrases that no translation contains")
-    sampling: SamplingRequest | None = None
+    sampling: SamplingRequest | None = Field(None, description="draw in place of beam search")
     groups: Hypotheses = Field(1, description="diverse beam search: groups of the beam")
     diversity: float = Field(0.5, description="with groups: penalty, nats, for repeated tokens")
     mbr: Literal["chrf", "bleu"] | None = Field(

@@ -388,5 +388,5 @@ def test_the_documentation_lists_the_api(opened: Open) -> None:
     with opened(**PHONE) as page:
         page.locator("nav a").click()
         headings = page.locator("h2").all_text_contents()
-        assert "POST /v1/translate" in headings
+        assert {"POST /v1/translate", "SamplingRequest", "LineTranslation"} <= set(headings)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
