@@ -1,6 +1,7 @@
 """Fixtures of several test files: a toy language, runs with random weights, a small corpus."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.runtime.console import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +62,13 @@ def tiny_config(run_dir: Path, decoder: str) -> Config:
         "decoding": {"beam_size": 3},
     }
     return Config.model_validate(tree)
+
+
+@pytest.fixture
+def on_console() -> Iterator[None]:
+    """Messages appear on stderr, as on the command line."""
+    with console():
+        yield
 
 
 @pytest.fixture(scope="session")

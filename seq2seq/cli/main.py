@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seq2seq.cli.parser import parse
 from seq2seq.runtime.callers import on_command_line
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import console, logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.process_group import reports_errors
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
-    with on_command_line():
+    with on_command_line(), console():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seq2seq.data.lines import is_blank, iter_lines
+from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.errors import UserError
 
 MAX_COUNTED_LINES = 1_000_000  # further lines that are counted for a message
@@ -131,7 +132,7 @@ def _matching_lines(longer: Path, shorter: Path, extra: int) -> int:
     wordier = [_median(longer) - _median(shorter), 0]
     best, least, total = 0, 0.0, 0.0
     start = 0
-    with tqdm(desc="comparing", unit=" lines", leave=False, disable=None) as bar:
+    with tqdm(desc="comparing", unit=" lines", leave=False, disable=hides_bars()) as bar:
         for same, moved, other in zip(
             _features(longer), _features(longer, extra), _features(shorter), strict=False
         ):

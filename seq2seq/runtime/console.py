@@ -1,4 +1,8 @@
-"""Console output: the logger of all packages, which writes to stderr, and aligned tables.
+"""Console output: the logger of all packages, its messages on stderr, and aligned tables.
+
+The packages log to the logger `seq2seq` and print nothing by themselves. Within `console()`, which
+the command line and `seq2seq.train` enter, messages and progress bars appear on stderr; elsewhere,
+the logging configuration of the calling program decides.
 
 Messages contain names and text from files of others: each is printed through `one_line`, and text
 of several lines through `printable`.
@@ -7,8 +11,9 @@ of several lines through `printable`.
 import logging
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 # Control characters except tab and line feed, bidi controls, line separators and lone surrogates.
 _UNSAFE = re.compile(
@@ -45,9 +50,41 @@ class _StderrHandler(logging.Handler):
 
 
 logger = logging.getLogger("seq2seq")
-logger.setLevel(logging.INFO)
-logger.propagate = False  # the root logger's handlers would print each message a second time
-logger.addHandler(_StderrHandler())
+logger.addHandler(logging.NullHandler())  # else Python prints warnings that no handler takes
+_HANDLER = _StderrHandler()
+_lock = threading.Lock()
+_users = 0  # contexts of `console` that are open
+_level = logging.NOTSET  # of the logger outside of them
+
+
+@contextmanager
+def console() -> Iterator[None]:
+    """Print messages and progress bars on stderr within this context, which may be nested.
+
+    Messages do not propagate meanwhile: the root logger's handlers would print each a second time.
+    """
+    global _users, _level
+    with _lock:
+        _users += 1
+        if _users == 1:
+            _level = logger.level
+            logger.addHandler(_HANDLER)
+            logger.setLevel(_level or logging.INFO)
+            logger.propagate = False
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                logger.removeHandler(_HANDLER)
+                logger.setLevel(_level)
+                logger.propagate = True
+
+
+def hides_bars() -> bool | None:
+    """Return the argument `disable` of a progress bar: None draws it on terminals only."""
+    return None if _users else True
 
 
 def aligned_table(rows: Sequence[Sequence[str]], align: str = "right") -> str:

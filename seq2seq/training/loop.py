@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,11 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
+from seq2seq.runtime.console import console
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup, process_group
+from seq2seq.training.callbacks import Callback, check_callbacks
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
@@ -52,20 +54,27 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     init_from: Path | str | None = None,
+    callbacks: Iterable[Callback] = (),
+    quiet: bool = False,
 ) -> Path:
     """Train a model, in one process or in those that torchrun started; return the run folder.
 
     `resume` continues the run in the folder, or starts it if the folder is absent or empty. A new
     run is initialised from vocabulary and best weights of the run `init_from`, if given.
 
+    The main process reports to the callbacks and, unless `quiet`, on stderr. With `quiet`, messages
+    go to the logger `seq2seq` at the levels INFO and WARNING, and nothing is printed unless the
+    program configures `logging`. Files of the run are written in any case.
+
     Raises UserError before any work if data, folder or device are refused, RunError if
     training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM. Raises
     TypeError for a config that is none, such as the pair that `load_config` returns.
     """
     _check_config(config)
+    called = check_callbacks(callbacks)
     device = argument_types.device_name(device)
     init_from = None if init_from is None else argument_types.path(init_from, "init_from")
-    with process_group() as group:
+    with nullcontext() if quiet else console(), process_group() as group:
         if group.restarted(config.run_dir):
             resume, overwrite = True, False
         chosen = choose_device(group.device_for(device))
@@ -76,7 +85,7 @@ def train(
                 session, notes = _set_up(config, chosen, group, opened, init_from)
                 if resume and opened is not None and opened.state is None:
                     notes.append(f"{config.run_dir} had no saved state to resume: started the run")
-                _train(session, notes, init_from is not None)
+                _train(session, notes, init_from is not None, called)
     return config.run_dir
 
 
@@ -123,11 +132,17 @@ def _facts(session: TrainingSession) -> list[float]:
     return [len(session.data.train), session.progress.step, digest]
 
 
-def _train(session: TrainingSession, notes: Sequence[str], warm_start: bool) -> None:
+def _train(
+    session: TrainingSession,
+    notes: Sequence[str],
+    warm_start: bool,
+    callbacks: Sequence[Callback],
+) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
     config, began = session.config, session.progress.step
     length = training_length(config, session.data.train)
-    reporter = session.writer.reporter(config.run_dir, began, length.last_step)
+    called = callbacks if session.group.is_main else ()
+    reporter = session.writer.reporter(config.run_dir, began, length.last_step, called)
     with reporter, stop_signals() as stops:
         unwise = None if began else schedule_note(config.training, length.last_step)
         warnings = [f"warning: {unwise}"] if unwise else []
@@ -205,7 +220,7 @@ def train_epoch(
         progress.batch = start + len(rows)
         progress.tokens += tokens
         clock.count(tokens)
-        reporter.advance()
+        reporter.advance(progress.step)
         if reporter.bar_is_due():
             show(session, reporter, clock, length)
         if progress.step % settings.log_every == 0:

@@ -5,9 +5,9 @@ for byte; what the clock determines goes to the other files.
 """
 
 import json
+import logging
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +29,12 @@ from seq2seq.runs.layout import (
     write_failure,
 )
 from seq2seq.runs.metrics_file import MAX_BYTES, LineCount, metrics_table
-from seq2seq.runtime.console import one_line
+from seq2seq.runtime.console import hides_bars, logger, one_line
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, read_bounded, sync
 from seq2seq.runtime.folders import open_to_append
 from seq2seq.training.board import write_hyperparameters, write_samples, write_scalars
+from seq2seq.training.callbacks import Callback
 from seq2seq.training.samples import Sample
 
 # Line ends of some readers beside the line feed: escaped, so that each object is one line.
@@ -46,9 +47,15 @@ class Reporter:
     Methods that write raise RunError if the disk refuses.
     """
 
-    def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        last_step: int | None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
         """Continue from `step`, after `restore_metrics`; drop later lines of metrics.jsonl."""
-        self._folder = folder
+        self._folder, self._callbacks = folder, callbacks
         with self._writing(METRICS):
             self.count = LineCount(truncate_metrics(folder / METRICS, step))
         with self._writing(SAMPLES):
@@ -66,7 +73,7 @@ class Reporter:
             unit="step",
             dynamic_ncols=True,
             leave=False,
-            disable=None,
+            disable=hides_bars(),
             miniters=1,
             bar_format="{percentage:3.0f}%|{bar}| {desc}",
         )
@@ -91,11 +98,12 @@ class Reporter:
             threading.excepthook = self._thread_hook
 
     def log(self, text: str) -> None:
-        """Write a line to stderr, above the bar, and with the time to train.log."""
+        """Log a line, on a console above the bar, and write it with the time to train.log."""
         text = one_line(text)  # also in train.log, which a terminal may show
-        with self._drawing():
-            tqdm.write(text, file=sys.stderr)
+        logger.log(logging.WARNING if text.startswith("warning: ") else logging.INFO, text)
         self._write_log(text)
+        for each in self._callbacks:
+            each.on_log(text)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write figures that the seed determines, without those that are not finite."""
@@ -103,11 +111,15 @@ class Reporter:
         self._write(METRICS, line)
         self.count.add(line.encode())
         self._plot(step, values)
+        for each in self._callbacks:
+            each.on_metrics(step, values)
 
     def timing(self, step: int, values: Mapping[str, float]) -> None:
         """Write figures that the clock determines."""
         self._write(TIMING, _json_line(step, values))
         self._plot(step, values)
+        for each in self._callbacks:
+            each.on_metrics(step, values)
 
     def read_metrics(self) -> list[dict[str, float]]:
         """Return the metrics written so far."""
@@ -139,6 +151,8 @@ class Reporter:
         if self._board is not None:
             with self._writing(TENSORBOARD):
                 write_samples(self._board, step, samples, attention)
+        for each in self._callbacks:
+            each.on_samples(step, samples)
 
     def hyperparameters(self, config: Config) -> None:
         """Record the config for TensorBoard's table of hyperparameters."""
@@ -176,11 +190,16 @@ class Reporter:
         self.bar.n = step
         with self._drawing():
             self.bar.refresh()
+        for each in self._callbacks:
+            each.on_roll_back(step)
 
-    def advance(self) -> None:
-        """Move the bar by one step."""
+    def advance(self, step: int) -> None:
+        """Move the bar by one step, to `step`."""
         with self._drawing():
             self.bar.update()
+        last = self.bar.total
+        for each in self._callbacks:
+            each.on_step(step, None if last is None else int(last))
 
     def _open(self, name: str) -> IO[str]:
         with self._writing(name):
@@ -241,9 +260,16 @@ class Reporter:
 class NullReporter(Reporter):
     """Reporter of a rank other than the main process: writes nothing."""
 
-    def __init__(self, folder: Path, step: int, last_step: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        last_step: int | None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
         """Open no file and draw no bar."""
         self._folder, self._files, self._board = folder, {}, None
+        self._callbacks = callbacks
         self.count = LineCount()
         self._thread_hook = threading.excepthook
         self.bar = tqdm(total=last_step, initial=step, disable=True)

@@ -10,6 +10,8 @@ from tqdm import tqdm
 
 from seq2seq.runtime.console import aligned_table, logger, printable, say
 
+pytestmark = pytest.mark.usefixtures("on_console")
+
 
 def test_messages_go_to_the_stderr_of_the_moment(capsys: pytest.CaptureFixture[str]) -> None:
     logger.info("note: 100 % of it")

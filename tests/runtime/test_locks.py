@@ -257,6 +257,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
 
+@pytest.mark.usefixtures("on_console")
 def test_where_files_cannot_be_locked_training_is_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1220,7 +1220,7 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
         reporter.metrics(3, {"train_loss": 1.0})
         reporter.timing(3, {"seconds": 1.0})
         reporter.log_step(3, "loss 1")
-        reporter.advance()
+        reporter.advance(3)
         reporter.sync()
         reporter.roll_back(1)
         assert reporter.read_metrics() == []

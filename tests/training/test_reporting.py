@@ -31,14 +31,14 @@ def text_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8")  # as it is on the disk, line ends included
 
 
-@pytest.mark.usefixtures("without_tensorboard")
+@pytest.mark.usefixtures("without_tensorboard", "on_console")
 def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter(tmp_path, step=0, last_step=20) as reporter:
         reporter.log("Grüße, नमस्ते")
         reporter.metrics(5, {"train_loss": 1 / 3, "learning_rate": 1e-3})
         reporter.timing(5, {"target_tokens_per_second": 812.5})
         reporter.metrics(10, {"valid_bleu": 12.5})
-        reporter.advance()
+        reporter.advance(8)
     assert text_of(tmp_path / METRICS) == (
         '{"step": 5, "train_loss": 0.3333333333333333, "learning_rate": 0.001}\n'
         '{"step": 10, "valid_bleu": 12.5}\n'
@@ -85,7 +85,7 @@ def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with Reporter(tmp_path, step=7, last_step=30) as reporter:
         assert (reporter.bar.n, reporter.bar.total) == (7, 30)
         for _ in range(5):
-            reporter.advance()
+            reporter.advance(8)
         assert reporter.bar_is_due()
         reporter.describe("step 12/24, loss 3.10", 24)
         assert not reporter.bar_is_due()
@@ -98,12 +98,12 @@ def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert text_of(tmp_path / LOG).endswith(" step 12, epoch 2, loss 3.10\n")
 
 
-@pytest.mark.usefixtures("without_tensorboard")
+@pytest.mark.usefixtures("without_tensorboard", "on_console")
 def test_what_is_no_terminal_gets_lines_and_no_bar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Reporter(tmp_path, step=7, last_step=30) as reporter:
-        reporter.advance()
+        reporter.advance(8)
         reporter.log_step(8, "epoch 2, loss 3.10")
         assert not reporter.bar_is_due()
     assert capsys.readouterr().err == "step 8, epoch 2, loss 3.10\n"
@@ -120,6 +120,7 @@ def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("on_console")
 @pytest.mark.parametrize(
     "error",
     [
@@ -342,7 +343,7 @@ def test_a_terminal_that_goes_does_not_end_training(
         reporter.log("here")
         terminal.here = False
         for step in range(1, 200):
-            reporter.advance()
+            reporter.advance(8)
             reporter.log_step(step, "loss 1")
             reporter.log("gone")
         reporter.roll_back(3)

@@ -45,6 +45,7 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
+from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
@@ -96,7 +97,9 @@ def check(
     chosen, training = choose_device(device), config.training
     with (
         deterministic(chosen, training.deterministic),
-        tqdm(desc="check", leave=False, disable=None, bar_format="{desc}: {elapsed}") as bar,
+        tqdm(
+            desc="check", leave=False, disable=hides_bars(), bar_format="{desc}: {elapsed}"
+        ) as bar,
     ):
         return _examine(config, chosen, init_from, write, bar)
 

@@ -34,7 +34,7 @@ from seq2seq.data.packed_sequences import (
     pack_ids,
 )
 from seq2seq.data.pharaoh import Pair, aligned_pairs
-from seq2seq.runtime.console import one_line
+from seq2seq.runtime.console import hides_bars, one_line
 from seq2seq.runtime.folders import PrivateFolder
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def copy_text(files: Texts, folder: PrivateFolder) -> Counts:
             desc=one_line(f"reading {source_name(files)}"),
             unit=" pairs",
             leave=False,
-            disable=None,
+            disable=hides_bars(),
         ) as bar,
     ):
         for number, corpus in enumerate(corpora, start=1):

@@ -30,6 +30,7 @@ from seq2seq.data.packed_sequences import Chunk, PackedIds, encode_chunk
 from seq2seq.data.vocabulary.files import checksums_of, read_vocabularies, write_vocabularies
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.folders import Address, PrivateFolder
 
@@ -80,7 +81,9 @@ def encode_cached(
     Workers leave their results in a temporary folder in `cache`. Raises RunError if one is killed.
     """
     bounds = [(n, min(n + CHUNK_PAIRS, len(text))) for n in range(0, len(text), CHUNK_PAIRS)]
-    with tqdm(desc="encoding", total=len(text), unit=" pairs", leave=False, disable=None) as bar:
+    with tqdm(
+        desc="encoding", total=len(text), unit=" pairs", leave=False, disable=hides_bars()
+    ) as bar:
         chunks = (
             (_encode(text, vocabularies, max_length, *each) for each in bounds)
             if len(text) <= MAX_PAIRS_WITHOUT_WORKERS

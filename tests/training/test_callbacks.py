@@ -1,0 +1,195 @@
+"""`train` from Python: callbacks, silence on request, and messages by `logging`."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq import load_config, train
+from seq2seq.runs.layout import LOG, METRICS, SAMPLES, TIMING
+from seq2seq.runtime.console import logger
+from seq2seq.training import loop
+from seq2seq.training.callbacks import Callback
+from seq2seq.training.samples import Sample
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than these trainings."""
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+
+
+class Recorder(Callback):
+    """Keeps all reports."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int | None]] = []
+        self.figures: list[dict[str, float]] = []
+        self.seen: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        self.returns: list[int] = []
+
+    def on_step(self, step: int, last_step: int | None) -> None:
+        self.steps.append((step, last_step))
+
+    def on_metrics(self, step: int, values: Mapping[str, float]) -> None:
+        self.figures.append({"step": step, **values})
+
+    def on_samples(self, step: int, samples: Sequence[Sample]) -> None:
+        self.seen += [{"step": step, **each._asdict()} for each in samples]
+
+    def on_log(self, text: str) -> None:
+        self.lines.append(text)
+
+    def on_roll_back(self, step: int) -> None:
+        self.returns.append(step)
+
+
+def trained(corpus: Path, *overrides: str, **options: Any) -> Path:
+    return train(load_config(corpus, ["decoding.max_length=9", *overrides])[0], "cpu", **options)
+
+
+def objects(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_callbacks_receive_what_the_run_folder_has(small_corpus: Path) -> None:
+    first, second = Recorder(), Recorder()
+    run = trained(small_corpus, callbacks=(each for each in (first, second)), quiet=True)
+    assert vars(first) == vars(second)
+    last = first.steps[-1][0]
+    assert first.steps == [(step, last) for step in range(1, last + 1)]
+    written = [*objects(run / METRICS), *objects(run / TIMING)]
+    assert sorted(map(str, first.figures)) == sorted(map(str, written))
+    assert any("valid_bleu" in each for each in first.figures)
+    assert first.seen == objects(run / SAMPLES)
+    log = (run / LOG).read_text(encoding="utf-8").splitlines()
+    assert [line.split(" ", 2)[2] for line in log] == first.lines
+    assert first.returns == []
+
+
+def test_a_resumed_training_reports_from_its_state_on(small_corpus: Path) -> None:
+    trained(small_corpus, "training.max_epochs=1", quiet=True)
+    recorder = Recorder()
+    run = trained(small_corpus, resume=True, callbacks=[recorder], quiet=True)
+    first, last = recorder.steps[0][0], recorder.steps[-1][0]
+    assert first > 1
+    assert [step for step, _ in recorder.steps] == list(range(first, last + 1))
+    assert objects(run / METRICS)[-1]["step"] == last
+
+
+def test_a_roll_back_is_reported(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, found = Recorder(), iter([None, "a loss of 1e9"])
+    monkeypatch.setattr(loop, "divergence", lambda *_: next(found, None))
+    trained(small_corpus, callbacks=[recorder], quiet=True)
+    (back,) = recorder.returns
+    steps = [step for step, _ in recorder.steps]
+    again = steps.index(back + 1, steps.index(back + 1) + 1)
+    assert steps[again - 1] > back
+
+
+def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> None:
+    class Stop(Callback):
+        def on_metrics(self, step: int, values: Mapping[str, float]) -> None:
+            if "valid_bleu" in values and step < 20:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        trained(small_corpus, callbacks=[Stop()], quiet=True)
+    whole = load_config(
+        small_corpus, ["decoding.max_length=9", f"run_dir={small_corpus.parent / 'whole'}"]
+    )[0]
+    run = trained(small_corpus, resume=True, quiet=True)
+    expected = train(whole, "cpu", quiet=True)
+    assert (run / METRICS).read_bytes() == (expected / METRICS).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        (print, "callbacks: must be a list of Callback, not builtin_function_or_method"),
+        (Callback(), "callbacks: must be a list of Callback, not Callback"),
+        ([print], "callbacks[0]: must be an instance of a subclass of seq2seq.training.callbacks."),
+        ([Callback(), Callback], "callbacks[1]: must be an instance of a subclass of seq2seq.tr"),
+    ],
+    ids=["function", "one", "functions", "class"],
+)
+def test_what_is_no_callback_is_refused_before_any_work(
+    small_corpus: Path, callbacks: Any, message: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        trained(small_corpus, callbacks=callbacks)
+    assert str(caught.value).startswith(message)
+    assert not (small_corpus.parent / "run").exists()
+
+
+# ---------------------------------------------------------------------------- silence and logging
+
+
+def test_training_prints_its_log_unless_quiet(
+    small_corpus: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(small_corpus, "training.max_epochs=1", f"run_dir={small_corpus.parent / 'a'}")
+    out, err = capfd.readouterr()
+    log = (run / LOG).read_text(encoding="utf-8").splitlines()
+    assert (out, err.splitlines()) == ("", [line.split(" ", 2)[2] for line in log])
+    trained(small_corpus, "training.max_epochs=1", quiet=True)
+    assert capfd.readouterr() == ("", "")
+    assert (logger.propagate, logger.level) == (True, logging.NOTSET)
+
+
+def test_quiet_training_draws_no_bar_on_a_terminal(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    trained(small_corpus, quiet=True)
+    assert terminal.getvalue() == ""
+    trained(small_corpus, overwrite=True)
+    assert "%|" in terminal.getvalue()
+
+
+def test_the_programs_logging_receives_the_messages_of_a_quiet_training(
+    small_corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    with caplog.at_level(logging.INFO):
+        trained(small_corpus, callbacks=[recorder], quiet=True)
+    records = [each for each in caplog.records if each.name == "seq2seq"]
+    assert [each.getMessage() for each in records] == recorder.lines
+    for each in records:
+        warns = each.getMessage().startswith("warning: ")
+        assert each.levelno == (logging.WARNING if warns else logging.INFO)
+    assert logging.WARNING in {each.levelno for each in records}
+
+
+PROGRAM = """
+import sys
+import seq2seq
+light = sorted({"torch", "numpy", "yaml", "pydantic"} & set(sys.modules))
+names = sorted(set(seq2seq.__all__) - set(vars(seq2seq)))
+config, _ = seq2seq.load_config(sys.argv[1], ["decoding.max_length=9"])
+translator = seq2seq.Translator.load(seq2seq.train(config, "cpu", quiet=True), device="cpu")
+for line in ("ba ke", "ba " * 300, "\\u0915"):
+    translator.translate(line)
+print(light, names, isinstance(config, seq2seq.Config))
+"""
+
+
+def test_python_prints_nothing_and_imports_lazily(small_corpus: Path) -> None:
+    """In a process of its own, where no test has configured anything."""
+    call = [sys.executable, "-c", PROGRAM, str(small_corpus)]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
+    names = ["Config", "Translator", "load_config", "train"]
+    assert (done.stdout, done.stderr) == (f"[] {names} True\n", "")
