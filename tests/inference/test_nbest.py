@@ -86,8 +86,9 @@ def test_five_are_five(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for each in one.n_best:
             assert each.tokens[-1] == "</s>"
             assert len(each.tokens) == len(each.token_scores)
-            assert each.attention is not None
-            assert each.attention.shape == (len(each.tokens), len(one.src_tokens))
+            assert (each.attention is not None) == translator.attends
+            if each.attention is not None:
+                assert each.attention.shape == (len(each.tokens), len(one.src_tokens))
             assert each.score == pytest.approx(sum(each.token_scores) / len(each.tokens), rel=1e-4)
         assert (one.tokens, one.token_scores) == (one.n_best[0].tokens, one.n_best[0].token_scores)
 

@@ -20,6 +20,8 @@ from seq2seq.training.loop import train
 from seq2seq.training.reporting import Reporter, truncate_metrics
 from seq2seq.training.samples import Sample
 
+pytestmark = pytest.mark.usefixtures("on_console")
+
 
 @pytest.fixture
 def without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +33,7 @@ def text_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8")  # as it is on the disk, line ends included
 
 
-@pytest.mark.usefixtures("without_tensorboard", "on_console")
+@pytest.mark.usefixtures("without_tensorboard")
 def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter(tmp_path, step=0, last_step=20) as reporter:
         reporter.log("Grüße, नमस्ते")
@@ -98,7 +100,7 @@ def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert text_of(tmp_path / LOG).endswith(" step 12, epoch 2, loss 3.10\n")
 
 
-@pytest.mark.usefixtures("without_tensorboard", "on_console")
+@pytest.mark.usefixtures("without_tensorboard")
 def test_what_is_no_terminal_gets_lines_and_no_bar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +122,6 @@ def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("on_console")
 @pytest.mark.parametrize(
     "error",
     [
