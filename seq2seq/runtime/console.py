@@ -54,7 +54,7 @@ logger.addHandler(logging.NullHandler())  # else Python prints warnings that no 
 _HANDLER = _StderrHandler()
 _lock = threading.Lock()
 _users = 0  # contexts of `console` that are open
-_level = logging.NOTSET  # of the logger outside of them
+_level = logging.NOTSET  # level of the logger outside of these contexts
 
 
 @contextmanager
