@@ -2,6 +2,7 @@
 
 import base64
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
 from seq2seq.cli.parser import COMMANDS
 from seq2seq.config.schema import json_schema, load_config
+from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translation_json import translation_as_json
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,6 +64,16 @@ def test_every_key_is_on_the_page_of_config_keys() -> None:
     assert rate.endswith("<br>*number, above 0* |")
     assert "*`constant`, `inverse_sqrt`, `linear`, `cosine`, `plateau`*" in page
     assert "| `encoder` | `bidirectional` |" in page
+
+
+def test_the_documented_json_has_the_fields_of_a_translation() -> None:
+    entry = NBestEntry("a", -1.0, ["a", "</s>"], [-1.0, -1.0], None)
+    written = json.loads(translation_as_json(Translation([entry], ["b", "</s>"]), with_nbest=True))
+    page = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
+    shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    assert shown.keys() == written.keys()
+    assert all(each.keys() == written["n_best"][0].keys() for each in shown["n_best"])
+    assert "| `attention_blocks` |" in page
 
 
 def test_every_extra_is_on_the_page_that_installs() -> None:
