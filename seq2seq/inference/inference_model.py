@@ -49,6 +49,13 @@ class InferenceLayer(RecurrentLayer):
             hidden, cell = self.step_into(hiddens[t], cells[t], gates, hidden, cell)
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
+    def run(
+        self, inputs: Tensor, state: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if inputs.is_cuda and self.input_gates is None:
+            return super().run(inputs, state, pad_mask)
+        return RecurrentLayer.run(self, inputs, state, pad_mask)
+
 
 class InferenceLSTM(InferenceLayer, LSTMLayer):
     """LSTM layer in a model for inference."""
@@ -173,7 +180,8 @@ class InferenceModel:
         network, projection = self.network, self.network.projection
         lowest = [layers.bottom for layers in network.encoder.directions]
         ids = _all_ids(network.encoder.embedding)
-        if len(lowest) * len(ids) * lowest[0].gate_size <= MAX_TABLE_ENTRIES:
+        entries = len(lowest) * len(ids) * lowest[0].gate_size
+        if not ids.is_cuda and entries <= MAX_TABLE_ENTRIES:  # cuDNN reads embeddings
             embedded = network.encoder.embedding(ids)
             for layer in lowest:
                 layer.input_gates = layer.gates(embedded)

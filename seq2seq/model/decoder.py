@@ -306,7 +306,7 @@ def run_layers(
     output = embedded
     for level, layer in enumerate(layers):
         inputs = dropout(output) if level else output
-        hidden, _ = layer(inputs, state.hidden[:, level], state.cell[:, level])
+        hidden, _ = layer.run(inputs, (state.hidden[:, level], state.cell[:, level]))
         output = hidden + output if level and layers.residual else hidden
     return output
 

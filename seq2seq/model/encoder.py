@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from seq2seq.model.layers import Dropout, DropoutRates, EmbeddingDropout
 from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
+from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack, last_of
 from seq2seq.model.state import EncoderOutput
 
 
@@ -70,8 +70,8 @@ class Encoder(nn.Module):
             for layer, is_reversed in zip(layers, self.reversed, strict=True):
                 start = layer.zero_state(len(src_lengths))
                 read = _reorder(outputs, reversal) if is_reversed else outputs
-                hiddens, cells = layer(read, *start)  # [B, S, D]
-                hidden, cell = (_last(part, src_lengths) for part in (hiddens, cells))  # [B, D]
+                hiddens, cell = layer.run(read, start, pad_mask)  # [B, S, D], [B, D]
+                hidden = last_of(hiddens, src_lengths)  # [B, D]
                 ends.append((_reorder(hiddens, reversal) if is_reversed else hiddens, hidden, cell))
             outputs, hidden, cell = (torch.cat(parts, dim=-1) for parts in zip(*ends, strict=True))
             if self.forward_layers.residual:
@@ -81,11 +81,6 @@ class Encoder(nn.Module):
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         outputs.masked_fill_(pad_mask[:, :, None], 0)
         return EncoderOutput(outputs, hidden, cell, pad_mask)
-
-
-def _last(states: Tensor, lengths: Tensor) -> Tensor:
-    """Gather the state at the last real position of each row: [B, S, D] -> [B, D]."""
-    return states[torch.arange(len(states), device=states.device), lengths - 1]
 
 
 def _reorder(inputs: Tensor, order: Tensor) -> Tensor:

@@ -78,10 +78,10 @@ class GNMTDecoder(AttentionLayer):
             return stack_steps(self, embedded, state, memory)
         before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
         lowest, *above = self.layers
-        output, _ = lowest(embedded, *before[0])  # [B, T, H]
+        output, _ = lowest.run(embedded, before[0])  # [B, T, H]
         context, weights = self.attend_sequence(output, memory)  # [B, T, C], [B, T, S]
         for layer, own in zip(above, before[1:], strict=True):
-            hidden, _ = layer(self.joined(output, context), *own)
+            hidden, _ = layer.run(self.joined(output, context), own)
             output = self.output_of(hidden, output)
         return Unrolled(self.outputs(output, context), weights)
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq.model.fused.library_lstm import run_library_lstm
 from seq2seq.model.fused.lstm import LSTMUnroll, activate
 from seq2seq.model.layers import sigmoid_, tanh, tanh_into
 from seq2seq.model.recurrent import RecurrentLayer, uniform_weight
@@ -13,7 +14,8 @@ class LSTMLayer(RecurrentLayer):
     """LSTM layer: `c' = s(f) c + s(i) tanh(g)`, `h' = s(o) tanh(c')` with s the logistic function.
 
     The gates are `(o, i, f, g) = W x + U h + b`. `step` is the definition. `forward` computes a
-    sequence and its gradients several times faster, `step_into` a step without gradients. The
+    sequence and its gradients several times faster, `run`, where only the last cell is needed, by
+    torch's own kernels if these are faster, `step_into` a step without gradients. The
     papers' units have other initial weights: here they are uniform in `+-1/sqrt(H)`, and the bias
     of the forget gate is 1.
     """
@@ -55,6 +57,20 @@ class LSTMLayer(RecurrentLayer):
                 gates, self.hidden_weight, hidden, cell
             )
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
+
+    def run(
+        self, inputs: Tensor, state: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if not _library_is_faster(inputs):
+            return super().run(inputs, state, pad_mask)
+        weights = self.input_weight, self.hidden_weight, self.bias
+        return run_library_lstm(weights, inputs, state, pad_mask)
+
+
+def _library_is_faster(inputs: Tensor) -> bool:
+    """Return True on CUDA, and on CPU without autocast: bf16 products favour `forward`."""
+    device = inputs.device.type
+    return device == "cuda" or (device == "cpu" and not torch.is_autocast_enabled("cpu"))
 
 
 class NormedLSTMLayer(LSTMLayer):
@@ -100,6 +116,11 @@ class NormedLSTMLayer(LSTMLayer):
             hiddens.append(hidden)
             cells.append(cell)
         return torch.stack(hiddens).transpose(0, 1), torch.stack(cells).transpose(0, 1)
+
+    def run(
+        self, inputs: Tensor, state: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return RecurrentLayer.run(self, inputs, state, pad_mask)
 
     def _step(self, normed: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell [N, H], given normalised input gates [N, 4H]."""

@@ -51,10 +51,27 @@ class RecurrentLayer(nn.Module):
             cells.append(cell)
         return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
 
+    def run(
+        self, inputs: Tensor, state: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return all hidden states [B, T, H] and the cell [B, *] after the last real position.
+
+        `pad_mask` [B, T] has padding last; None: no padding. Hidden states there are arbitrary.
+        """
+        hiddens, cells = self(inputs, *state)
+        if pad_mask is None:
+            return hiddens, cells[:, -1]
+        return hiddens, last_of(cells, (~pad_mask).sum(dim=1))
+
     def zero_state(self, batch: int) -> tuple[Tensor, Tensor]:
         """Return a hidden state [B, H] and a cell [B, *] of zeros."""
         new_zeros = self.bias.new_zeros
         return new_zeros(batch, self.hidden_size), new_zeros(batch, self.cell_size)
+
+
+def last_of(states: Tensor, lengths: Tensor) -> Tensor:
+    """Gather the state at the last real position of each row: [B, S, D] -> [B, D]."""
+    return states[torch.arange(len(states), device=states.device), lengths - 1]
 
 
 def uniform_weight(rows: int, columns: int, hidden_size: int) -> nn.Parameter:

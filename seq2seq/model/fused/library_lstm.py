@@ -1,0 +1,62 @@
+"""LSTM layer over a sequence by torch's own kernels: cuDNN on CUDA, oneDNN or ATen on CPU.
+
+The kernels return the cell after the last position only. So that this is the cell after the last
+real one, padding leaves the cell as it is: an indicator of padding is part of the inputs, with
+weights that open the forget gate and close the input gate, exactly 1 and 0. Nothing is packed, as
+packing needs the lengths on the host. Gates are in torch's order (i, f, g, o).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+PADDING_GATE = 1e4  # its logistic function is 1, and that of its negative 0, also in half precision
+INDICATORS = 8  # columns: matrices stay a multiple of 8 wide, as tensor cores need it
+
+
+def run_library_lstm(
+    weights: tuple[Tensor, Tensor, Tensor],
+    inputs: Tensor,
+    state: tuple[Tensor, Tensor],
+    pad_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the hidden states [B, T, H] and the cell [B, H] after the last real position.
+
+    Takes input weight [4H, I], hidden weight [4H, H] and bias [4H], with gates (o, i, f, g), inputs
+    [B, T, I], hidden and cell [B, H], and pad_mask [B, T], with padding last; None: no padding.
+    Results have the dtype of the cell.
+    """
+    input_weight, hidden_weight, bias = (_in_torchs_order(each) for each in weights)
+    hidden, cell = state
+    if pad_mask is not None:
+        inputs = F.pad(inputs, (0, INDICATORS))
+        inputs[..., -INDICATORS] = pad_mask.to(inputs.dtype)
+        input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
+    flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
+    time_major = inputs.transpose(0, 1).contiguous()  # [T, B, I]
+    states = [hidden[None], cell[None]]
+    needs_grad = torch.is_grad_enabled()
+    hiddens, _, cells = torch.lstm(time_major, states, flat, True, 1, 0.0, needs_grad, False, False)
+    return hiddens.transpose(0, 1).to(cell.dtype), cells[0].to(cell.dtype)
+
+
+def _in_torchs_order(weight: Tensor) -> Tensor:
+    """Return rows of gates (o, i, f, g) in the order (i, f, g, o)."""
+    size = len(weight) // 4
+    return torch.cat([weight[size:], weight[:size]])
+
+
+def _indicator_weight(bias: Tensor) -> Tensor:
+    """Return the weight [4H, 8] of the indicators: -1e4 for i and 1e4 for f, in the first."""
+    size = len(bias) // 4
+    weight = bias.new_zeros(len(bias), INDICATORS)
+    weight[:size, 0], weight[size : 2 * size, 0] = -PADDING_GATE, PADDING_GATE
+    return weight
+
+
+def _contiguous(weights: list[Tensor]) -> list[Tensor]:
+    """Return the weights as views of one tensor, as cuDNN reads them without a further copy."""
+    parts = torch.cat([each.flatten() for each in weights]).split(
+        [each.numel() for each in weights]
+    )
+    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]

@@ -1,0 +1,134 @@
+"""The LSTM by torch's own kernels: equal to steps, with the true last cell under padding."""
+
+from typing import Any
+
+import pytest
+import torch
+from model_cases import DEVICES, B, Case, E, H, S, T, close, make_model, random_tensor, randomize
+from torch import Tensor
+
+from seq2seq.model import lstm
+from seq2seq.model.fused.library_lstm import run_library_lstm
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
+
+LENGTHS = (4, 2, 5)
+PAD_MASK = torch.arange(S) >= torch.tensor(LENGTHS)[:, None]
+
+
+def make_layer() -> LSTMLayer:
+    layer = LSTMLayer(E, H)
+    randomize(layer)
+    return layer
+
+
+def library(layer: LSTMLayer, inputs: Tensor, *state: Any) -> tuple[Tensor, Tensor]:
+    return run_library_lstm((layer.input_weight, layer.hidden_weight, layer.bias), inputs, *state)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_values_and_gradients_are_those_of_steps(device: str) -> None:
+    """For each sentence alone, up to its own length."""
+    layer = make_layer().to(device)
+    inputs, hidden, cell = (
+        random_tensor(B, *shape, seed=n).detach().to(device).requires_grad_()
+        for n, shape in enumerate([(S, E), (H,), (H,)])
+    )
+    real = (~PAD_MASK).to(device)[:, :, None]
+    factors = [random_tensor(B, *shape, seed=7).detach().to(device) for shape in ((S, H), (H,))]
+    leaves = [inputs, hidden, cell, *layer.parameters()]
+
+    hiddens, last = library(layer, inputs, (hidden, cell), PAD_MASK.to(device))
+    found = torch.autograd.grad(
+        (hiddens * real * factors[0]).sum() + (last * factors[1]).sum(), leaves
+    )
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for b, length in enumerate(LENGTHS):
+        h, c = hidden[b : b + 1], cell[b : b + 1]
+        for t in range(length):
+            h, c = layer.step(layer.gates(inputs[b : b + 1, t]), h, c)
+            close(hiddens[b, t], h[0])
+            total = total + (h[0] * factors[0][b, t]).sum()
+        close(last[b], c[0])
+        total = total + (c[0] * factors[1][b]).sum()
+    expected = torch.autograd.grad(total, leaves)
+    for left, right in zip(found, expected, strict=True):
+        close(left, right)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_padding_leaves_the_cell_as_it_is(dtype: torch.dtype) -> None:
+    """Bitwise, whatever the padded positions contain, and also if there are more of them."""
+    layer = make_layer().to(dtype)
+    inputs = random_tensor(B, S, E, seed=2).detach().to(dtype)
+    state = (torch.zeros(B, H, dtype=dtype), torch.zeros(B, H, dtype=dtype))
+    with torch.no_grad():
+        hiddens, last = library(layer, inputs, state, PAD_MASK)
+        changed = inputs.masked_fill(PAD_MASK[:, :, None], 50)
+        others, same = library(layer, changed, state, PAD_MASK)
+        longer = torch.cat([changed, changed], dim=1)
+        mask = torch.cat([PAD_MASK, torch.ones_like(PAD_MASK)], dim=1)
+        by_longer = library(layer, longer, state, mask)[1]
+    assert torch.equal(same, last)
+    for b, length in enumerate(LENGTHS):
+        assert torch.equal(others[b, :length], hiddens[b, :length])
+    close(by_longer, last, 20 * torch.finfo(dtype).eps)  # products of another shape
+
+
+def test_without_padding_the_last_cell_is_that_of_the_last_position() -> None:
+    layer = make_layer()
+    inputs, hidden, cell = (
+        random_tensor(B, *s, seed=n) for n, s in enumerate([(T, E), (H,), (H,)])
+    )
+    hiddens, cells = layer(inputs, hidden, cell)
+    for found in (library(layer, inputs, (hidden, cell)), layer.run(inputs, (hidden, cell))):
+        close(found[0], hiddens)
+        close(found[1], cells[:, -1])
+
+
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by each call of the library."""
+    found: list[int] = []
+
+    def counted(*given: Any) -> tuple[Tensor, Tensor]:
+        found.append(1)
+        return run_library_lstm(*given)
+
+    monkeypatch.setattr(lstm, "run_library_lstm", counted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("case", "count"),
+    [
+        (Case("bahdanau", "additive", False, 2), 4),  # the encoder's layers and directions
+        (Case("luong", "general", True, 2), 4),
+        (Case("luong", "general", False, 2), 6),
+        (Case("plain", "", False, 2), 6),
+        (Case("gnmt", "additive", False, 2), 6),
+        (Case("plain", "", False, 2, unit="normed"), 0),
+        (Case("plain", "", False, 1, unit="gru"), 0),
+    ],
+    ids=str,
+)
+def test_the_library_runs_what_feeds_nothing_back(
+    monkeypatch: pytest.MonkeyPatch, case: Case, count: int
+) -> None:
+    found = calls(monkeypatch)
+    src, tgt = torch.tensor([[3, 7, 2], [5, 2, 0]]), torch.tensor([[1, 4], [1, 9]])
+    model, lengths = make_model(case), torch.tensor([3, 2])
+    by_library = model(src, lengths, tgt)
+    assert len(found) == count
+    monkeypatch.setattr(LSTMLayer, "run", RecurrentLayer.run)
+    close(model(src, lengths, tgt), by_library)
+    assert len(found) == count
+
+
+def test_bf16_on_a_cpu_has_passes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, layer = calls(monkeypatch), LSTMLayer(E, H)
+    inputs, state = torch.randn(B, T, E), layer.zero_state(B)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hiddens, cell = layer.run(inputs, state)
+    assert (found, hiddens.dtype, cell.dtype) == ([], torch.float32, torch.float32)
+    layer.run(inputs, state)
+    assert found == [1]
