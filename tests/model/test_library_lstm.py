@@ -6,6 +6,7 @@ import pytest
 import torch
 from model_cases import DEVICES, B, Case, E, H, S, T, close, make_model, random_tensor, randomize
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from seq2seq.model import lstm
 from seq2seq.model.fused.library_lstm import run_library_lstm
@@ -87,7 +88,7 @@ def test_without_padding_the_last_cell_is_that_of_the_last_position() -> None:
 
 
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows by each call of the library."""
+    """Return a list that grows by each call of the library, which is used on any device."""
     found: list[int] = []
 
     def counted(*given: Any) -> tuple[Tensor, Tensor]:
@@ -95,6 +96,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return run_library_lstm(*given)
 
     monkeypatch.setattr(lstm, "run_library_lstm", counted)
+    monkeypatch.setattr(lstm, "use_library", lambda _: True)
     return found
 
 
@@ -124,11 +126,28 @@ def test_the_library_runs_what_feeds_nothing_back(
     assert len(found) == count
 
 
-def test_bf16_on_a_cpu_has_passes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, layer = calls(monkeypatch), LSTMLayer(E, H)
+def test_a_cpu_has_passes_of_its_own() -> None:
+    """So its results stay bitwise what they were; a tensor of CUDA needs no device to be asked."""
+    layer = make_layer()
+    inputs, state = random_tensor(B, T, E, seed=1), (torch.zeros(B, H).double(),) * 2
+    hiddens, cells = layer(inputs, *state)
+    found = layer.run(inputs, state)
+    assert torch.equal(found[0], hiddens)
+    assert torch.equal(found[1], cells[:, -1])
+    with FakeTensorMode():
+        on_cuda = torch.empty(B, T, E, device="cuda")
+    assert lstm.use_library(on_cuda)
+    assert not lstm.use_library(inputs)
+
+
+def test_mixed_precision_returns_states_in_float32() -> None:
+    layer = LSTMLayer(E, H)
     inputs, state = torch.randn(B, T, E), layer.zero_state(B)
+    expected, _ = library(layer, inputs, state)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        hiddens, cell = layer.run(inputs, state)
-    assert (found, hiddens.dtype, cell.dtype) == ([], torch.float32, torch.float32)
-    layer.run(inputs, state)
-    assert found == [1]
+        hiddens, cell = library(layer, inputs, state)
+        (hiddens.sum() + cell.sum()).backward()
+    assert layer.bias.grad is not None
+    assert layer.bias.grad.dtype == torch.float32
+    assert (hiddens.dtype, cell.dtype) == (torch.float32, torch.float32)
+    close(hiddens, expected, 0.05)

@@ -1,4 +1,4 @@
-"""LSTM layer over a sequence by torch's own kernels: cuDNN on CUDA, oneDNN or ATen on CPU.
+"""LSTM layer over a sequence by torch's own kernels, on CUDA those of cuDNN.
 
 The kernels return the cell after the last position only. So that this is the cell after the last
 real one, padding leaves the cell as it is: an indicator of padding is part of the inputs, with
@@ -24,20 +24,34 @@ def run_library_lstm(
 
     Takes input weight [4H, I], hidden weight [4H, H] and bias [4H], with gates (o, i, f, g), inputs
     [B, T, I], hidden and cell [B, H], and pad_mask [B, T], with padding last; None: no padding.
-    Results have the dtype of the cell.
+    Under autocast all of it is computed in half precision. Results have the dtype of the cell.
     """
-    input_weight, hidden_weight, bias = (_in_torchs_order(each) for each in weights)
-    hidden, cell = state
+    device = inputs.device.type
+    if torch.is_autocast_enabled(device):
+        inputs = inputs.to(torch.get_autocast_dtype(device))
+    with torch.autocast(device, enabled=False):
+        return _run(weights, inputs, state, pad_mask)
+
+
+def _run(
+    weights: tuple[Tensor, Tensor, Tensor],
+    inputs: Tensor,
+    state: tuple[Tensor, Tensor],
+    pad_mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return what `run_library_lstm` does, computed in the dtype of the inputs."""
+    input_weight, hidden_weight, bias = (_in_torchs_order(each.to(inputs)) for each in weights)
     if pad_mask is not None:
         inputs = F.pad(inputs, (0, INDICATORS))
         inputs[..., -INDICATORS] = pad_mask.to(inputs.dtype)
         input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
     flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
     time_major = inputs.transpose(0, 1).contiguous()  # [T, B, I]
-    states = [hidden[None], cell[None]]
+    states = [each[None].to(inputs).contiguous() for each in state]
     needs_grad = torch.is_grad_enabled()
     hiddens, _, cells = torch.lstm(time_major, states, flat, True, 1, 0.0, needs_grad, False, False)
-    return hiddens.transpose(0, 1).to(cell.dtype), cells[0].to(cell.dtype)
+    dtype = state[1].dtype
+    return hiddens.transpose(0, 1).to(dtype), cells[0].to(dtype)
 
 
 def _in_torchs_order(weight: Tensor) -> Tensor:
