@@ -38,6 +38,10 @@ class CpuOnly(RuntimeError):
     """An operation exists on CPUs only."""
 
 
+class Float64(TypeError):
+    """The device has no float64, as Apple's GPUs."""
+
+
 class SimulatedTensor(Tensor):
     """Tensor that reports DEVICE; its values are those of a CPU tensor."""
 
@@ -72,12 +76,17 @@ class SimulatedTensor(Tensor):
 class Simulation(TorchDispatchMode):
     """Runs operations on the simulated device; `reads` are places that read values on the host."""
 
-    def __init__(self) -> None:
+    def __init__(self, float64: bool = True) -> None:
         super().__init__()
         self.reads: list[str] = []
+        self._float64 = float64
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _run(func, args, kwargs or {}, self.reads)
+        found = _run(func, args, kwargs or {}, self.reads)
+        for each in () if self._float64 else tree_leaves(found):
+            if isinstance(each, SimulatedTensor) and each.dtype == torch.float64:
+                raise Float64(f"{func}: the device has no float64")
+        return found
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any], reads: list[str] | None) -> Any:
@@ -149,7 +158,7 @@ class _NoAutocast(nullcontext[None]):
 
 
 @contextmanager
-def simulated() -> Iterator[Simulation]:
+def simulated(float64: bool = True) -> Iterator[Simulation]:
     """Run operations on DEVICE as described above; yields the record of host reads.
 
     Commands use the device, too, by whatever name.
@@ -159,7 +168,7 @@ def simulated() -> Iterator[Simulation]:
         mock.patch.object(torch, "autocast", _NoAutocast),
         mock.patch.object(torch, "get_autocast_dtype", return_value=torch.float32),
         mock.patch.object(torch, "is_autocast_enabled", return_value=False),
-        Simulation() as simulation,
+        Simulation(float64) as simulation,
     ):
         lifts = torch._C._only_lift_cpu_tensors()
         swaps = torch.__future__.get_swap_module_params_on_conversion()

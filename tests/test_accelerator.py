@@ -8,11 +8,21 @@ from unittest import mock
 import pytest
 import torch
 from conftest import DECODERS, toy_pairs
-from simulated_device import DEVICE, CpuOnly, DeviceMismatch, SimulatedTensor, simulated
+from simulated_device import (
+    DEVICE,
+    CpuOnly,
+    DeviceMismatch,
+    Float64,
+    SimulatedTensor,
+    simulated,
+)
 
 from seq2seq.cli.main import main
+from seq2seq.inference import sampling
 from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.runs import training_state
 from seq2seq.runs.layout import METRICS
+from seq2seq.runtime import device as runtime_device
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
@@ -189,3 +199,20 @@ def test_other_commands_print_what_they_print_on_the_cpu(
     with simulated():
         assert main(arguments) == 0
     assert_same(capsys.readouterr().out, expected)
+
+
+def test_a_device_without_float64_trains_and_draws(
+    small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apple's GPUs have no float64: no tensor there may be of it."""
+    for module in (runtime_device, training_state, sampling):
+        monkeypatch.setattr(module, "has_float64", lambda device: device.type == "cpu")
+    source = small_corpus.parent / "source"
+    source.write_text("".join(f"{line}\n" for line in toy_pairs(3, seed=5)[0]), encoding="utf-8")
+    translate = ["translate", "-m", str(tiny_runs["luong"]), "-i", str(source)]
+    with simulated(float64=False):
+        assert main(["train", str(small_corpus), *SHORT]) == 0
+        for search in (["-b", "1"], ["-b", "3"], ["--sample", "2"]):
+            assert main([*translate, *search]) == 0
+        with pytest.raises(Float64):
+            torch.zeros(3, device=DEVICE).double()

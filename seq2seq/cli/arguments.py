@@ -79,7 +79,7 @@ def add_json_report(parser: argparse.ArgumentParser) -> None:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    text = "auto, cpu, cuda or cuda:N (default: auto)"
+    text = "auto, cpu, cuda, cuda:N or mps (default: auto)"
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 

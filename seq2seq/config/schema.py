@@ -303,7 +303,10 @@ class TrainingConfig(Section):
     patience: Count | None = key(
         None, "validations without improvement until training stops, or decays on a plateau"
     )
-    precision: Literal["float32", "bf16"] = key("float32", "bf16: mixed, with float32 weights")
+    precision: Literal["float32", "bf16", "fp16", "auto"] = key(
+        "float32",
+        "bf16, fp16: mixed, with float32 weights; auto: bf16 where it is faster, else float32",
+    )
     log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")
     scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = key(
         None, "decay of the probability of true decoder inputs; null: teacher forcing"

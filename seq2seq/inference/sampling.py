@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seq2seq.inference.greedy_search import GreedySearch
 from seq2seq.inference.interface import Sampling
+from seq2seq.runtime.device import has_float64
 
 
 class SampledSearch(GreedySearch):
@@ -36,13 +37,14 @@ class SampledSearch(GreedySearch):
         sampling = self.options.sampling
         assert sampling is not None, "how to sample is an option of this search"
         log_probs = self.model.project(outputs).float().log_softmax(dim=-1)
-        allowed = truncated(self.constrain(log_probs.clone()), sampling)
+        allowed = self.constrain(log_probs.clone())
+        where = self.device if has_float64(self.device) else torch.device("cpu")
         numbers = torch.tensor(
             [generator.random() for generator in self.generators],
             dtype=torch.float64,
-            device=self.device,
+            device=where,
         )
-        tokens = draw(allowed, numbers)
+        tokens = draw(truncated(allowed.to(where), sampling), numbers).to(self.device)
         best = log_probs.gather(1, tokens[:, None])[:, 0]
         return tokens, best, best if self.options.return_scores else None
 

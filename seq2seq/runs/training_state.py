@@ -25,7 +25,10 @@ from seq2seq.runs.layout import (
     writing,
 )
 from seq2seq.runs.provenance import Header
+from seq2seq.runtime.device import has_float64
 from seq2seq.runtime.errors import DamagedFile, UserError
+
+INITIAL_LOSS_SCALE = 2.0**12  # in fp16
 
 T = TypeVar("T")
 OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
@@ -57,11 +60,15 @@ class Progress:
     max_micro_batch_positions: int = 0  # target positions that fit memory; 0: no limit known
     metrics_lines: int = 0  # lines of metrics.jsonl at the last save, and their SHA-256;
     metrics_checksum: str = ""  # empty in states of earlier versions, which counted no lines
+    precision: str = ""  # float32, bf16 or fp16; empty in states of earlier versions
     seconds: float = 0.0  # trained at the last save
     # Since reported_step, on the device: summed objective and negative log-likelihood, in nats, and
     # their target tokens [3]; and a ring of flags, in which step n has the place n % length.
     losses: Tensor = field(default_factory=lambda: torch.zeros(3, dtype=torch.float64))
     skipped: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.bool))
+    loss_scale: Tensor = field(  # [2], on the device, of fp16: scale, and steps since it changed
+        default_factory=lambda: torch.tensor([INITIAL_LOSS_SCALE, 0.0])
+    )
 
     def add(self, losses: Tensor, skipped: Tensor) -> None:
         """Add the losses [3] of the current step and its flag [], without a host sync."""
@@ -76,7 +83,9 @@ class Progress:
 
     def move_to(self, device: torch.device, log_every: int) -> None:
         """Move the statistics to the device; leave room for the flags of `log_every` more steps."""
-        self.losses = self.losses.to(device)
+        precise = torch.float64 if has_float64(device) else torch.float32
+        self.losses = self.losses.to(device, precise)
+        self.loss_scale = self.loss_scale.to(device)
         self._set_skipped(self.skipped_steps(), log_every, device)
 
     def _set_skipped(self, steps: list[int], spare: int, device: torch.device | None) -> None:
@@ -87,7 +96,8 @@ class Progress:
 
     def to_header(self) -> Header:
         """Return the fields as JSON values; what the seed determines is under `progress`."""
-        values = {**vars(self), "losses": self.losses.tolist(), "skipped": self.skipped_steps()}
+        tensors = {"losses": self.losses.tolist(), "loss_scale": self.loss_scale.tolist()}
+        values = {**vars(self), **tensors, "skipped": self.skipped_steps()}
         return {"seconds": values.pop("seconds"), "progress": values}
 
     @classmethod
@@ -97,9 +107,11 @@ class Progress:
             counters = dict(header["progress"])
             objective, nll, tokens = map(float, counters.pop("losses"))
             steps = list(counters.pop("skipped"))
+            scale, streak = map(float, counters.pop("loss_scale", [INITIAL_LOSS_SCALE, 0]))
             progress = tensor_file.read_dataclass(cls, {"progress": counters}, "progress", path)
             progress.seconds = float(header["seconds"])
             progress.losses = torch.tensor([objective, nll, tokens], dtype=torch.float64)
+            progress.loss_scale = torch.tensor([scale, streak])
             progress._set_skipped(steps, 1, None)
             return progress
 

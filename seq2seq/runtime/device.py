@@ -30,7 +30,7 @@ _DETERMINISTIC = (":4096:8", ":16:8")  # with other values the reduction order o
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device called `auto` (CUDA if available), `cpu`, `cuda` or `cuda:N`.
+    """Return the device called `auto` (CUDA if available), `cpu`, `cuda`, `cuda:N` or `mps`.
 
     On a CPU, enable oneDNN's float32 kernels (torch's "medium" precision, up to twice as fast) if a
     test product shows that they do not round to bfloat16, as they do on processors with AMX. CUDA
@@ -73,8 +73,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
 
 
+def resolve_precision(name: str, device: torch.device) -> str:
+    """Return the precision called `auto` on a device: bf16 if that is faster, else float32."""
+    if name != "auto":
+        return name
+    return "bf16" if bf16_is_faster(device) else "float32"
+
+
 def bf16_note(device: torch.device, precision: str) -> str | None:
-    """Return a warning if bf16 products are slow on this CPU: many have no instructions for it."""
+    """Return a warning if bf16 products are slow: many devices have no instructions for them."""
+    if precision == "bf16" and device.type == "cuda" and not bf16_is_faster(device):
+        name = torch.cuda.get_device_name(device)
+        return f"training.precision: {name} emulates bf16; set it to fp16 or float32"
     if precision != "bf16" or device.type != "cpu":
         return None
     if (ratio := _bf16_time()) < _SLOW_BF16:
@@ -89,7 +99,7 @@ def bf16_is_faster(device: torch.device) -> bool:
     """Return whether bf16 products take less time than float32 products on a device."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return _bf16_time() < 1
+    return device.type == "cpu" and _bf16_time() < 1
 
 
 def _bf16_time() -> float:
@@ -184,12 +194,17 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def has_float64(device: torch.device) -> bool:
+    """Return whether a device computes in float64; Apple's GPUs do not."""
+    return device.type != "mps"
+
+
 def values_of(*tensors: Tensor) -> list[Any]:
     """Return the values of tensors of one device as nested lists.
 
     On a GPU all are copied at once, so that it is waited for a single time.
     """
-    if tensors[0].device.type in ("cpu", "mps"):  # Apple's GPUs have no float64
+    if tensors[0].device.type == "cpu" or not has_float64(tensors[0].device):
         return [each.tolist() for each in tensors]
     joined = torch.cat([each.flatten().double() for each in tensors]).cpu()  # exact: ids are small
     parts = joined.split([each.numel() for each in tensors])
@@ -197,6 +212,16 @@ def values_of(*tensors: Tensor) -> list[Any]:
         part.to(each.dtype).view(each.shape).tolist()
         for part, each in zip(parts, tensors, strict=True)
     ]
+
+
+def empty_cache(device: torch.device) -> None:
+    """Return memory that torch or the C library keeps for later."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+    else:
+        trim_memory()
 
 
 def trim_memory() -> None:
@@ -208,9 +233,13 @@ def _find(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
+    if name == "mps":
+        if not torch.backends.mps.is_available():
+            raise UserError("--device mps: this machine has no GPU by Apple; use cpu or auto")
+        return torch.device(name)
     kind, _, number = name.partition(":")
     if name not in ("cpu", "cuda") and not re.fullmatch("cuda:(0|[1-9][0-9]*)", name):
-        raise UserError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
+        raise UserError(f"--device {name}: must be auto, cpu, cuda, cuda:N or mps")
     if kind == "cuda" and int(number or 0) >= count:
         found = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
         raise UserError(f"--device {name}: this machine has {found}; use --device cpu or auto")

@@ -113,7 +113,7 @@ def _set_up(
         group.start(_facts(session), config.run_dir)
         return session, []
     session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
-    slow = None if session.progress.step else bf16_note(device, config.training.precision)
+    slow = None if session.progress.step else bf16_note(device, session.progress.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")

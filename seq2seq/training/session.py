@@ -43,7 +43,7 @@ from seq2seq.runs.training_state import (
     text_checksums,
 )
 from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
-from seq2seq.runtime.device import derive_seed, trim_memory
+from seq2seq.runtime.device import derive_seed, resolve_precision, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
@@ -301,6 +301,7 @@ def new_session(
     own = named_weights(model)
     averages = {name: weight.clone() for name, weight in own.items()}
     progress = Progress(metrics_checksum=LineCount().checksum)
+    progress.precision = resolve_precision(config.training.precision, device)
     progress.move_to(device, config.training.log_every)
     return TrainingSession(
         config,
@@ -328,6 +329,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     config, progress = session.config, state.progress
     restore_tensors(state, named_weights(session.model), session.averages, session.optimizer.state)
     progress.move_to(session.device, config.training.log_every)
+    progress.precision = progress.precision or session.progress.precision
     session.progress = progress
     vocabularies = session.data.vocabularies
     if progress.best_score < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
@@ -348,7 +350,7 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
         f"{len(data.train):,} training pairs, {len(data.valid_pairs):,} validation pairs, "
         f"vocabulary of {sizes}",
         f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
-        f"{torch.get_num_threads()} threads, {config.training.precision}",
+        f"{torch.get_num_threads()} threads, {progress.precision}",
     ]
     if data.train.links is not None and not config.training.guided_alignment:
         notes.append("data.train.alignment has no effect: training.guided_alignment is 0")

@@ -13,9 +13,10 @@ from seq2seq.data.alignment_targets import alignment_targets
 from seq2seq.data.batching import Batch, make_batch, sampled_pairs
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runtime.device import derive_seed, is_out_of_memory, trim_memory
+from seq2seq.runtime.device import derive_seed, empty_cache, is_out_of_memory, trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.loss import batch_loss
+from seq2seq.training.loss_scaling import update_loss_scale
 from seq2seq.training.optimizer import update_average
 from seq2seq.training.scheduled_sampling import sample_inputs, teacher_forcing_rate
 from seq2seq.training.session import TrainingSession
@@ -69,10 +70,16 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((), tokens))
     gradients = (each.grad for each in session.model.parameters())
     norms = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
-    norm = torch.linalg.vector_norm(torch.stack(norms))
+    norm, scale = torch.linalg.vector_norm(torch.stack(norms)), _loss_scale(session)
+    if scale is not None:
+        norm = norm / scale
     skipped = ~(norm.isfinite() & sums.isfinite().all())
     skip = skipped.to(torch.float32)
-    session.optimizer.step(rate, (norm / settings.clip_norm).clamp(min=1), skip)
+    divisor_of_step = (norm / settings.clip_norm).clamp(min=1)
+    if scale is not None:
+        divisor_of_step = divisor_of_step * scale
+        update_loss_scale(session.progress.loss_scale, skipped)
+    session.optimizer.step(rate, divisor_of_step, skip)
     if session.averages:
         averages = list(session.averages.values())
         weights = list(named_weights(session.model).values())
@@ -112,10 +119,7 @@ def _accumulate_gradients(
     limit = session.progress.max_micro_batch_positions
     parts = [part for batch in batches for part in _split(batch, limit)]
     while (losses := _backward(session, parts, divisor)) is None:
-        if session.device.type == "cuda":
-            torch.cuda.empty_cache()
-        else:
-            trim_memory()
+        empty_cache(session.device)
         divisible = [part.tgt_in.numel() for part in parts if len(part.src) > 1]
         if not divisible:
             raise RunError(
@@ -135,7 +139,7 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
     config, step, model = session.config, session.progress.step, session.model.train()
     settings, rank = config.training, session.group.seed_part()
     teacher_forcing = teacher_forcing_rate(settings, step)
-    total = torch.zeros(2, device=session.device)
+    total, scale = torch.zeros(2, device=session.device), _loss_scale(session)
     session.optimizer.zero_grad()
     try:
         for number, part in enumerate(parts):
@@ -151,7 +155,8 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
                     settings.coverage_loss,
                     settings.guided_alignment,
                 )
-            (loss.objective / divisor).backward()
+            objective = loss.objective / divisor
+            (objective if scale is None else objective * scale).backward()
             total += torch.stack(loss).detach()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -161,8 +166,15 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
 
 
 def _autocast(session: TrainingSession) -> torch.autocast:
-    mixed = session.config.training.precision == "bf16"
-    return torch.autocast(session.device.type, dtype=torch.bfloat16, enabled=mixed)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(session.progress.precision)
+    kind = session.device.type
+    return torch.autocast(kind, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
+
+
+def _loss_scale(session: TrainingSession) -> Tensor | None:
+    """Return the factor [] on the loss; None but for fp16."""
+    scaled = session.progress.precision == "fp16"
+    return session.progress.loss_scale[0].clone() if scaled else None
 
 
 def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:

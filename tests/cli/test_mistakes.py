@@ -209,14 +209,14 @@ CALLS = {
         f"{M} -b 2 --n-best 3", "--n-best 3: larger than the beam (2); increase -b"
     ),
     "no such kind of device": Row(
-        f"{M} --device tpu", "--device tpu: must be auto, cpu, cuda or cuda:N"
+        f"{M} --device tpu", "--device tpu: must be auto, cpu, cuda, cuda:N or mps"
     ),
     "no such device": Row(
         f"{M} --device cuda:99",
         "--device cuda:99: this machine has ...; use --device cpu or auto",
     ),
     "training on no such device": Row(
-        f"{T} --device gpu", "--device gpu: must be auto, cpu, cuda or cuda:N"
+        f"{T} --device gpu", "--device gpu: must be auto, cpu, cuda, cuda:N or mps"
     ),
 }
 
@@ -365,7 +365,9 @@ OVERRIDES = {
     "training.learning_rate=nan": "must be a finite number; got nan",
     "training.learning_rate=fast": "must be a number; got fast",
     "training.max_minutes=-1": "must be greater than 0; got -1",
-    "training.precision=fp16": "must be 'float32' or 'bf16'; got fp16; did you mean 'bf16'?",
+    "training.precision=fp61": (
+        "must be 'float32', 'bf16', 'fp16' or 'auto'; got fp61; did you mean 'fp16'?"
+    ),
     "training.average=1": "must be less than 1; got 1",
     "training.batch_tokens=0": "must be at least 1; got 0",
     "training.consistency=-1": "must be at least 0; got -1",

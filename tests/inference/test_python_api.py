@@ -251,7 +251,7 @@ def test_python_is_answered_with_arguments_and_a_shell_with_options(
         "resume=True and overwrite=True: give one of them"
     )
     assert refusal(lambda: train(config, "tpu", overwrite=True)) == (
-        "device='tpu': must be auto, cpu, cuda or cuda:N"
+        "device='tpu': must be auto, cpu, cuda, cuda:N or mps"
     )
     assert "device='cuda:99': this machine has" in refusal(
         lambda: Translator.load(run, device="cuda:99")

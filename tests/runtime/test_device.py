@@ -19,6 +19,7 @@ from seq2seq.runtime.device import (
     deterministic,
     is_out_of_memory,
     product_is_exact,
+    resolve_precision,
     shortest_time,
     total_memory,
 )
@@ -80,12 +81,26 @@ def test_a_device_that_is_not_there_is_refused(
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("name", ["gpu", "", "CPU", "cpu:0", "cuda:x", "cuda:-1", "cuda 0", "mps"])
+@pytest.mark.parametrize(
+    "name", ["gpu", "", "CPU", "cpu:0", "cuda:x", "cuda:-1", "cuda 0", "mps:0"]
+)
 def test_a_word_that_names_no_device_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 2)
-    with pytest.raises(UserError, match="must be auto, cpu, cuda or cuda:N") as refusal:
+    with pytest.raises(UserError, match="must be auto, cpu, cuda, cuda:N or mps") as refusal:
         choose_device(name)
     assert f"--device {name}:" in str(refusal.value)
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_apples_gpu_is_used_on_request(available: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: available)
+    pretend(monkeypatch, 0)
+    assert choose_device("auto").type == "cpu"
+    if available:
+        assert choose_device("mps").type == "mps"
+        return
+    with pytest.raises(UserError, match="--device mps: this machine has no GPU by Apple"):
+        choose_device("mps")
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -213,7 +228,22 @@ def test_a_processor_slow_in_bf16_is_told_of(
     assert (note is None) == (told is None)
     assert told is None or told in str(note)
     assert bf16_note(cpu, "float32") is None
-    assert bf16_note(torch.device("cuda"), "bf16") is None
+    assert bf16_note(torch.device("mps"), "bf16") is None
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_a_gpu_that_emulates_bf16_is_named(has_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Tesla T4")
+    cuda = torch.device("cuda")
+    assert resolve_precision("auto", cuda) == ("bf16" if has_bf16 else "float32")
+    assert bf16_note(cuda, "fp16") is None
+    note = bf16_note(cuda, "bf16")
+    assert note == (
+        None
+        if has_bf16
+        else "training.precision: Tesla T4 emulates bf16; set it to fp16 or float32"
+    )
 
 
 def test_the_quickest_of_some_calls_counts() -> None:

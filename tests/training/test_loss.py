@@ -26,9 +26,9 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["cpu", "cuda"])
 def _chunks_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes of chunks that are taken there."""
-    sizes, on_cuda = loss_module._chunk_and_block, request.param == "cuda"
+    sizes, device = loss_module._chunk_and_block, torch.device(request.param)
     monkeypatch.setattr(
-        loss_module, "_chunk_and_block", lambda tokens, _, wanted: sizes(tokens, on_cuda, wanted)
+        loss_module, "_chunk_and_block", lambda tokens, _, wanted: sizes(tokens, device, wanted)
     )
 
 
@@ -69,7 +69,7 @@ def same_with_gradients(
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 3 * CHUNK - 1, 97])
 def test_chunks_on_cuda_are_of_one_size_and_even(tokens: int) -> None:
-    chunk, block = loss_module._chunk_and_block(tokens, True, True)
+    chunk, block = loss_module._chunk_and_block(tokens, torch.device("cuda"), True)
     assert chunk == block
     assert chunk % 2 == 0
     assert chunk <= CHUNK

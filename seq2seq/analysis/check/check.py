@@ -46,7 +46,12 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.console import hides_bars
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic
+from seq2seq.runtime.device import (
+    bf16_note,
+    choose_device,
+    deterministic,
+    resolve_precision,
+)
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
 from seq2seq.training.session import new_session
@@ -284,7 +289,7 @@ def _comparison_findings(
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
-    if slow := bf16_note(device, config.training.precision):
+    if slow := bf16_note(device, resolve_precision(config.training.precision, device)):
         yield Finding("precision", True, slow)
     if holds_run(config.run_dir):
         text = (

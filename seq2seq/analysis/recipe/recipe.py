@@ -17,7 +17,6 @@ from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runtime.device import bf16_is_faster
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.session import new_session
 
@@ -35,6 +34,7 @@ _TRAINING: Section = {
     "warmup_steps": 200,
     "decay": "linear",
     "average": 0.998,
+    "precision": "auto",
 }
 
 
@@ -98,13 +98,12 @@ def choose(
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
     wanted = _wanted_epochs(facts.pairs)
-    precision = "bf16" if bf16_is_faster(device) else "float32"
     for sizes in _SIZES:
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
             "model": _model(sizes),
-            "training": {**_TRAINING, "precision": precision},
+            "training": dict(_TRAINING),
         }
         cost = trial.forecast(sections, device)
         epochs = wanted if minutes is None else min(wanted, 60 * minutes / cost.epoch_seconds)
@@ -188,7 +187,7 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
         "vocabulary.sampling": passes,
         "model.hidden_size": passes,
         "model.dropout": passes,
-        "training.precision": "faster on this device",
+        "training.precision": "bf16 where the device is faster with it",
         "training.max_minutes": "the learning rate falls to 0 at its end",
         "training.max_epochs": "the learning rate falls to 0 at its end",
     }

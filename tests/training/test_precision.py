@@ -1,0 +1,132 @@
+"""Precisions: the scale of the loss in fp16, and what `auto` means."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
+from seq2seq.data.batching import EpochOrder
+from seq2seq.runs.layout import BEST, LOG, METRICS
+from seq2seq.runs.training_state import INITIAL_LOSS_SCALE, read_state
+from seq2seq.runtime import device as device_module
+from seq2seq.training import loss_scaling
+from seq2seq.training.loss_scaling import GROWTH_STEPS, update_loss_scale
+from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.step import own_batches, train_step
+
+CPU = torch.device("cpu")
+LIMITS = ("training.max_steps=6", "training.validate_every=3", "decoding.max_length=8")
+
+
+def test_the_scale_follows_the_rule() -> None:
+    state = torch.tensor([1024.0, 0.0])
+    scale, steps = 1024.0, 0
+    generator = torch.Generator().manual_seed(1)
+    for number in range(3 * GROWTH_STEPS):
+        skipped = number < 20 and bool(torch.rand((), generator=generator) < 0.3)
+        update_loss_scale(state, torch.tensor(skipped))
+        steps = 0 if skipped else steps + 1
+        scale = scale / 2 if skipped else scale
+        if steps == GROWTH_STEPS:
+            scale, steps = 2 * scale, 0
+        assert state.tolist() == [scale, steps]
+    for _ in range(50):
+        update_loss_scale(state, torch.tensor(True))
+    assert state[0] == 1
+
+
+def losses_of(run: Path) -> list[float]:
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [line["valid_loss"] for line in lines if "valid_loss" in line]
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_mixed_precision_trains_nearly_as_float32(
+    precision: str, decoder: str, small_corpus: Path
+) -> None:
+    losses = {}
+    for name in ("float32", precision):
+        run = small_corpus.parent / name
+        model = f"model.decoder={decoder}", "model.attention_size=null", f"run_dir={run}"
+        arguments = ["train", str(small_corpus), *LIMITS, *model, f"training.precision={name}"]
+        assert main(arguments) == 0
+        losses[name] = losses_of(run)
+        assert "skipped" not in (run / LOG).read_text().replace("skipped in training", "")
+    assert losses[precision] == pytest.approx(losses["float32"], rel=2e-2)
+    assert losses[precision] != losses["float32"]
+
+
+def prepared(config_file: Path, *overrides: str) -> TrainingSession:
+    return prepare(load_config(config_file, overrides)[0], CPU)[0]
+
+
+def step(session: TrainingSession) -> bool:
+    """Take the next step; return whether it was skipped."""
+    session.progress.step += 1
+    order = EpochOrder(session.data.train, 100, 1, 0)
+    batches = own_batches(session, [order[session.progress.step]])
+    return bool(train_step(session, batches, 1e-3).skipped)
+
+
+def test_an_overflow_halves_the_scale_and_changes_no_weight(small_corpus: Path) -> None:
+    session = prepared(small_corpus, "training.precision=fp16")
+    session.progress.loss_scale[0] = 2.0**24
+    weights = [each.clone() for each in session.model.parameters()]
+    skipped = 0
+    while step(session):
+        skipped += 1
+        for before, after in zip(weights, session.model.parameters(), strict=True):
+            assert torch.equal(before, after)
+    assert skipped > 0
+    assert session.progress.loss_scale.tolist() == [2.0 ** (24 - skipped), 1]
+
+
+def test_the_scale_does_not_change_the_step(small_corpus: Path) -> None:
+    """Powers of two are exact, as long as nothing underflows."""
+    updated = []
+    for scale in (INITIAL_LOSS_SCALE, 4 * INITIAL_LOSS_SCALE):
+        run = small_corpus.parent / f"{scale:.0f}"
+        session = prepared(small_corpus, "training.precision=fp16", f"run_dir={run}")
+        session.progress.loss_scale[0] = scale
+        assert not step(session)
+        updated.append([each.clone() for each in session.model.parameters()])
+    for one, other in zip(*updated, strict=True):
+        assert torch.allclose(one, other, rtol=1e-2, atol=1e-4)
+
+
+def test_a_resumed_run_has_the_same_scale(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_scaling, "GROWTH_STEPS", 2)
+    folder = small_corpus.parent
+    fp16 = ["training.precision=fp16", "training.decay=constant"]
+    arguments = ["train", str(small_corpus), *LIMITS, *fp16]
+    assert main([*arguments, f"run_dir={folder / 'one'}"]) == 0
+    other = f"run_dir={folder / 'other'}"
+    assert main([*arguments, other, "training.max_steps=3"]) == 0
+    assert main([*arguments, other, "--resume"]) == 0
+    assert (folder / "one" / BEST).read_bytes() == (folder / "other" / BEST).read_bytes()
+    states = [read_state(folder / name) for name in ("one", "other")]
+    scales = [state.progress.loss_scale.tolist() for state in states if state is not None]
+    assert scales == [[8 * INITIAL_LOSS_SCALE, 0.0]] * 2
+
+
+@pytest.mark.parametrize(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
+def test_auto_is_what_is_faster_where_the_run_began(
+    ratio: float, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_module, "_bf16_time", lambda: ratio)
+    run = small_corpus.parent / "auto"
+    arguments = ["train", str(small_corpus), *LIMITS, "training.precision=auto", f"run_dir={run}"]
+    assert main([*arguments, "training.max_steps=3", "training.decay=constant"]) == 0
+    assert f"threads, {chosen}" in (run / LOG).read_text()
+    monkeypatch.setattr(device_module, "_bf16_time", lambda: 2 - ratio)
+    assert main([*arguments, "training.decay=constant", "--resume"]) == 0
+    explicit = run.with_name("explicit")
+    arguments[-2:] = [f"training.precision={chosen}", f"run_dir={explicit}"]
+    assert main([*arguments, "training.decay=constant"]) == 0
+    assert losses_of(run) == losses_of(explicit)
