@@ -35,7 +35,8 @@ def test_it_is_the_sum_of_what_was_attended_before() -> None:
 def expected_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
     """The losses of all real target positions, by stacked steps."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
-    _, weights = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
+    steps = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
+    weights = steps.attention_weights
     assert weights is not None
     losses = torch.stack([torch.stack(in_loops(rows)) for rows in weights])
     return losses.flatten()[batch.tgt_positions].sum()

@@ -87,7 +87,8 @@ def test_no_attention_on_a_word_costs_nothing_and_has_no_gradient() -> None:
 def attention_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
     """The weights of all steps, one after another."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
-    _, weights = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
+    steps = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
+    weights = steps.attention_weights
     assert weights is not None
     return weights
 
