@@ -42,4 +42,5 @@ def run(options: argparse.Namespace) -> int:
         logger.info(f"Translate:  seq2seq translate -m {name} -i FILE")
         if config.data.test is not None:
             logger.info(f"Evaluate:   seq2seq evaluate -m {name}")
+        logger.info(f"Report:     seq2seq report {name}")
     return 0

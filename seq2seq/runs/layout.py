@@ -12,6 +12,7 @@ samples.jsonl          a few validation sentences and their translations at each
 timing.jsonl           speed and times
 train.log              log of the training
 tensorboard/           metrics, timing and samples for TensorBoard
+README.md              model card, which `seq2seq report` writes
 """
 
 import re
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from seq2seq.runs import tensor_file
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
+from seq2seq.runtime.files import read_bounded
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -30,6 +32,16 @@ _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
+MODEL_CARD, CARD_MARK = "README.md", "<!-- written by seq2seq report -->"
+_MAX_CARD_BYTES = 1 << 16
+
+
+def is_own_card(path: Path) -> bool:
+    """Return whether a README is a model card that was written here, not a file of the user's."""
+    try:
+        return CARD_MARK.encode() in read_bounded(path, _MAX_CARD_BYTES)
+    except OSError:
+        return False
 
 
 def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

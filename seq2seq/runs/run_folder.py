@@ -17,11 +17,13 @@ from seq2seq.runs.layout import (
     LOG,
     METRICS,
     METRICS_TABLE,
+    MODEL_CARD,
     PREVIOUS,
     SAMPLES,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
+    is_own_card,
     snapshot_step,
     snapshots,
     writing,
@@ -225,6 +227,8 @@ def clear(folder: Path) -> None:
     with writing(folder, folder):
         for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
+        if is_own_card(folder / MODEL_CARD):
+            (folder / MODEL_CARD).unlink()
         for name in (VOCABULARY, TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()

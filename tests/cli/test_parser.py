@@ -22,6 +22,7 @@ ARGUMENTS = {
     "translate": ["-m", "run"],
     "evaluate": [],
     "score": ["-m", "run", "-r", "ref"],
+    "report": ["run"],
     "distill": ["-m", "run", "-o", "out.tsv"],
     "back-translate": ["-m", "run", "-i", "text", "-o", "out.tsv"],
     "average": ["run", "-o", "new"],

@@ -23,6 +23,19 @@ def page(maps: Iterable[AttentionMap]) -> Iterator[str]:
 
 def _section(attention: AttentionMap) -> str:
     source, translation = map(escape, attention.headings())
+    return "\n".join(
+        [
+            "<section>",
+            f'<h2 dir="auto">{source}</h2>',
+            f'<p dir="auto">{translation}</p>',
+            table_of(attention),
+            "</section>",
+        ]
+    )
+
+
+def table_of(attention: AttentionMap) -> str:
+    """Return the table of a map, which scrolls where it is too wide."""
     columns = range(len(attention.src_tokens))
     head = [_header(attention.src_tokens, column, "col") for column in columns]
     rows = []
@@ -31,14 +44,10 @@ def _section(attention: AttentionMap) -> str:
         rows.append(f"<tr>{_header(attention.tgt_tokens, row, 'row')}{''.join(cells)}</tr>")
     return "\n".join(
         [
-            "<section>",
-            f'<h2 dir="auto">{source}</h2>',
-            f'<p dir="auto">{translation}</p>',
             '<div class="scroll"><table>',
             f"<thead><tr><td></td>{''.join(head)}</tr></thead>",
             f"<tbody>{''.join(rows)}</tbody>",
             "</table></div>",
-            "</section>",
         ]
     )
 

@@ -1,0 +1,287 @@
+"""Facts about a run for its report: curves, data, scores, sentences, versions and hardware."""
+
+import math
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from seq2seq import __version__
+from seq2seq.analysis.attention.maps import AttentionMap
+from seq2seq.analysis.attention.plot import maps_of
+from seq2seq.analysis.compare.scoring import length_buckets
+from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
+from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
+from seq2seq.data.lines import is_blank
+from seq2seq.evaluation import metrics
+from seq2seq.evaluation.metrics import Scores, SentenceScore
+from seq2seq.evaluation.segmentation import segmentation_of
+from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import read_config
+from seq2seq.runs.layout import BEST, METRICS, TIMING
+from seq2seq.runs.tensor_file import read_header
+from seq2seq.runtime.console import duration
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.reporting import read_metrics
+
+Split = Literal["valid", "test"]
+SHOWN_SENTENCES = 3  # of the best, and of the worst
+_PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+class Curve(NamedTuple):
+    """A figure over the steps of training."""
+
+    name: str
+    points: list[tuple[float, float]]  # step, value
+
+
+class TextFacts(NamedTuple):
+    """Size of one text of a run; `problem` says why nothing is known of it."""
+
+    name: str
+    files: str
+    pairs: int = 0
+    blank: int = 0  # pairs with a blank side
+    src_words: float = 0.0  # per sentence
+    tgt_words: float = 0.0
+    problem: str | None = None
+
+
+class Sentence(NamedTuple):
+    """A scored sentence, with its attention if the model has any."""
+
+    line: int
+    source: str
+    reference: str
+    translation: str
+    score: SentenceScore
+    maps: list[AttentionMap]
+
+
+class ScoredText(NamedTuple):
+    """Scores of the translations of a text."""
+
+    split: Split
+    sentences: int
+    beam: int
+    scores: Scores
+    lengths: list[tuple[str, int, float]]  # range of source words, sentences, BLEU
+    best: list[Sentence]
+    worst: list[Sentence]
+
+
+class RunFacts(NamedTuple):
+    """All that a report shows."""
+
+    config: Config  # with paths as they are shown
+    run: Path
+    parameters: int
+    summary: list[tuple[str, str]]
+    losses: list[Curve]
+    quality: list[Curve]
+    rates: list[Curve]
+    texts: list[TextFacts]
+    scored: ScoredText | None
+    unscored: str  # why there are no scores; empty if there are
+    environment: list[tuple[str, str]]
+
+    @property
+    def config_text(self) -> str:
+        """Return the resolved config as YAML."""
+        return dump_config(self.config)
+
+
+def gather(
+    run: Path,
+    split: Split | None,
+    beam: int | None,
+    device: str,
+    on_translated: Callable[[int], object] | None = None,
+) -> RunFacts:
+    """Collect the facts of a run; translate and score its test text, or else its validation text.
+
+    Raises UserError for a folder without trained weights, and if a split that was asked for cannot
+    be scored.
+    """
+    config = read_config(run)
+    header, shapes = read_header(run / BEST)
+    scored, unscored = None, ""
+    try:
+        scored = _scored(run, config, split, beam, device, on_translated)
+    except UserError as error:
+        if split is not None:
+            raise
+        unscored = str(error)
+    figures = read_metrics(run) if (run / METRICS).exists() else []
+    parameters = sum(map(math.prod, shapes.values()))
+    return RunFacts(
+        with_paths(config, _shown),
+        run,
+        parameters,
+        _summary(config, int(header["step"]), parameters, _seconds(run)),
+        _curves(figures, train_loss="training", valid_loss="validation"),
+        _curves(figures, valid_bleu="BLEU", valid_chrf="chrF2"),
+        _curves(figures, learning_rate="learning rate"),
+        list(_texts(config)),
+        scored,
+        unscored,
+        list(_environment(device)),
+    )
+
+
+def _summary(
+    config: Config, step: int, parameters: int, seconds: float | None
+) -> list[tuple[str, str]]:
+    rows = [
+        ("direction", config.data.direction),
+        ("decoder", f"{config.model.decoder}, {parameters:,} parameters"),
+        ("best weights", f"step {step:,}"),
+    ]
+    if seconds is not None:
+        rows.append(("trained for", duration(seconds)))
+    return rows
+
+
+def _seconds(run: Path) -> float | None:
+    """Return the seconds of training, validation excluded, if they were recorded."""
+    lines = read_metrics(run, TIMING) if (run / TIMING).exists() else []
+    return max((line["seconds"] for line in lines if "seconds" in line), default=None)
+
+
+def _curves(figures: Sequence[dict[str, float]], **names: str) -> list[Curve]:
+    """Return the curves of these figures that have finite values."""
+    curves = []
+    for key, name in names.items():
+        points = sorted(
+            (line["step"], line[key])
+            for line in figures
+            if {"step", key} <= line.keys() and math.isfinite(line[key])
+        )
+        if points:
+            curves.append(Curve(name, points))
+    return curves
+
+
+def _texts(config: Config) -> Iterator[TextFacts]:
+    """Yield the facts of each text; those of training are read as a stream."""
+    data = config.data
+    numbered = len(data.train) > 1
+    for number, corpus in enumerate(data.train, start=1):
+        yield _text(f"train {number}" if numbered else "train", corpus)
+    yield _text("valid", data.valid)
+    if data.test is not None:
+        yield _text("test", data.test)
+
+
+def _text(name: str, files: ParallelFiles) -> TextFacts:
+    shown = " and ".join(str(_shown(path)) for path in files.paths.values())
+    pairs = blank = src_words = tgt_words = 0
+    try:
+        for src, tgt in iter_pairs(files):
+            pairs += 1
+            blank += is_blank(src) or is_blank(tgt)
+            src_words += len(src.split())
+            tgt_words += len(tgt.split())
+    except (UserError, OSError):
+        return TextFacts(name, shown, problem="its files are no longer where the run found them")
+    return TextFacts(name, shown, pairs, blank, src_words / pairs, tgt_words / pairs)
+
+
+def _shown(path: Path) -> Path:
+    """Return a path without the folders above the working directory: a report may be passed on."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else Path(path.name)
+
+
+def _scored(
+    run: Path,
+    config: Config,
+    wanted: Split | None,
+    beam: int | None,
+    device: str,
+    on_translated: Callable[[int], object] | None,
+) -> ScoredText:
+    """Translate and score a text; raises UserError if it does not exist."""
+    split: Split = wanted or ("test" if config.data.test is not None else "valid")
+    files = config.data.valid if split == "valid" else config.data.test
+    if files is None:
+        raise UserError(f"{run}: its config has no data.test; choose --split valid")
+    text = read_pairs(files)
+    translator = Translator.load(run, device=device)
+    size = translator.beam_size(beam, 1)
+    translations = translator.translate(text.src, size, text_only=True, on_translated=on_translated)
+    hypotheses, references = [each.text for each in translations], [list(text.tgt)]
+    segmentation = segmentation_of(config.data.tgt_lang, references, None)
+    sentences = metrics.sentence_scores(hypotheses, references, segmentation=segmentation)
+    rows = [n for n, line in enumerate(text.src) if not (is_blank(line) or is_blank(text.tgt[n]))]
+    count = min(SHOWN_SENTENCES, len(rows) // 2)
+    by_length = sorted(rows, key=lambda row: -len(text.src[row]))  # of equal scores, long ones
+    worst = sorted(by_length, key=lambda row: sentences[row])[:count]
+    others = [row for row in by_length if row not in worst]
+    best = sorted(others, key=lambda row: sentences[row], reverse=True)[:count]
+    chosen = [*worst, *best]
+    shown = _sentences(translator, size, text, hypotheses, sentences, chosen)
+    counts = metrics.bleu_counts(hypotheses, text.tgt, False, segmentation.tokenize)
+    lengths = [
+        (bucket.label, len(bucket.rows), metrics.bleu_of(counts[bucket.rows]))
+        for bucket in length_buckets(text.src, max(len(line.split()) for line in text.src))
+    ]
+    scores = metrics.score(hypotheses, references, segmentation=segmentation)
+    return ScoredText(split, len(text), size, scores, lengths, shown[count:], shown[:count])
+
+
+def _sentences(
+    translator: Translator,
+    beam: int,
+    text: ParallelText,
+    hypotheses: Sequence[str],
+    scores: Sequence[SentenceScore],
+    rows: Sequence[int],
+) -> list[Sentence]:
+    """Return the sentences in these rows, translated again for their attention."""
+    sources = [text.src[row] for row in rows]
+    again = translator.translate(sources, beam) if translator.attends else []
+    maps = [
+        list(maps_of([each], [source])) for each, source in zip(again, sources, strict=False)
+    ] or [[] for _ in rows]
+    return [
+        Sentence(row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], own)
+        for row, own in zip(rows, maps, strict=True)
+    ]
+
+
+def _environment(device: str) -> Iterator[tuple[str, str]]:
+    """Yield versions and hardware of this process, which scored the run."""
+    yield "seq2seq", __version__
+    yield "Python", platform.python_version()
+    for name in _PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+    yield "system", f"{platform.system()} {platform.machine()}"
+    yield "processor", _processor()
+    yield "threads", str(torch.get_num_threads())
+    if device != "cpu" and torch.cuda.is_available():
+        yield "GPU", torch.cuda.get_device_name()
+
+
+def _processor() -> str:
+    """Return the name of the processor, as the system has it."""
+    if _CPU_INFO.exists():
+        for line in _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or "unknown"
+
+
+def name_of_text(config: Config, split: Split) -> str:
+    """Return the file names of a text, without folders."""
+    files = config.data.valid if split == "valid" else config.data.test
+    return source_name(files) if files is not None else split

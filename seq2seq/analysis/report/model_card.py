@@ -1,0 +1,109 @@
+"""Model card of a run: a README with the metadata that model hubs read."""
+
+import yaml
+
+from seq2seq.analysis.report.facts import RunFacts, name_of_text
+from seq2seq.evaluation.metrics import METRIC_NAMES
+from seq2seq.runs.layout import CARD_MARK, MODEL_CARD, is_own_card, writing
+from seq2seq.runtime.files import atomic_write
+
+
+def write_model_card(facts: RunFacts) -> str | None:
+    """Write the model card into the run folder; return a note if a README of the user's is kept.
+
+    Raises RunError if it cannot be written.
+    """
+    path = facts.run / MODEL_CARD
+    if path.exists() and not is_own_card(path):
+        return f"{path}: is kept, since seq2seq did not write it; there is no model card"
+    with writing(path):
+        atomic_write(path, model_card(facts).encode())
+    return None
+
+
+def model_card(facts: RunFacts) -> str:
+    """Return the front matter and the text of the card."""
+    metadata = yaml.safe_dump(_metadata(facts), sort_keys=False, allow_unicode=True, width=10_000)
+    return f"---\n{metadata}---\n\n{CARD_MARK}\n\n{_body(facts)}"
+
+
+def _metadata(facts: RunFacts) -> dict[str, object]:
+    data, scored = facts.config.data, facts.scored
+    tree: dict[str, object] = {
+        "language": list(dict.fromkeys((data.src_lang, data.tgt_lang))),
+        "library_name": "seq2seq-attention",
+        "pipeline_tag": "translation",
+        "tags": ["translation", "seq2seq", "lstm", f"decoder-{facts.config.model.decoder}"],
+    }
+    if scored is None:
+        return tree
+    values = [
+        {
+            "type": name.lower().removesuffix("2"),
+            "name": name,
+            "value": round(value.score, 2),
+            "args": {"signature": value.signature},
+        }
+        for name, value in zip(METRIC_NAMES, scored.scores, strict=True)
+        if value is not None
+    ]
+    tree["metrics"] = [each["type"] for each in values]
+    text = name_of_text(facts.config, scored.split)
+    result = {
+        "task": {"type": "translation", "name": f"{data.src_lang} to {data.tgt_lang}"},
+        "dataset": {"type": "text", "name": text, "split": scored.split},
+        "metrics": values,
+    }
+    tree["model-index"] = [{"name": facts.config.name, "results": [result]}]
+    return tree
+
+
+def _body(facts: RunFacts) -> str:
+    data, model = facts.config.data, facts.config.model
+    lines = [
+        f"# {_plain(facts.config.name)}",
+        "",
+        f"An attention-based recurrent model that translates {_plain(data.src_lang)} to "
+        f"{_plain(data.tgt_lang)}: decoder {model.decoder}, {facts.parameters:,} parameters, "
+        "trained with [seq2seq](https://pypi.org/project/seq2seq-attention/).",
+        "",
+        "    pip install seq2seq-attention",
+        "    echo 'A sentence.' | seq2seq translate -m FOLDER    # the folder of this file",
+        "",
+        "## Training text",
+        "",
+        *(
+            f"- {_plain(each.name)}: {_count(each.pairs)}{_plain(each.files)}"
+            for each in facts.texts
+        ),
+        "",
+    ]
+    if facts.scored is not None:
+        lines += [
+            f"## Scores on the {facts.scored.split} text",
+            "",
+            "| metric | score | 95 % interval | signature |",
+            "| --- | --- | --- | --- |",
+            *(
+                f"| {name} | {value.score:.1f} | {_interval(value.ci)} | "
+                f"{_plain(value.signature)} |"
+                for name, value in zip(METRIC_NAMES, facts.scored.scores, strict=True)
+                if value is not None
+            ),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _count(pairs: int) -> str:
+    return f"{pairs:,} pairs, " if pairs else ""
+
+
+def _interval(ci: tuple[float, float] | None) -> str:
+    return "-" if ci is None else f"{ci[0]:.1f} to {ci[1]:.1f}"
+
+
+def _plain(text: str) -> str:
+    """Return a name as one line of Markdown, with the characters escaped that have a meaning."""
+    line = " ".join(text.split())
+    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|&!" else each for each in line)

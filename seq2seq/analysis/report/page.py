@@ -1,0 +1,140 @@
+"""Report of a run as one HTML page without scripts or resources from elsewhere."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from seq2seq.analysis.attention.html import table_of
+from seq2seq.analysis.attention.plot import MAX_CELLS
+from seq2seq.analysis.report.charts import bar_chart, line_chart
+from seq2seq.analysis.report.facts import Curve, RunFacts, ScoredText, Sentence, TextFacts
+from seq2seq.evaluation.metrics import METRIC_NAMES
+from seq2seq.runtime.console import printable
+
+
+def page(facts: RunFacts) -> str:
+    """Return the page."""
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    head, _, foot = template.partition("$sections")
+    head = head.replace("$title", _text(facts.config.name))
+    return head + "\n".join(_sections(facts)) + foot
+
+
+def _sections(facts: RunFacts) -> Iterator[str]:
+    yield f"<h1>{_text(facts.config.name)}</h1>"
+    yield _table(facts.summary)
+    yield "<h2>Scores</h2>"
+    yield _scores(facts.scored) if facts.scored else f"<p>No scores: {_text(facts.unscored)}</p>"
+    yield "<h2>Training</h2>"
+    yield _charts(facts)
+    if facts.scored is not None:
+        languages = facts.config.data.src_lang, facts.config.data.tgt_lang
+        for title, sentences in (
+            ("Worst sentences", facts.scored.worst),
+            ("Best sentences", facts.scored.best),
+        ):
+            if sentences:
+                yield f"<h2>{title}</h2>"
+                yield from (_sentence(each, *languages) for each in sentences)
+    yield "<h2>Data</h2>"
+    yield _texts(facts.texts)
+    yield "<h2>Config</h2>"
+    yield f'<pre tabindex="0">{_text(facts.config_text)}</pre>'
+    yield "<h2>Versions and hardware</h2>"
+    yield "<p>Those with which this report was made.</p>"
+    yield _table(facts.environment)
+
+
+def _scores(scored: ScoredText) -> str:
+    rows = [("", "score", "95 % interval", "signature")]
+    for name, value in zip(METRIC_NAMES, scored.scores, strict=True):
+        if value is not None:
+            low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
+            rows.append((name, f"{value.score:.1f}", low_high, value.signature))
+    note = f"{scored.sentences:,} sentences of the {scored.split} text, beam size {scored.beam}."
+    if scored.split == "valid":
+        note += " This text has chosen the best weights: a test text gives a fairer score."
+    parts = [f"<p>{note}</p>", _grid(rows)]
+    if scored.lengths:
+        title = "BLEU by length of the source, in words"
+        parts += [
+            f"<figure><figcaption>{title}; below, the number of sentences</figcaption>",
+            bar_chart(title, scored.lengths),
+            "</figure>",
+        ]
+    return "\n".join(parts)
+
+
+def _charts(facts: RunFacts) -> str:
+    charts = (
+        ("Loss, nats a token", facts.losses),
+        ("Validation scores, greedy search", facts.quality),
+        ("Learning rate", facts.rates),
+    )
+    figures = [_figure(title, curves) for title, curves in charts if curves]
+    return f'<div class="charts">{"".join(figures)}</div>' if figures else "<p>No figures yet.</p>"
+
+
+def _figure(title: str, curves: Sequence[Curve]) -> str:
+    caption = escape(title)
+    return f"<figure><figcaption>{caption}</figcaption>{line_chart(title, curves)}</figure>"
+
+
+def _sentence(sentence: Sentence, src_lang: str, tgt_lang: str) -> str:
+    lines = (
+        ("source", sentence.source, src_lang),
+        ("reference", sentence.reference, tgt_lang),
+        ("translation", sentence.translation, tgt_lang),
+    )
+    texts = "".join(
+        f'<dt>{name}</dt><dd dir="auto" lang="{escape(language)}">{_text(text)}</dd>'
+        for name, text, language in lines
+    )
+    score = f"BLEU {sentence.score.bleu:.1f}, chrF2 {sentence.score.chrf:.1f}"
+    maps = [
+        table_of(each)
+        for each in sentence.maps
+        if len(each.src_tokens) * len(each.tgt_tokens) <= MAX_CELLS
+    ]
+    shown = "".join(maps)
+    attention = f"<details><summary>attention</summary>{shown}</details>" if maps else ""
+    heading = f"<h3>Line {sentence.line:,}: {score}</h3>"
+    return f"<section>{heading}<dl>{texts}</dl>{attention}</section>"
+
+
+def _texts(texts: Sequence[TextFacts]) -> str:
+    rows = [("text", "pairs", "blank", "source words", "target words", "files")]
+    for each in texts:
+        figures = ("-", "-", "-", "-")
+        files = each.files
+        if each.problem is None:
+            words = f"{each.src_words:.1f}", f"{each.tgt_words:.1f}"
+            figures = (f"{each.pairs:,}", f"{each.blank:,}", *words)
+        else:
+            files = f"{files} ({each.problem})"
+        rows.append((each.name, *figures, files))
+    return _grid(rows) + "<p>Words are means per sentence.</p>"
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in rows[0])
+    body = "".join(
+        f'<tr><th scope="row">{_text(first)}</th>'
+        + "".join(f"<td>{_text(cell)}</td>" for cell in rest)
+        + "</tr>"
+        for first, *rest in rows[1:]
+    )
+    table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table class="plain">{table}</table></div>'
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    body = "".join(
+        f'<tr><th scope="row">{_text(name)}</th><td>{_text(value)}</td></tr>'
+        for name, value in rows
+    )
+    return f'<div class="scroll"><table class="plain"><tbody>{body}</tbody></table></div>'
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,268 @@
+"""`seq2seq report`: the page, its charts, the model card, and runs that lack parts."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from conftest import write_small_corpus
+
+from seq2seq.analysis.report.charts import Axis, bar_chart, line_chart
+from seq2seq.analysis.report.facts import Curve
+from seq2seq.cli.main import main
+
+SHORT = ("training.max_steps=12", "training.validate_every=4", "training.log_every=2")
+VOID = {"meta", "br", "img", "input", "link", "hr"}
+
+
+class Balanced(HTMLParser):
+    """Parser that fails for a tag that is not closed, or closed where it is not open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def checked(path: Path) -> tuple[str, set[str]]:
+    """Return the page and its tags: well-formed, without scripts and other resources."""
+    text = path.read_text(encoding="utf-8")
+    parser = Balanced()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    assert parser.addresses == []
+    assert not parser.tags & {"script", "iframe", "object", "img", "link", "b"}
+    assert "url(" not in text
+    for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+        ElementTree.fromstring(svg)
+    return text, parser.tags
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a corpus with a trained run, not to be changed."""
+    folder = tmp_path_factory.mktemp("report")
+    config = write_small_corpus(folder)
+    assert main(["train", str(config), *SHORT]) == 0
+    return folder
+
+
+def report(folder: Path, *words: str) -> int:
+    return main(["report", str(folder / "run"), "--device", "cpu", *words])
+
+
+def test_the_page_has_the_scores_of_evaluate(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.html"
+    assert report(trained, "-b", "2", "-o", str(path)) == 0
+    assert f"Open {path} in a browser." in capsys.readouterr().err
+    scores = ["--json", str(tmp_path / "scores.json"), "--sentences", str(tmp_path / "s.tsv")]
+    assert main(["evaluate", "-m", str(trained / "run"), "-b", "2", *scores]) == 0
+    text, tags = checked(path)
+    for each in json.loads((tmp_path / "scores.json").read_text()).values():
+        assert f"<td>{each['score']:.1f}</td>" in text
+        assert each["signature"] in text
+    lines = (tmp_path / "s.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    of_line = {line.split("\t")[0]: line.split("\t")[1:3] for line in lines}
+    shown = re.findall(r"<h3>Line (\d+): BLEU ([\d.]+), chrF2 ([\d.]+)", text)
+    assert len(shown) == len({number for number, *_ in shown}) == 6
+    assert all(of_line[number] == scores for number, *scores in shown)
+    worst = [line.split("\t")[1:3] for line in lines[:3]]  # others may have equal scores
+    assert [scores for _, *scores in shown[:3]] == worst
+    assert "11 sentences of the test text, beam size 2." in text
+    assert {"svg", "details", "pre"} <= tags
+    assert text.count("<details>") == 6
+    assert "hidden_size: 20" in text
+    assert "<td>120</td>" in text  # training pairs
+    assert str(trained) not in text  # folders of this machine
+
+
+@pytest.mark.parametrize("split", ["test", "valid"])
+def test_the_model_card_has_metadata_and_scores(trained: Path, split: str) -> None:
+    assert report(trained, "--split", split, "-b", "1") == 0
+    assert (trained / "run" / "report.html").exists()
+    card = (trained / "run" / "README.md").read_text(encoding="utf-8")
+    _, front, body = card.split("---\n", 2)
+    tree = yaml.safe_load(front)
+    assert tree["language"] == ["xx", "yy"]
+    assert tree["pipeline_tag"] == "translation"
+    (entry,) = tree["model-index"]
+    (result,) = entry["results"]
+    assert result["dataset"]["split"] == split
+    values = {each["type"]: each["value"] for each in result["metrics"]}
+    assert list(values) == ["bleu", "chrf", "ter"] == tree["metrics"]
+    rows = [row for row in body.splitlines() if row.startswith("| BLEU ")]
+    assert [f"{values['bleu']:.1f}"] == [row.split(" | ")[1] for row in rows]
+    assert len(re.split(r"(?<!\\)\|", rows[0])) == 6  # four cells
+    assert str(trained) not in card
+
+
+def test_a_readme_of_the_users_is_kept(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = small_corpus.parent
+    assert main(["train", str(small_corpus), *SHORT]) == 0
+    assert "Report:     seq2seq report" in capsys.readouterr().err
+    card = folder / "run" / "README.md"
+    card.write_text("My notes.\n", encoding="utf-8")
+    assert report(folder, "-b", "1") == 0
+    assert "README.md: is kept, since seq2seq did not write it" in capsys.readouterr().err
+    assert card.read_text(encoding="utf-8") == "My notes.\n"
+    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
+    assert card.read_text(encoding="utf-8") == "My notes.\n"
+    card.unlink()
+    assert report(folder, "-b", "1") == 0
+    assert card.exists()
+    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
+    assert not card.exists()  # it described another run
+
+
+def test_a_run_without_attention_test_text_and_metrics_has_a_page(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = small_corpus.parent
+    values = ("model.decoder=none", "data.test=null")
+    assert main(["train", str(small_corpus), *SHORT, *values]) == 0
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        (folder / "run" / name).unlink()
+    assert report(folder, "-b", "1") == 0
+    text, tags = checked(folder / "run" / "report.html")
+    assert "15 sentences of the valid text, beam size 1." in text
+    assert "This text has chosen the best weights" in text
+    assert "details" not in tags
+    assert "No figures yet." in text
+    capsys.readouterr()
+    assert report(folder, "--split", "test") == 2
+    assert "its config has no data.test; choose --split valid" in capsys.readouterr().err
+
+
+def test_a_run_whose_texts_are_gone_has_a_page_without_scores(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = small_corpus.parent
+    assert main(["train", str(small_corpus), *SHORT]) == 0
+    for path in folder.glob("t*.src"):
+        path.unlink()
+    capsys.readouterr()
+    assert report(folder) == 0
+    err = capsys.readouterr().err
+    assert "note: no scores: " in err
+    text, _ = checked(folder / "run" / "report.html")
+    assert "No scores: " in text
+    assert text.count("its files are no longer where the run found them") == 2
+    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
+    assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
+
+
+def test_names_and_text_of_others_are_escaped(small_corpus: Path) -> None:
+    folder = small_corpus.parent
+    name = "<script>alert(1)</script> & `x` | [y](z)"
+    config = small_corpus.read_text(encoding="utf-8").replace("name: small", f"name: {name!r}")
+    small_corpus.write_text(config, encoding="utf-8")
+    for side in ("src", "tgt"):
+        path = folder / f"test.{side}"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = [f'</dd><b onclick="x">{line}\u202e\x1b[31m' for line in lines]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert main(["train", str(small_corpus), *SHORT]) == 0
+    assert report(folder, "-b", "1") == 0
+    text, _ = checked(folder / "run" / "report.html")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp;" in text
+    assert not re.search("[\x1b\u202e]", text)
+    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
+    assert "<script>" not in card.split("---\n", 2)[2]
+    assert yaml.safe_load(card.split("---\n")[1])["model-index"][0]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere"),
+        (["run", "-o", "page.pdf"], "page.pdf: the report is an HTML page; give -o FILE.html"),
+        (["run", "-o", "-"], "-: the report is an HTML page; give -o FILE.html"),
+        (["run", "-o", "no/page.html"], "no/page.html: there is no folder no; create it first"),
+        (["run", "-b", "0"], "argument -b/--beam: must be an integer of at least 1"),
+        ([], "the following arguments are required: RUN"),
+    ],
+)
+def test_a_wrong_use_is_refused(
+    trained: Path,
+    words: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(trained)
+    assert main(["report", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"seq2seq: error: {message}")
+    assert err.count("\n") == 1
+
+
+# ----------------------------------------------------------------------------------------- charts
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 100, [0, 20, 40, 60, 80, 100]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (400, 1200, [400, 600, 800, 1000, 1200]),
+        (2.3, 2.7, [2.3, 2.4, 2.5, 2.6, 2.7]),
+        (-1, 1, [-1, -0.5, 0, 0.5, 1]),
+    ],
+)
+def test_ticks_are_round_values(low: float, high: float, expected: list[float]) -> None:
+    assert Axis(low, high, 0, 1).ticks() == pytest.approx(expected)
+
+
+def points_of(svg: str) -> list[list[tuple[float, float]]]:
+    lines = [each.attrib["points"] for each in ElementTree.fromstring(svg).iter("polyline")]
+    return [[tuple(map(float, pair.split(","))) for pair in line.split()] for line in lines]  # type: ignore[misc]
+
+
+def test_a_line_goes_through_its_points() -> None:
+    steps = [(0.0, 3.0), (10.0, 1.0), (40.0, 2.0)]
+    (line,) = points_of(line_chart("loss", [Curve("a", steps)]))
+    (x0, y0), (x1, y1), (x2, y2) = line
+    assert (x1 - x0) / (x2 - x0) == pytest.approx(0.25, abs=1e-3)
+    assert (y2 - y1) / (y0 - y1) == pytest.approx(0.5, abs=1e-3)
+    assert y1 > y0  # a larger value is higher up
+
+
+@pytest.mark.parametrize("points", [[(5.0, 0.0)], [(1.0, 2.0), (2.0, 2.0)], [(0.0, -1e-9)]])
+def test_few_and_equal_points_are_drawn(points: list[tuple[float, float]]) -> None:
+    (line,) = points_of(line_chart("<&>", [Curve("x<y", points)]))
+    assert len(line) == len(points)
+
+
+def test_many_points_are_averaged() -> None:
+    curve = Curve("a", [(float(n), float(n % 2)) for n in range(8_000)])
+    (line,) = points_of(line_chart("loss", [curve]))
+    assert len(line) == 400
+    assert len({y for _, y in line}) == 1
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    svg = bar_chart("BLEU", [("1-5", 30, 40.0), ("6-9*", 20, 10.0), ("x", 5, 0.0)])
+    heights = [float(each.attrib["height"]) for each in ElementTree.fromstring(svg).iter("rect")]
+    assert heights[0] == pytest.approx(4 * heights[1], rel=0.01)
+    assert heights[2] == 0
