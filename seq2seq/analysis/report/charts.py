@@ -9,7 +9,7 @@ from seq2seq.analysis.report.facts import Curve
 
 WIDTH, HEIGHT = 480, 220
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 34  # margins around the plot
-MAX_POINTS = 400  # of a line; more are averaged
+MAX_POINTS = 400  # maximum points of a line; more are averaged
 MARKED = 40  # a curve of at most as many points has a mark for each
 
 
@@ -61,7 +61,7 @@ def line_chart(title: str, curves: Sequence[Curve]) -> str:
 
 
 def bar_chart(title: str, bars: Sequence[tuple[str, int, float]]) -> str:
-    """Draw a bar for each label, count and value; the count stands below the label."""
+    """Draw a bar for each label, count and value; the count is below the label."""
     y = Axis(0.0, max(1.0, *(value for _, _, value in bars)) * 1.12, HEIGHT - BOTTOM, TOP)
     width = (WIDTH - LEFT - RIGHT) / len(bars)
     parts = [_horizontal(y)]

@@ -28,7 +28,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.training.reporting import read_metrics
 
 Split = Literal["valid", "test"]
-SHOWN_SENTENCES = 3  # of the best, and of the worst
+SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")
 
@@ -40,7 +40,7 @@ class Curve(NamedTuple):
     points: list[tuple[float, float]]  # step, value
 
 
-class TextFacts(NamedTuple):
+class TextSize(NamedTuple):
     """Size of one text of a run; `problem` says why nothing is known of it."""
 
     name: str
@@ -52,7 +52,7 @@ class TextFacts(NamedTuple):
     problem: str | None = None
 
 
-class Sentence(NamedTuple):
+class ShownSentence(NamedTuple):
     """A scored sentence, with its attention if the model has any."""
 
     line: int
@@ -71,8 +71,8 @@ class ScoredText(NamedTuple):
     beam: int
     scores: Scores
     lengths: list[tuple[str, int, float]]  # range of source words, sentences, BLEU
-    best: list[Sentence]
-    worst: list[Sentence]
+    best: list[ShownSentence]
+    worst: list[ShownSentence]
 
 
 class RunFacts(NamedTuple):
@@ -85,7 +85,7 @@ class RunFacts(NamedTuple):
     losses: list[Curve]
     quality: list[Curve]
     rates: list[Curve]
-    texts: list[TextFacts]
+    texts: list[TextSize]
     scored: ScoredText | None
     unscored: str  # why there are no scores; empty if there are
     environment: list[tuple[str, str]]
@@ -167,7 +167,7 @@ def _curves(figures: Sequence[dict[str, float]], **names: str) -> list[Curve]:
     return curves
 
 
-def _texts(config: Config) -> Iterator[TextFacts]:
+def _texts(config: Config) -> Iterator[TextSize]:
     """Yield the facts of each text; those of training are read as a stream."""
     data = config.data
     numbered = len(data.train) > 1
@@ -178,7 +178,7 @@ def _texts(config: Config) -> Iterator[TextFacts]:
         yield _text("test", data.test)
 
 
-def _text(name: str, files: ParallelFiles) -> TextFacts:
+def _text(name: str, files: ParallelFiles) -> TextSize:
     shown = " and ".join(str(_shown(path)) for path in files.paths.values())
     pairs = blank = src_words = tgt_words = 0
     try:
@@ -188,8 +188,8 @@ def _text(name: str, files: ParallelFiles) -> TextFacts:
             src_words += len(src.split())
             tgt_words += len(tgt.split())
     except (UserError, OSError):
-        return TextFacts(name, shown, problem="its files are no longer where the run found them")
-    return TextFacts(name, shown, pairs, blank, src_words / pairs, tgt_words / pairs)
+        return TextSize(name, shown, problem="its files are no longer where the run found them")
+    return TextSize(name, shown, pairs, blank, src_words / pairs, tgt_words / pairs)
 
 
 def _shown(path: Path) -> Path:
@@ -220,7 +220,9 @@ def _scored(
     sentences = metrics.sentence_scores(hypotheses, references, segmentation=segmentation)
     rows = [n for n, line in enumerate(text.src) if not (is_blank(line) or is_blank(text.tgt[n]))]
     count = min(SHOWN_SENTENCES, len(rows) // 2)
-    by_length = sorted(rows, key=lambda row: -len(text.src[row]))  # of equal scores, long ones
+    by_length = sorted(
+        rows, key=lambda row: -len(text.src[row])
+    )  # long ones first among equal scores
     worst = sorted(by_length, key=lambda row: sentences[row])[:count]
     others = [row for row in by_length if row not in worst]
     best = sorted(others, key=lambda row: sentences[row], reverse=True)[:count]
@@ -242,7 +244,7 @@ def _sentences(
     hypotheses: Sequence[str],
     scores: Sequence[SentenceScore],
     rows: Sequence[int],
-) -> list[Sentence]:
+) -> list[ShownSentence]:
     """Return the sentences in these rows, translated again for their attention."""
     sources = [text.src[row] for row in rows]
     again = translator.translate(sources, beam) if translator.attends else []
@@ -250,7 +252,7 @@ def _sentences(
         list(maps_of([each], [source])) for each, source in zip(again, sources, strict=False)
     ] or [[] for _ in rows]
     return [
-        Sentence(row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], own)
+        ShownSentence(row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], own)
         for row, own in zip(rows, maps, strict=True)
     ]
 

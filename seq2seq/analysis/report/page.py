@@ -7,7 +7,7 @@ from pathlib import Path
 from seq2seq.analysis.attention.html import table_of
 from seq2seq.analysis.attention.plot import MAX_CELLS
 from seq2seq.analysis.report.charts import bar_chart, line_chart
-from seq2seq.analysis.report.facts import Curve, RunFacts, ScoredText, Sentence, TextFacts
+from seq2seq.analysis.report.facts import Curve, RunFacts, ScoredText, ShownSentence, TextSize
 from seq2seq.evaluation.metrics import METRIC_NAMES
 from seq2seq.runtime.console import printable
 
@@ -80,7 +80,7 @@ def _figure(title: str, curves: Sequence[Curve]) -> str:
     return f"<figure><figcaption>{caption}</figcaption>{line_chart(title, curves)}</figure>"
 
 
-def _sentence(sentence: Sentence, src_lang: str, tgt_lang: str) -> str:
+def _sentence(sentence: ShownSentence, src_lang: str, tgt_lang: str) -> str:
     lines = (
         ("source", sentence.source, src_lang),
         ("reference", sentence.reference, tgt_lang),
@@ -102,7 +102,7 @@ def _sentence(sentence: Sentence, src_lang: str, tgt_lang: str) -> str:
     return f"<section>{heading}<dl>{texts}</dl>{attention}</section>"
 
 
-def _texts(texts: Sequence[TextFacts]) -> str:
+def _texts(texts: Sequence[TextSize]) -> str:
     rows = [("text", "pairs", "blank", "source words", "target words", "files")]
     for each in texts:
         figures = ("-", "-", "-", "-")
