@@ -2,6 +2,7 @@
 
 import ast
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ FILES = sorted(
     for path in (
         *(ROOT / page for page in PAGES),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "docs").rglob("*.ipynb"),
         *(ROOT / "configs").rglob("*.yaml"),
         *(ROOT / "scripts").rglob("*.py"),
         *(ROOT / "seq2seq").rglob("*.py"),
@@ -68,6 +70,9 @@ def names_of(source: str) -> Iterator[tuple[int, str]]:
 def findings(name: str, text: str) -> list[str]:
     """List the words, openings and names that do not belong, as `file:line: ...`."""
     found = []
+    if name.endswith(".ipynb"):
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n".join("".join(cell["source"]) for cell in cells)
     if not name.endswith(".py"):
         lines = enumerate(text.splitlines(), start=1)
         prose = [(number, line, False) for number, line in lines]
