@@ -81,7 +81,10 @@ def run(options: argparse.Namespace) -> int:
             logger.info(f"{pair}: {translator.name}")
         address = address_of(listening)
         logger.info(f"serving {address} (API: {address}/docs); Ctrl-C stops")
-        server_for(app, limits.seconds).run(sockets=[listening])
+        server = server_for(app, limits.seconds)
+        server.run(sockets=[listening])
+    if server.force_exit:
+        raise KeyboardInterrupt
     logger.info("stopped; all accepted requests have been answered")
     return 0
 

@@ -79,7 +79,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.monotonic(), 500
+        start, status = time.monotonic(), 0  # of the answer, once it has started
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -94,9 +94,13 @@ class Guard:
             else:
                 text = "the Host header names another server; start with --allow-host NAME"
                 await error_response(400, text)(scope, receive, send_guarded)
+        except asyncio.CancelledError:  # by a shutdown that does not wait
+            if not status:
+                text = "the server is shutting down"
+                await error_response(503, text, {"Retry-After": "1"})(scope, receive, send_guarded)
         finally:
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.requests.labels(path, status).inc()
+            self._metrics.requests.labels(path, status or 500).inc()
             self._metrics.seconds.labels(path).observe(time.monotonic() - start)
 
     def _knows_host(self, scope: Scope) -> bool:

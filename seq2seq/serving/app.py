@@ -1,5 +1,6 @@
 """The ASGI application: both APIs, the page, the documentation and the metrics."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -52,7 +53,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.queue.start()
         yield
-        service.queue.close()
+        await asyncio.to_thread(service.queue.close)
 
     app = FastAPI(
         title="seq2seq",

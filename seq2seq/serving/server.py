@@ -24,6 +24,14 @@ class _Server(uvicorn.Server):
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what has been accepted, or cancel it, then stop the application."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            for task in self.server_state.tasks:
+                task.cancel()
+            await self.lifespan.shutdown()  # or the process would end with its thread in torch
+
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; raises UserError if the address cannot be used."""

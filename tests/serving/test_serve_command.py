@@ -1,5 +1,7 @@
 """`seq2seq serve` as a process: what it prints and refuses, and how a signal stops it."""
 
+import contextlib
+import http.client
 import os
 import re
 import shutil
@@ -18,7 +20,7 @@ import yaml
 
 pytest.importorskip("fastapi")
 
-from served import Served
+from served import Reply, Served
 
 from seq2seq.cli.main import main
 
@@ -68,6 +70,29 @@ def test_a_signal_lets_accepted_requests_end(
         assert err == "stopped; all accepted requests have been answered\n"
         with pytest.raises(OSError, match="refused"):
             served.call("/health")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
+def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None:
+    with process("-m", str(tiny_runs["luong"])) as (started, served):
+        fields = {"text": [f"ba {n}." for n in range(1000)], "beam_size": 100}
+        answers: list[Reply] = []
+
+        def ask() -> None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answers.append(served.call("/v1/translate", fields))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not served.figure("seq2seq_waiting_lines"):
+            time.sleep(0.01)
+        started.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        started.send_signal(signal.SIGINT)
+        _, err = started.communicate(timeout=30)
+        thread.join()
+        assert (started.returncode, err) == (130, "seq2seq: error: interrupted\n")
+        assert [answer.status for answer in answers] in ([], [503])
 
 
 def with_languages(run: Path, folder: Path, src: str, tgt: str) -> Path:
