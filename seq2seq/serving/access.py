@@ -79,7 +79,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.monotonic(), 0  # of the answer, once it has started
+        start, status = time.monotonic(), 0  # status once the answer has started
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
