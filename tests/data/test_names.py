@@ -157,8 +157,8 @@ def test_vowel_signs_follow_letters() -> None:
     """No spelling begins with a vowel sign or has one after a virama."""
     speller = Speller([("kta", "क्ता"), ("ma", "म"), ("ra", "रा")], ["क्त", "ता", "ित"])
     for name in ("kta", "ka", "ata", "a", "ktra", "aa"):
-        for foreign in (0.1, 0.9):
-            for text, _ in speller.spellings(name, foreign):
+        for found in (speller.as_foreign(name), speller.native.spellings(name)):
+            for text in found:
                 signs = [n for n, each in enumerate(text) if unicodedata.category(each) == "Mc"]
                 assert all(n and text[n - 1] != "\N{DEVANAGARI SIGN VIRAMA}" for n in signs)
 

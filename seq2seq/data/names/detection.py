@@ -20,6 +20,7 @@ _PER_TYPE = 8  # instances of each word
 _EPOCHS, _RATE, _DECAY = 10, 0.2, 1e-4
 _LETTERS = 4  # order of the letter models
 _MOST_LIKE = 6  # nats
+MIN_SCORE = -1.5  # least log-odds of a name, lowered as most unknown words of a text are names
 _MIN_COUNT = 2  # least frequency of a feature
 
 Features = list[str]
@@ -100,7 +101,7 @@ class NameDetector:
         if self._capitalised.get(word.text, 0) > 1:
             return False  # translated, not spelled by its sound
         known = word.text.lower() in self._lower
-        return not (known or word.initial) or self.score(word) > 0
+        return not (known or word.initial) or self.score(word) > MIN_SCORE
 
     def score(self, word: SourceWord) -> float:
         """Return the log-odds that an unknown capitalised word is a name."""

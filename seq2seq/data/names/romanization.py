@@ -19,7 +19,7 @@ def romanize(word: str) -> list[list[Link]]:
     """Return the usual spellings of a word, as alignments; none in other scripts."""
     units = units_of(word)
     spelled = [_letters(unit, units[n + 1 :]) for n, unit in enumerate(units)]
-    if not all(map(_is_indic, units)) or not any(spelled):
+    if not all(map(is_indic, units)) or not any(spelled):
         return []
     usual = [Link(letters, unit) for letters, unit in zip(spelled, units, strict=True)]
     english = [link._replace(chunk=_lengthen(link)) for link in usual]
@@ -32,7 +32,13 @@ def _name(character: str) -> tuple[str, ...]:
 
 
 @cache
-def _is_indic(unit: Unit) -> bool:
+def script_name(character: str) -> str:
+    """Return the name of a character without its script, such as "VOWEL SIGN AA"."""
+    return " ".join(_name(character)[1:])
+
+
+@cache
+def is_indic(unit: Unit) -> bool:
     """Return whether a unit belongs to a script that has a virama."""
     script = _name(unit[0])[:1]
     try:

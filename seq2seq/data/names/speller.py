@@ -6,9 +6,9 @@ n-gram model (Bisani and Ney, 2008) with an n-gram model of the target's words b
     score(x, y) = sum_i log P(link_i | links before) + weight * log P(unit_i | units before)
                         + CHANNEL_WEIGHT * (log P(unit_i | chunk_i) + log P(chunk_i | unit_i)).
 
-P(link) is a mixture of two models, weighted by the probability that x is foreign: that of the
-mined name pairs, and that of the target's own words with their romanizations, if there are any. The
-weight of the language model is interpolated likewise.
+The joint model is that of the mined name pairs, most of which are foreign to the target. If the
+target's words can be romanized, the probability of a spelling is a mixture, weighted by the
+probability that x is foreign, with that of the noisy channel of `native_speller`.
 """
 
 import math
@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from seq2seq.data.names.native_speller import NativeSpeller
 from seq2seq.data.names.ngrams import END, History, NgramModel, Symbol
 from seq2seq.data.names.romanization import romanize
 from seq2seq.data.names.sounds import (
@@ -29,26 +30,19 @@ from seq2seq.data.names.sounds import (
 from seq2seq.data.names.vowel_length import VowelLengths
 
 BEAM = 12
-RELIABLE = 0.995  # least probability of a reliable spelling
-_ORDER, _NATIVE_ORDER, _LM_ORDER, _LETTER_ORDER = 3, 5, 5, 4
+RELIABLE, RELIABLE_NATIVE = 0.95, 0.65  # least probabilities of a reliable spelling, by model
+_ORDER, _LM_ORDER, _LETTER_ORDER = 3, 5, 4
 _LINKS, _UNITS, _LETTERS = 3000, 100, 30  # sizes of the alphabets, for smoothing
-_LM_WEIGHT, _NATIVE_LM_WEIGHT = 1.2, 0.3
+_LM_WEIGHT = 1.2
 _CHANNEL_WEIGHT = 0.5
 _UNSEEN, _SEEN = 0.05, 1.0  # pseudo-counts of an unseen link and of all links, in the channel
 _PAIR_WEIGHT = 3.0  # weight of a pair in the language model, relative to another word
 _NATIVE_WEIGHT = 0.05
-_FOREIGN = 0.3  # prior probability
-_MIN_MIXTURE = 0.1  # weight of either model
+_FOREIGN = 0.1  # prior probability
+_MIN_MIXTURE = 0.02  # weight of either model
 _ITERATIONS = 4
 _ALTERNATIVES = 10  # spellings whose probabilities sum to 1
 _MAX_UNITS = 25  # for a chunk
-
-
-class Spelling(NamedTuple):
-    """A spelling of a name, and its probability among the best ones."""
-
-    text: str
-    prob: float
 
 
 class _PartialSpelling(NamedTuple):
@@ -64,7 +58,7 @@ class Speller:
 
     def __init__(self, pairs: Sequence[tuple[str, str]], words: Iterable[str]) -> None:
         """`pairs`: a name in lower case and its spelling."""
-        self._foreign, self._native = NgramModel(_ORDER, _LINKS), NgramModel(_NATIVE_ORDER, _LINKS)
+        self._foreign = NgramModel(_ORDER, _LINKS)
         self._words = NgramModel(_LM_ORDER, _UNITS)
         self._foreign_letters, self._native_letters = (
             NgramModel(_LETTER_ORDER, _LETTERS) for _ in range(2)
@@ -84,14 +78,12 @@ class Speller:
                 for link in links:
                     links_of[link] += 1.0
         self._lengths = VowelLengths(aligned)
-        self._has_native = False
         self._known_words = set(words := list(words))
+        self.native = NativeSpeller(words)
         for word in words:
             self._words.add(units_of(word))
             for number, links in enumerate(romanize(word)):
-                self._has_native = True
                 weight = 0.5 if number else 1.0
-                self._native.add(links, weight)
                 self._native_letters.add("".join(link.chunk for link in links), weight)
                 for link in links:
                     links_of[link] += _NATIVE_WEIGHT * weight
@@ -104,46 +96,48 @@ class Speller:
     def spell(self, name: str) -> tuple[str, bool] | None:
         """Return the best spelling of a name in lower case, and whether it is reliable.
 
-        It is if it has nearly all of the probability, would be the best whether the name were
-        foreign or not, and is no word of the target, to which the models are biased. Returns None
-        for a name with unknown letters.
+        It is if it is the best whether the name is foreign or not, by a clear margin, and is no
+        word of the target, to which the models are biased. Returns None for a name with unknown
+        letters.
         """
-        found = self.spellings(name, self._foreign_probability(name))
+        as_foreign, as_native = self.as_foreign(name), self.native.spellings(name)
+        foreign = 1.0 if not as_native else self._foreign_probability(name) if as_foreign else 0.0
+        found = {
+            text: foreign * as_foreign.get(text, 0.0) + (1 - foreign) * as_native.get(text, 0.0)
+            for text in {**as_native, **as_foreign}
+        }
         if not found:
             return None
-        text, prob = found[0]
-        reliable = prob >= RELIABLE and text not in self._known_words
-        reliable = reliable and all(
-            self.spellings(name, foreign)[0].text == text
-            for foreign in (_MIN_MIXTURE, 1 - _MIN_MIXTURE)
-        )
+        text = max(found, key=lambda each: (found[each], each))
+        reliable = text not in self._known_words and as_foreign.get(text, 0.0) >= RELIABLE
+        if as_native:
+            reliable = reliable and as_native.get(text, 0.0) >= RELIABLE_NATIVE
         return text, reliable
 
-    def spellings(self, name: str, foreign: float) -> list[Spelling]:
-        """Return the best spellings of a name in lower case; none if its letters are unknown."""
+    def as_foreign(self, name: str) -> dict[str, float]:
+        """Return the best spellings of a name in lower case by the joint model, best first.
+
+        There are none if its letters are unknown.
+        """
         beams: list[dict[_PartialSpelling, float]] = [{} for _ in range(len(name) + 1)]
-        order = max(_ORDER, _NATIVE_ORDER)
-        start = _PartialSpelling((self._foreign.start[:1] * (order - 1)), self._words.start, "")
+        start = _PartialSpelling(self._foreign.start, self._words.start, "")
         beams[0][start] = 0.0
         for at, beam in enumerate(beams):
             for state, score in self._best(beam):  # units without letters
-                self._extend(beam, state, score, "", foreign)
+                self._extend(beam, state, score, "")
             kept = self._best(beam)
             beams[at] = dict(kept)
             for state, score in kept:
                 for end in range(at + 1, min(at + MAX_LETTERS, len(name)) + 1):
-                    self._extend(beams[end], state, score, name[at:end], foreign)
+                    self._extend(beams[end], state, score, name[at:end])
         found: dict[str, float] = {}
         for state, score in beams[-1].items():
-            total = score + self._score(state, END, END, foreign)
+            total = score + self._score(state, END, END)
             text = self._with_lengths(name, state.text)
             found[text] = max(found.get(text, -math.inf), total)
         best = sorted(found.items(), key=lambda each: (-each[1], each[0]))[:_ALTERNATIVES]
-        weights = [math.exp(score - best[0][1]) for _, score in best]
-        return [
-            Spelling(text, weight / sum(weights))
-            for (text, _), weight in zip(best, weights, strict=True)
-        ]
+        weights = {text: math.exp(score - best[0][1]) for text, score in best}
+        return {text: weight / sum(weights.values()) for text, weight in weights.items()}
 
     def _with_lengths(self, name: str, text: str) -> str:
         links = self._sounds.align(name, units_of(text))
@@ -158,29 +152,23 @@ class Speller:
         state: _PartialSpelling,
         score: float,
         chunk: str,
-        foreign: float,
     ) -> None:
         for unit in self._units.get(chunk, []):
             if not _may_follow(state.text, unit):
                 continue
             link = Link(chunk, unit)
-            total = score + self._score(state, link, unit, foreign) + self._channel[link]
-            links = (*state.links[1:], link)
+            total = score + self._score(state, link, unit) + self._channel[link]
+            links = self._foreign.next(state.links, link)
             after = _PartialSpelling(links, self._words.next(state.units, unit), state.text + unit)
             if total > beam.get(after, -math.inf):
                 beam[after] = total
 
-    def _score(self, state: _PartialSpelling, link: Symbol, unit: str, foreign: float) -> float:
-        prob = foreign * self._foreign.prob(state.links[-(_ORDER - 1) :], link)
-        if foreign < 1:
-            prob += (1 - foreign) * self._native.prob(state.links[-(_NATIVE_ORDER - 1) :], link)
-        weight = foreign * _LM_WEIGHT + (1 - foreign) * _NATIVE_LM_WEIGHT
-        return math.log(prob) + weight * math.log(self._words.prob(state.units, unit))
+    def _score(self, state: _PartialSpelling, link: Symbol, unit: str) -> float:
+        prob = self._foreign.prob(state.links, link)
+        return math.log(prob) + _LM_WEIGHT * math.log(self._words.prob(state.units, unit))
 
     def _foreign_probability(self, name: str) -> float:
         """Return the probability that a name is spelled like those of the pairs."""
-        if not self._has_native:
-            return 1.0
         odds = self._foreign_letters.log_prob(name) - self._native_letters.log_prob(name)
         odds += math.log(_FOREIGN / (1 - _FOREIGN))
         prob = 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))

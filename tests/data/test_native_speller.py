@@ -1,0 +1,125 @@
+"""Spelling by a noisy channel, against the channel and the models written out."""
+
+import itertools
+import math
+import unicodedata
+
+import pytest
+
+from seq2seq.data.names.native_speller import (
+    ALTERNATIVES,
+    NativeSpeller,
+    letters_of,
+    may_follow,
+    starts_word,
+)
+from seq2seq.data.names.sounds import units_of
+
+# Hindi and Marathi words, in which names have parts.
+WORDS = [
+    *("कविता", "कमल", "राजा", "राम", "नाम", "सुख", "सुर", "देश", "गणेश", "विजय", "जय", "लता"),
+    *("तारा", "गीत", "नदी", "दीप", "रवि", "अनिल", "अमर", "निल", "सुनील", "आशा", "भारत", "मुंबई"),
+]
+
+
+@pytest.fixture(scope="module")
+def speller() -> NativeSpeller:
+    return NativeSpeller(WORDS)
+
+
+def probability(spelling: str, name: str) -> float:
+    """Probability of the name given its spelling, summed over all ways to divide its letters."""
+    units = units_of(spelling)
+    total = 0.0
+    for cuts in itertools.combinations(range(1, len(name)), len(units) - 1):
+        chunks = [name[a:b] for a, b in itertools.pairwise((0, *cuts, len(name)))]
+        prob = 1.0
+        for n, (unit, chunk) in enumerate(zip(units, chunks, strict=True)):
+            following = units[n + 1] if n + 1 < len(units) else None
+            prob *= letters_of(unit, n == 0, following).get(chunk, 0.0)
+        total += prob
+    return total
+
+
+@pytest.mark.parametrize("name", ["amita", "sunita", "ramesh", "lata", "dinesh", "mumbai", "jay"])
+def test_spellings_are_romanized_as_the_name(speller: NativeSpeller, name: str) -> None:
+    found = speller.spellings(name)
+    assert len(found) > 1
+    assert all(probability(text, name) > 0 for text in found)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert math.fsum(found.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["jita", "sula", "rame", "lata"])
+def test_every_possible_spelling_in_two_or_three_units_is_weighed(
+    speller: NativeSpeller, name: str
+) -> None:
+    units = sorted({unit for word in WORDS for unit in units_of(word)})
+    possible = {
+        "".join(each)
+        for size in (2, 3)
+        for each in itertools.product(units, repeat=size)
+        if starts_word(each[0])
+        and all(itertools.starmap(may_follow, itertools.zip_longest(each, each[1:])))
+        and probability("".join(each), name) > 0
+    }
+    spellings = speller.spellings(name)
+    found = {text for text in spellings if len(units_of(text)) < 4}
+    assert found
+    assert found <= possible
+    assert found == possible or len(spellings) == ALTERNATIVES
+    assert any(len(speller.spellings(each)) < ALTERNATIVES for each in ("rame", "sula"))
+
+
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [
+        ("lata", "लता"),  # a final inherent vowel is not written: the last vowel is long
+        ("kamal", "कमल"),
+        ("vijay", "विजय"),
+        ("ram", "राम"),
+        ("deepa", "दीपा"),
+        ("amar", "अमर"),
+    ],
+)
+def test_names_are_spelled_as_parts_of_words(
+    speller: NativeSpeller, name: str, spelling: str
+) -> None:
+    assert next(iter(speller.spellings(name))) == spelling
+
+
+def test_no_spelling_breaks_the_rules_of_the_script(speller: NativeSpeller) -> None:
+    for name in ("anita", "aishwarya", "kshitij", "om", "indu", "gauri", "umesh"):
+        for text in speller.spellings(name):
+            names = [unicodedata.name(each) for each in text]
+            assert "SIGN" not in names[0]
+            assert not names[-1].endswith("VIRAMA")
+            for one, other in itertools.pairwise(names):
+                assert not (one.endswith("VIRAMA") and "VOWEL" in other)
+                assert not ("VOWEL SIGN" in one and "VOWEL SIGN" in other)
+
+
+def test_other_scripts_have_no_channel() -> None:
+    speller = NativeSpeller(["слово", "word", "言葉"])
+    assert not speller
+    assert speller.spellings("lata") == {}
+
+
+def test_unknown_letters_have_no_spelling(speller: NativeSpeller) -> None:
+    assert speller.spellings("željko") == {}
+    assert speller.spellings("") == {}
+
+
+def test_other_indic_scripts_are_spelled_likewise() -> None:
+    """Gujarati, whose letters have the same names."""
+    table = {
+        ord(each): unicodedata.lookup(unicodedata.name(each).replace("DEVANAGARI", "GUJARATI"))
+        for each in sorted(set("".join(WORDS)))
+    }
+    gujarati = NativeSpeller([word.translate(table) for word in WORDS])
+    for name in ("lata", "ramesh", "sunita"):
+        expected = NativeSpeller(WORDS).spellings(name)
+        found = gujarati.spellings(name)
+        best = next(iter(expected))
+        assert next(iter(found)) == best.translate(table)
+        assert found[best.translate(table)] == pytest.approx(expected[best])
