@@ -26,10 +26,10 @@ _ALPHABET = 100  # units, for smoothing
 _BIGRAM, _FOURGRAM, _CHANNEL = 0.43, 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
 _ENGLISH_VOWEL, _VOWEL_LETTER, _LONG_VOWEL, _FINAL_NASAL = 2.8, 2.3, 2.3, 2.85
-_INITIAL_A, _NASAL_A, _INNER_A = 1.57, 0.6, 0.8  # of a long a, not in the first or last syllable
+_INITIAL_A, _NASAL_A, _INNER_A = 1.57, 0.6, 0.8  # long a, not in the first or last syllable
 _SIBILANT_AFTER_A = -2.2  # at the end of a name
 _KEEPS_A = 0.8  # probability that an inherent vowel between syllables is written
-_MAX_LETTERS = 4  # of one unit
+_MAX_LETTERS = 4  # maximum letters of a unit
 _VOWELS: Mapping[str, dict[str, float]] = {
     "A": {"a": 1.0},
     "AA": {"a": 0.9, "aa": 0.1},
@@ -65,7 +65,7 @@ class _Partial(NamedTuple):
     """A partial spelling; the letters of its last unit are scored with the next one."""
 
     units: tuple[Unit, ...]
-    letters: str  # of the last unit
+    letters: str  # romanization of the last unit
 
 
 class NativeSpeller:
