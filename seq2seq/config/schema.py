@@ -49,6 +49,7 @@ from seq2seq.config.fields import (
     key,
     read_auto,
 )
+from seq2seq.config.scores import ADDITIVE_SCORES, Score, fits_bahdanau, is_sized
 from seq2seq.config.unknown_keys import section_class
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
@@ -56,11 +57,6 @@ from seq2seq.runtime.callers import in_callers_terms
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 _SIZE_SCHEMA = {"type": "integer", "minimum": 16, "maximum": 1_000_000}
 Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
-Score = Literal[
-    "additive", "normed_additive", "coverage", "dot", "general", "concat", "scaled_dot", "location"
-]
-_ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
-_SIZED_SCORES = (*_ADDITIVE_SCORES, "concat", "scaled_dot")
 _DECIDED_BY = {"attention_size": "score", "attention_heads": "score"}
 
 
@@ -143,7 +139,9 @@ class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
     decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
-    score: Score | None = key(None, "attention score; null: additive, with luong general")
+    score: Score | None = key(
+        None, "attention score, or package.module:Class; null: additive, with luong general"
+    )
     input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
     window: Annotated[LocalWindow, WINDOW] | None = key(
         None,
@@ -234,11 +232,11 @@ def _why_unused(key: str, value: object, earlier: Tree) -> str | None:
     decoder, score = earlier["decoder"], earlier.get("score")
     if decoder == "none":
         return "decoder none has no attention"
-    if key == "score" and decoder == "bahdanau" and value not in _ADDITIVE_SCORES:
-        return f"decoder bahdanau takes {', '.join(_ADDITIVE_SCORES)}"
+    if key == "score" and decoder == "bahdanau" and not fits_bahdanau(str(value)):
+        return f"decoder bahdanau takes {', '.join(ADDITIVE_SCORES)}"
     if key == "input_feeding" and decoder != "luong":
         return "input feeding belongs to decoder luong"
-    if key == "attention_size" and score not in _SIZED_SCORES:
+    if key == "attention_size" and not is_sized(score):
         return f"score {score} has no attention size"
     if key == "attention_heads" and score != "scaled_dot":
         return f"score {score} has no heads"
@@ -254,7 +252,7 @@ def _model_default(key: str, earlier: Tree) -> object:
     if key == "input_feeding":
         return True if decoder == "luong" else None
     hidden_size = earlier.get("hidden_size")
-    sized = key == "attention_size" and earlier["score"] in _SIZED_SCORES
+    sized = key == "attention_size" and is_sized(earlier["score"])
     return max(1, hidden_size // 2) if sized and isinstance(hidden_size, int) else None
 
 

@@ -8,6 +8,7 @@ from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.external_score import check_external_score, external_score
 from seq2seq.model.gnmt_decoder import GNMTDecoder
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.layers import DropoutRates, ScaledEmbedding
@@ -53,6 +54,13 @@ def build_model(
     return Seq2Seq(encoder, decoder, tgt_embedding, projection, dropout, copying)
 
 
+def check_score(config: ModelConfig) -> None:
+    """Raise ScoreError if the score is a class from outside that does not fit the model."""
+    if config.score is not None and ":" in config.score:
+        size = config.hidden_size
+        check_external_score(config.score, size, size, _attention_size(config))
+
+
 def _decoder(
     config: ModelConfig, output_size: int, direction_size: int, max_length: int
 ) -> Decoder:
@@ -90,6 +98,8 @@ def _output_size(config: ModelConfig) -> int:
 
 def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
     size = config.hidden_size
+    if config.score is not None and ":" in config.score:
+        return external_score(config.score, size, size, _attention_size(config))
     match config.score:
         case "dot":
             return attention.DotScore(size, size)

@@ -25,7 +25,8 @@ from seq2seq.data.batching import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.model.builder import build_model
+from seq2seq.model.builder import build_model, check_score
+from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
 from seq2seq.runs.layout import (
@@ -230,9 +231,23 @@ def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -
     Raises UserError if it does not fit memory.
     """
     sizes = len(vocabularies.src), len(vocabularies.tgt)
-    with _enough_memory(), torch.device(device):
+    with _enough_memory(), _score_errors(), torch.device(device):
         longest = config.data.max_length
         return build_model(config.model, *sizes, vocabularies.joint, longest)
+
+
+def check_score_class(config: Config) -> None:
+    """Raise UserError if `model.score` is a class from outside that does not fit."""
+    with _score_errors():
+        check_score(config.model)
+
+
+@contextmanager
+def _score_errors() -> Iterator[None]:
+    try:
+        yield
+    except ScoreError as error:
+        raise UserError(f"model.score: {error}") from None
 
 
 @contextmanager

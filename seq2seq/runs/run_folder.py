@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import Config, dump_config, load_config
 from seq2seq.data.training_data import FOLDER as CACHE
-from seq2seq.runs.checkpoint import remove_snapshots
+from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
@@ -80,6 +80,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError("--resume and --overwrite: give one of them")
     check_place(folder)
     check_paths(*config.data.paths())
+    check_score_class(config)
     check_readable(folder / CONFIG)
     _check_kinds(folder)
     _check_owners(folder)

@@ -1,0 +1,174 @@
+"""Scores from outside of the package: the documented one, and those that do not fit."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seq2seq.cli.main import main
+from seq2seq.config.schema import ConfigError, ModelConfig, load_config
+from seq2seq.inference.translator import Translator
+from seq2seq.model.builder import build_model
+from seq2seq.model.external_score import ScoreError, check_external_score, external_score
+from seq2seq.runs.layout import METRICS
+from seq2seq.runtime.errors import UserError
+from seq2seq.training.loop import train
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/own-score.md"
+
+
+@pytest.fixture
+def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install the module of the page, as written there, in a folder on the path."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    path = folder / "my_scores.py"
+    path.write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "my_scores", raising=False)
+    return path
+
+
+def written(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("scores")
+def test_the_score_of_the_page_is_its_formula() -> None:
+    score = external_score("my_scores:Cosine", 6, 8, 4)
+    outputs, query = torch.randn(2, 5, 8), torch.randn(2, 3, 6)
+    keys, values = score.project(outputs)
+    assert torch.equal(values, outputs)
+    found = score(query, keys)
+    weights = dict(score.named_parameters())  # type: ignore[attr-defined]
+    for b in range(2):
+        for k in range(3):
+            for s in range(5):
+                q = weights["query_projection.weight"] @ query[b, k]
+                h = weights["key_projection.weight"] @ outputs[b, s]
+                expected = 10 * torch.dot(q, h) / (q.norm() * h.norm())
+                torch.testing.assert_close(found[b, k, s], expected)
+
+
+@pytest.mark.usefixtures("scores")
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
+def test_all_decoders_with_attention_take_it(decoder: str) -> None:
+    sizes = {"embedding_size": 6, "hidden_size": 8, "attention_size": 4}
+    config = ModelConfig.model_validate(
+        {"decoder": decoder, "score": "my_scores:Cosine", "window": "local_p", **sizes}
+    )
+    model = build_model(config, 20, 20, joint=False)
+    names = [name for name, _ in model.named_parameters() if name.endswith("score.gain")]
+    assert len(names) == 1
+    assert model.decoder.score.query_projection.weight.shape == (4, 8)
+
+
+@pytest.mark.usefixtures("scores")
+def test_a_run_is_trained_resumed_translated_compared_and_averaged(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
+
+    def trained(run: str, *overrides: str, **options: Any) -> Path:
+        found = load_config(small_corpus, [*keys, f"run_dir={tmp_path / run}", *overrides])[0]
+        return train(found, "cpu", quiet=True, **options)
+
+    whole = trained("whole")
+    trained("parts", "training.max_epochs=1")
+    parts = trained("parts", resume=True)
+    assert (parts / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+    lines = ["ba ke do.", "mo", ""]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    translator = Translator.load(whole, device="cpu")
+    assert translator.attends
+    found = translator.translate(lines, 3)
+    assert [translator.translate(line, 3) for line in lines] == found
+    averaged = tmp_path / "averaged"
+    assert main(["average", str(whole), "-o", str(averaged)]) == 0
+    assert Translator.load(averaged, device="cpu").translate(lines)[0].text
+    assert Translator.load(whole, parts, device="cpu").translate(lines)[0].text
+    assert main(["check", str(small_corpus), *keys[:2], f"run_dir={tmp_path / 'new'}"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("import torch\n", "import torhc\n", "cannot be imported (No module named 'torhc'); inst"),
+        ("import torch\n", "import torch\n1 / 0\n", "cannot be imported (ZeroDivisionError: divi"),
+        ("class Cosine", "class Sine", "cannot be imported (AttributeError: module 'my_scores' "),
+        ("class Cosine(nn.Module)", "class Cosine(dict)", "must be a subclass of torch.nn.Module"),
+        (", attention_size):", "):", "cannot be made of query_size, output_size and attention_si"),
+        ("self.context_size = output_size", "self.size = 1", "has no context_size; see ScoreFun"),
+        ("def project", "def keys", "has no project; see ScoreFunction in seq2seq.model.attention"),
+        ("return None", "return 3", ".weights() must return None: the fused pass implements the "),
+        (
+            "nn.Parameter(torch.tensor(10.0))",
+            "torch.tensor(10.0)",
+            ".gain is a tensor but no parameter, which checkpoints do not hold; make it an nn.Par",
+        ),
+        ("dim=-1), outputs", "dim=-1).mT, outputs", ".project: keys have the shape [2, "),
+        ("dim=-1), outputs", "dim=-1), outputs.mT", ".project: values have the shape [2, "),
+        ("@ keys.mT", "@ keys.mT.mean(-1, keepdim=True)", "scores have the shape [2, 3, 1], not "),
+        ("@ keys.mT", "@ keys.mT / 0", "scores are not finite floating-point numbers"),
+        ("@ keys.mT", "@ keys", "fails in a trial call (RuntimeError: "),
+        (
+            "return self.gain *",
+            "query = query.cumsum(1)\n        return self.gain *",
+            "the scores of a query depend on the other queries of the call",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_line(
+    scores: Path,
+    small_corpus: Path,
+    old: str,
+    new: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    written(scores, old, new)
+    with pytest.raises(ScoreError) as caught:
+        check_external_score("my_scores:Cosine", 8, 8, 4)
+    assert reason in str(caught.value)
+    call = ["train", str(small_corpus), "model.score=my_scores:Cosine"]
+    assert main(call) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("seq2seq: error: model.score: my_scores:Cosine")
+    assert reason in error
+    assert error.count("\n") == 1
+    assert not (small_corpus.parent / "run").exists()
+
+
+def test_a_run_without_its_module_is_refused(
+    scores: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    keys = ["model.score=my_scores:Cosine", "training.max_steps=2", "decoding.max_length=9"]
+    run = train(load_config(small_corpus, keys)[0], "cpu", quiet=True)
+    scores.unlink()
+    monkeypatch.delitem(sys.modules, "my_scores")
+    message = r"^model.score: my_scores:Cosine cannot be imported \(No module named 'my_scores'\); "
+    with pytest.raises(UserError, match=f"{message}install it, or put its folder on PYTHONPATH$"):
+        Translator.load(run, device="cpu")
+
+
+@pytest.mark.parametrize("score", ["a:", ":B", "a b:C", "a..b:C", "../x:C", "a:B.c", "cosine", "A"])
+def test_names_of_another_form_are_refused(small_corpus: Path, score: str) -> None:
+    with pytest.raises(ConfigError, match=r"model\.score.*or a class such as my_scores:Cosine"):
+        load_config(small_corpus, [f"model.score={score}"])
+
+
+def test_keys_of_other_scores_do_not_apply(small_corpus: Path) -> None:
+    config, _ = load_config(small_corpus, ["model.score=a.b:C", "model.attention_size=7"])
+    assert (config.model.score, config.model.attention_size) == ("a.b:C", 7)
+    with pytest.raises(ConfigError, match=r"score a\.b:C has no heads"):
+        load_config(small_corpus, ["model.score=a.b:C", "model.attention_heads=2"])
