@@ -87,7 +87,7 @@ def tiny_runs(
     """
     import torch
 
-    from seq2seq.data.batching import LengthLimit
+    from seq2seq.data.length_limit import LengthLimit
     from seq2seq.model.seq2seq import named_weights
     from seq2seq.runs.checkpoint import create_run, new_model, save_weights
     from seq2seq.runs.layout import BEST

@@ -12,10 +12,11 @@ from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
-from seq2seq.cli.parser import parse
+from seq2seq.cli.parser import COMMANDS, parse
 from seq2seq.runtime.callers import on_command_line
 from seq2seq.runtime.console import console, logger
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError, UserError, is_out_of_memory
+from seq2seq.runtime.extras import missing_extra
 from seq2seq.runtime.process_group import reports_errors
 
 
@@ -49,14 +50,17 @@ def _run(arguments: Sequence[str]) -> int:
         if signal_number is not None:  # training has saved its state and logged how to resume
             return 128 + int(signal_number)
         return _fail(["interrupted"], 128 + getattr(stop, "number", signal.SIGINT))
+    except ModuleNotFoundError as error:
+        called = next((each for each in arguments if each in COMMANDS), "seq2seq")
+        if (message := missing_extra(error, called)) is None:
+            raise
+        return _fail(message.lines, 2)
     except BrokenPipeError:  # the reader of stdout has finished, as `head` does
         _discard_stdout()
         return 0
     except OSError as error:
         return _fail([f"{error.filename or 'input or output'}: {error.strerror or error}"], 1)
     except (MemoryError, RuntimeError) as error:
-        from seq2seq.runtime.device import is_out_of_memory
-
         if not is_out_of_memory(error):
             raise
         return _fail([f"out of memory{_memory_remedy(options)}"], 1)

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from seq2seq import __version__
 from seq2seq.cli.arguments import is_file
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
+from seq2seq.runtime.suggestions import did_you_mean
 
 COMMANDS = {  # each a module beside this one, with _ for -
     "demo": "train, translate and evaluate on the corpora that come with the package",
@@ -29,6 +31,7 @@ COMMANDS = {  # each a module beside this one, with _ for -
     "back-translate": "make a training corpus from monolingual text of the target language",
     "report": "write one page about a run: scores, curves, sentences, attention",
     "average": "average the weights of several checkpoints",
+    "export": "write a trained model as ONNX, to translate without torch",
     "attention": "plot the attention weights of translations",
     "serve": "serve a web page and an HTTP API that translate",
 }
@@ -75,10 +78,6 @@ class Parser(argparse.ArgumentParser):
 
     def _option_hint(self, argument: str) -> str:
         """Suggest the option or, for a command with overrides, the key of the config."""
-        from seq2seq.config.errors import did_you_mean
-        from seq2seq.config.schema import Config
-        from seq2seq.config.unknown_keys import suggest_override
-
         name, known = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
         meant = [each for each in known if each.startswith(name) and name != "-"]
         meant += [each for each in known if each.startswith("--") and name.startswith(f"{each}-")]
@@ -86,6 +85,9 @@ class Parser(argparse.ArgumentParser):
         if meant:
             return f"; did you mean '{meant[0]}'?"
         if any(action.dest == "overrides" for action in self._actions):
+            from seq2seq.config.schema import Config
+            from seq2seq.config.unknown_keys import suggest_override
+
             return suggest_override(argument, Config) or did_you_mean(name, known, _SIMILAR)
         return did_you_mean(name, known, _SIMILAR)
 
@@ -145,6 +147,7 @@ def command_modules() -> dict[str, ModuleType]:
         distill,
         download,
         evaluate,
+        export,
         init,
         report,
         score,
@@ -164,6 +167,7 @@ def command_modules() -> dict[str, ModuleType]:
         distill,
         download,
         evaluate,
+        export,
         init,
         report,
         score,
@@ -173,6 +177,19 @@ def command_modules() -> dict[str, ModuleType]:
         translate,
     )
     return {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in modules}
+
+
+def _needed_modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
+    """Import the module of the subcommand that is called; all of them for their completion.
+
+    `seq2seq --help` needs none. Others may need packages that are not installed.
+    """
+    if any(each.partition("=")[0] == "--print-completion" for each in arguments):
+        return command_modules()
+    called = next((each for each in arguments if each in COMMANDS), None)
+    if called is None:
+        return {}
+    return {called: import_module(f"seq2seq.cli.{called.replace('-', '_')}")}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -188,12 +205,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(
         title="commands", required=True, dest="command", metavar="COMMAND"
     )
-    words = {each.partition("=")[0] for each in arguments}
-    needed = bool(words & {*COMMANDS, "--print-completion"})
-    modules = command_modules() if needed else {}  # `seq2seq --help` needs none
+    modules = _needed_modules(arguments)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        if needed:
+        if name in modules:
             modules[name].add_arguments(command)
             command.set_defaults(run=modules[name].run)
     options, rest = parser.parse_known_args(arguments)

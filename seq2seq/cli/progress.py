@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import duration, logger
@@ -21,12 +22,12 @@ def progress(
     The bar starts after what is `done` already, such as by an earlier call.
 
     After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40.2 s".
+    A runtime without tqdm shows no bar.
     """
-    if not shown or not sys.stderr.isatty():
+    tqdm = _bar_class() if shown and sys.stderr.isatty() else None
+    if tqdm is None:
         yield None
         return
-    from tqdm import tqdm
-
     began = time.monotonic()
     with tqdm(
         desc=task, total=total, initial=done, unit=f" {unit}s", leave=False, dynamic_ncols=True
@@ -35,6 +36,15 @@ def progress(
         count = bar.n - done
     units = f"{count:,} {unit}{'s' * (count != 1)}"
     logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
+
+
+def _bar_class() -> Any:
+    """Return the class of bars, None where tqdm is not installed."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        return None
+    return tqdm
 
 
 def count_lines(path: Path | None) -> int | None:

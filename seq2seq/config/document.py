@@ -5,10 +5,11 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config.errors import ConfigError, ConfigIssue, suggest_file
+from seq2seq.config.errors import ConfigError, ConfigIssue
 from seq2seq.config.unknown_keys import KeyPath
 from seq2seq.runtime.file_types import describe, recognise
 from seq2seq.runtime.files import check_paths, read_bounded
+from seq2seq.runtime.suggestions import suggest_file
 
 Tree = dict[str, object]
 

@@ -1,9 +1,7 @@
 """Report errors of a config: the line, the key, what is wrong, and the closest valid name."""
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from seq2seq.config.unknown_keys import KeyPath, describe_unknown, section_class
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.suggestions import did_you_mean, shorten
 
 MAX_SHOWN = 30  # issues of a file in one message
 
@@ -138,24 +137,6 @@ def _plain(limit: object) -> object:
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
-def did_you_mean(word: str, known: Iterable[str], similar: float = 0.6) -> str:
-    """Return "; did you mean 'X'?" with the closest known word, or nothing if none is close.
-
-    `similar` is the minimum ratio of matching characters.
-    """
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=similar)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
-def suggest_file(path: Path) -> str:
-    """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
-    if not path.parent.is_dir():
-        return f"; the folder {path.parent} does not exist"
-    with suppress(OSError):
-        return did_you_mean(path.name, sorted(each.name for each in path.parent.iterdir()))
-    return ""
-
-
 def show(value: object) -> str:
     """Format a value as in YAML, shortened to 60 characters."""
     if isinstance(value, dict | list):
@@ -164,11 +145,6 @@ def show(value: object) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     text = value.as_posix() if isinstance(value, Path) else str(value)
     return shorten(text if text.isprintable() and text else repr(text))
-
-
-def shorten(text: str) -> str:
-    """Return the first 60 characters of a text, the last of them "..." if there are more."""
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:

@@ -5,7 +5,6 @@ The order of an epoch is a pure function of (seed, epoch).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -107,22 +106,6 @@ def sampled_pairs(
         if max(len(src[n]), len(tgt[n])) > max_length:
             src[n], tgt[n] = pairs.src[i], pairs.tgt[i]
     return src, tgt
-
-
-@dataclass(frozen=True)
-class LengthLimit:
-    """Maximum length of a translation, `ratio * source length + extra` tokens."""
-
-    ratio: float
-    extra: int
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.ratio < 1e6 and 0 <= self.extra < 1e6):
-            raise ValueError("a length limit")
-
-    def __call__(self, src_length: int) -> int:
-        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
-        return max(1, int(self.ratio * src_length) + self.extra)
 
 
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:

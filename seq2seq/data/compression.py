@@ -26,6 +26,7 @@ from seq2seq.runtime.file_types import (
     recognise,
 )
 from seq2seq.runtime.files import check_paths
+from seq2seq.runtime.suggestions import suggest_file
 
 MAX_XZ_BYTES = 1 << 28  # memory of a decompressor; xz -9 needs 65 MiB, a hostile file 4 GiB
 _XZ_READ_BYTES = 1 << 16
@@ -161,8 +162,6 @@ def opening_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        from seq2seq.config.errors import suggest_file  # loads pydantic
-
         raise UserError(f"{path}: no such file{suggest_file(path)}") from None
     except OSError as error:
         reason = f"cannot be read ({error.strerror or error})"

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from seq2seq.data.lines import is_blank, iter_lines
 from seq2seq.runtime.console import hides_bars
@@ -132,6 +131,8 @@ def _matching_lines(longer: Path, shorter: Path, extra: int) -> int:
     wordier = [_median(longer) - _median(shorter), 0]
     best, least, total = 0, 0.0, 0.0
     start = 0
+    from tqdm import tqdm
+
     with tqdm(desc="comparing", unit=" lines", leave=False, disable=hides_bars()) as bar:
         for same, moved, other in zip(
             _features(longer), _features(longer, extra), _features(shorter), strict=False

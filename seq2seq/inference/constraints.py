@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
@@ -138,7 +140,7 @@ class Rows:
             history = torch.cat([self.history[rows], latest], dim=1)
             self.history = history[:, max(0, history.shape[1] - max(self.lengths)) :]
 
-    def in_prefix(self) -> dict[int, Tensor]:
+    def in_prefix(self) -> dict[int, NDArray[np.int64]]:
         """Return the rows whose prefix is incomplete, each with the tokens that continue it."""
         return {
             slot * self.beam_size + k: prefix.states[state].tokens
@@ -240,7 +242,7 @@ class KeepPrefix:
         if not (incomplete := rows.in_prefix()):
             return
         tokens = list(incomplete.values())
-        columns = torch.cat(tokens).to(rows.device)
+        columns = torch.from_numpy(np.concatenate(tokens)).to(rows.device)
         counts = torch.tensor([len(each) for each in tokens], device=rows.device)
         numbers = torch.tensor(list(incomplete), device=rows.device)
         allowed = numbers.repeat_interleave(counts, output_size=len(columns)), columns
@@ -327,7 +329,7 @@ class ForbiddenWords:
             last = rows.lengths[slot] == rows.limits[slot] - 2  # end-of-sentence follows
             for k, state in enumerate(rows.text_states[slot]):
                 row = slot * rows.beam_size + k
-                tokens = self.forbidden.never(state, last).to(rows.device)
+                tokens = torch.as_tensor(self.forbidden.never(state, last), device=rows.device)
                 before = log_probs[row, tokens]
                 log_probs[row, tokens] = -torch.inf
                 if bool(log_probs[row].isneginf().all()):

@@ -3,27 +3,15 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID
 from seq2seq.inference.constraints import Constraint, Rows
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
-from seq2seq.inference.lexical import Lexical
-from seq2seq.inference.prefixes import Prefix
-
-
-class Sentence(NamedTuple):
-    """A source and the limits on its translation."""
-
-    source: Ids  # without end-of-sentence
-    limit: int  # tokens at most, end-of-sentence included
-    prefix: Prefix
-    lexical: Lexical
-    seed: str = ""
-    kept: tuple[int, ...] = ()  # source tokens that the translation contains once
+from seq2seq.inference.sentences import Sentence
 
 
 class ContinuousBatch(ABC):

@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabulary, normalized
@@ -42,7 +42,7 @@ class Forbidden:
         ]
         self.start = self._numbers[self._after(b"", b" ")]
         self._after_token: dict[tuple[int, int], int] = {}
-        self._never: dict[tuple[int, bool], Tensor] = {}
+        self._never: dict[tuple[int, bool], NDArray[np.int64]] = {}
 
     def occurs_in(self, text: str) -> bool:
         """Return whether a text between spaces contains a phrase."""
@@ -58,7 +58,7 @@ class Forbidden:
             self._after_token[key] = self._numbers[node]
         return self._after_token[key]
 
-    def never(self, state: int, last: bool) -> Tensor:
+    def never(self, state: int, last: bool) -> NDArray[np.int64]:
         """Return the tokens [M] that a state forbids; `last` if end-of-sentence has to follow."""
         key = state, last
         if key not in self._never:
@@ -68,7 +68,7 @@ class Forbidden:
                 if self._completes(self._nodes[state], self._tokens[i], last)
             ]
             found += [EOS_ID] if self._ends_phrase(self._nodes[state]) else []
-            self._never[key] = torch.tensor(found, dtype=torch.long)
+            self._never[key] = np.array(found, np.int64)
         return self._never[key]
 
     def _after(self, node: bytes, byte: bytes) -> bytes:

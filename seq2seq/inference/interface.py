@@ -2,14 +2,16 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from torch import Tensor
-
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
-from seq2seq.inference.topk import ApproximateLogits
 from seq2seq.runtime.errors import RunError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
     from seq2seq.inference.forbidden import Forbidden
+    from seq2seq.inference.topk import ApproximateLogits
 
 
 class ModelStep(Protocol):
@@ -20,7 +22,7 @@ class ModelStep(Protocol):
     @property
     def state(self) -> Any: ...
     @property
-    def attention_weights(self) -> Tensor | None: ...
+    def attention_weights(self) -> "Tensor | None": ...
 
 
 class Model(Protocol):
@@ -29,20 +31,41 @@ class Model(Protocol):
     Memory and state are opaque to search, but for `select(rows)` and `put(rows, other, taken)`.
     """
 
-    def encode(self, src: Tensor, src_lengths: Tensor) -> Any:
+    def encode(self, src: "Tensor", src_lengths: "Tensor") -> Any:
         """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
 
     def start(self, encoded: Any) -> tuple[Any, Any]:
         """Return memory and initial state, both the caller's to overwrite."""
 
-    def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
+    def step(self, ids: "Tensor", state: Any, memory: Any) -> ModelStep:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
 
-    def project(self, outputs: Any) -> Tensor:
+    def project(self, outputs: Any) -> "Tensor":
         """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
 
-    def project_approximately(self, outputs: Any) -> ApproximateLogits | None:
+    def project_approximately(self, outputs: Any) -> "ApproximateLogits | None":
         """Return cheaper logits with an error bound; None if the model has none."""
+
+
+class DecodingSettings(Protocol):
+    """The `decoding` section of a config, of a run or of an exported model."""
+
+    @property
+    def beam_size(self) -> int: ...
+    @property
+    def length_penalty(self) -> float: ...
+    @property
+    def coverage_penalty(self) -> float: ...
+    @property
+    def no_repeat_ngram(self) -> int: ...
+    @property
+    def replace_unknown(self) -> bool: ...
+    @property
+    def max_length(self) -> int | None: ...
+    @property
+    def min_length(self) -> int: ...
+    @property
+    def repetition_penalty(self) -> float: ...
 
 
 class Sampling(NamedTuple):
@@ -94,5 +117,6 @@ class Hypothesis(NamedTuple):
 
     ids: Ids
     score: float  # log-probability in nats / length ** length_penalty + coverage penalty
-    attention_weights: Tensor | None  # [T, S] on the CPU, end-of-sentence included on both sides
+    # [T, S] on the CPU, end-of-sentence included on both sides; an array of an exported model
+    attention_weights: "Tensor | NDArray[np.float32] | None"
     log_probs: tuple[float, ...] = ()  # one per token, nats; empty if scores are not wanted

@@ -1,40 +1,46 @@
-"""A trained model in memory, with all that turns text into its ids and back."""
+"""A trained or exported model in memory, with all that turns text into its ids and back."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import torch
-
-from seq2seq.config.schema import DecodingConfig
-from seq2seq.data.batching import LengthLimit, pad_sources
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
-from seq2seq.data.vocabulary.files import checksums_of
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, Vocabularies
-from seq2seq.inference import weights
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import Model
-from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
+from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
+from seq2seq.inference.exported.folder import is_export
+from seq2seq.inference.exported.loading import load_exports
+from seq2seq.inference.exported.model import ExportedModel
+from seq2seq.inference.exported.search import search_exported
+from seq2seq.inference.interface import DecodingSettings, Hypothesis, SearchOptions
+from seq2seq.inference.lexical import Lexical
+from seq2seq.inference.prefixes import Prefix
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
-from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import missing_extra
+
+if TYPE_CHECKING:
+    import torch
+
+    from seq2seq.inference.interface import Model
 
 
 @dataclass(eq=False)
 class LoadedModel:
-    """A trained model, or an ensemble, with its vocabularies and the settings of its config."""
+    """A trained model, or an ensemble, with its vocabularies and the settings of its config.
 
-    model: Model
+    The model is one of run folders, which torch computes, or of exported folders; torch is imported
+    for the former alone.
+    """
+
+    model: "Model | ExportedModel"
     vocabularies: Vocabularies
     limit: LengthLimit
-    decoding: DecodingConfig
+    decoding: DecodingSettings
     max_length: int  # lines of more tokens are split
-    device: torch.device
+    device: "torch.device | str"  # "cpu" for an exported model
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
 
@@ -49,51 +55,70 @@ class LoadedModel:
     ) -> Self:
         """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
 
-        Overrides of the config's `decoding` section are such as "decoding.length_penalty=0.6". An
-        ensemble uses the `decoding` section and the length limits of its first run. Raises
-        UserError if the runs do not fit together or the device lacks fast, exact int8 products.
+        Folders that `seq2seq export` wrote are loaded without torch. Overrides of the config's
+        `decoding` section are such as "decoding.length_penalty=0.6". An ensemble uses the
+        `decoding` section and the length limits of its first run. Raises UserError if the runs do
+        not fit together or the device lacks fast, exact int8 products.
         """
         if not runs:
             raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
         paths = [argument_types.path(run, "runs") for run in runs]
-        chosen = choose_device(argument_types.device_name(device))
-        if int8:
-            weights.check_int8(chosen)
-        loaded = [load_model(path, chosen) for path in paths]
-        models = [_for_inference(each[0], chosen, int8, len(runs) == 1) for each in loaded]
-        _, vocabularies, limit, config = loaded[0]
-        decoding = overridden_decoding(paths[0], config, overrides)
-        for run, (_, other_vocabularies, _, other) in zip(runs, loaded, strict=True):
-            if checksums_of(other_vocabularies) != checksums_of(vocabularies):
-                raise UserError(
-                    f"{run}: has another vocabulary than {runs[0]}; "
-                    "combine runs that share one in an ensemble"
-                )
-            if other.data.direction != config.data.direction:
-                raise UserError(
-                    f"{run}: translates {other.data.direction} but {runs[0]} "
-                    f"{config.data.direction}; combine runs of one direction in an ensemble"
-                )
-        model: Model = models[0] if len(models) == 1 else Ensemble(models)
-        source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
-        longest = config.data.max_length
-        return cls(model, vocabularies, limit, decoding, longest, chosen, source, name)
+        exported = [path for path in paths if is_export(path)]
+        if exported and len(exported) < len(paths):
+            raise UserError(
+                f"{exported[0]}: is an exported model, which forms ensembles with other exported "
+                "models only; give the run folders of all"
+            )
+        if exported:
+            return cls(*load_exports(paths, device, int8, overrides))
+        try:
+            from seq2seq.inference.run_loading import load_runs
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, f"{paths[0]}: a run folder") or error from None
+        return cls(*load_runs(paths, device, int8, overrides))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        if isinstance(self.model, ExportedModel):
+            return _restored, (type(self), None, fields)
         return _restored, (type(self), _DeviceName(str(self.device)), fields)
 
     @property
-    @torch.inference_mode()
+    def trained(self) -> "tuple[Model, torch.device]":
+        """Return the model of run folders and its device; raises UserError for an exported one."""
+        if isinstance(self.model, ExportedModel) or isinstance(self.device, str):
+            raise UserError(
+                f"{self.name}: is an exported model, which translates only; use the run folder"
+            )
+        return self.model, self.device
+
+    @property
     def attends(self) -> bool:
         """Return True if translations have attention weights."""
-        src, lengths = pad_sources([[]])
-        memory, state = self.model.start(
-            self.model.encode(src.to(self.device), lengths.to(self.device))
-        )
-        bos = torch.tensor([BOS_ID], device=self.device)
-        return self.model.step(bos, state, memory).attention_weights is not None
+        if isinstance(self.model, ExportedModel):
+            return self.model.attends
+        from seq2seq.inference.run_loading import attends
+
+        return attends(*self.trained)
+
+    def search(
+        self,
+        sources: Sequence[Ids],
+        limits: Sequence[int],
+        options: SearchOptions,
+        prefixes: Sequence[Prefix],
+        lexical: Sequence[Lexical],
+        on_found: Callable[[int], None] | None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses for each source, best first, as `inference.search.search`."""
+        if isinstance(self.model, ExportedModel):
+            given = sources, limits, prefixes, lexical
+            return search_exported(self.model, *given, options, on_found)
+        from seq2seq.inference.search import search
+
+        model, device = self.trained
+        return search(model, sources, limits, options, device, prefixes, on_found, lexical)
 
 
 class _DeviceName:
@@ -108,25 +133,13 @@ class _DeviceName:
 
 
 def _set_up(name: str) -> _DeviceName:
+    from seq2seq.runtime.device import choose_device
+
     choose_device(name)
     return _DeviceName(name)
 
 
-def _restored(kind: type[LoadedModel], _device: _DeviceName, fields: dict[str, Any]) -> LoadedModel:
+def _restored(
+    kind: type[LoadedModel], _device: _DeviceName | None, fields: dict[str, Any]
+) -> LoadedModel:
     return kind(**fields)
-
-
-def _for_inference(
-    model: Seq2Seq, device: torch.device, int8: bool, is_single: bool
-) -> InferenceModel:
-    """Wrap a model whose weights are final, in its fastest form on this device."""
-    inference = InferenceModel(model)
-    if int8:
-        inference.replace_weights(weights.Int8Weight)
-    elif device.type == "cpu":
-        if is_single and weights.int8_shortlist_pays_off():
-            inference.enable_int8_shortlist()
-        if weights.prepacking_is_exact():
-            inference.replace_weights(weights.PackedWeight)
-    inference.precompute_input_gates()
-    return inference

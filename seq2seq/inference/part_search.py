@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, normalized
@@ -13,7 +14,6 @@ from seq2seq.inference.lexical import LexicalMaker, both
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
-from seq2seq.inference.search import search
 from seq2seq.inference.source_lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.runtime.errors import RunError
@@ -128,9 +128,7 @@ class PartSearch:
         ids, prefixes = [part.ids for part in parts], [part.prefix for part in parts]
         lexical = [part.lexical for part in parts]
         try:
-            return search(
-                loaded.model, ids, limits, options, loaded.device, prefixes, on_found, lexical
-            )
+            return loaded.search(ids, limits, options, prefixes, lexical, on_found)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(ids[error.sentence])
             raise RunError(
@@ -151,7 +149,7 @@ class PartSearch:
                 each.score,
                 with_names(tgt.tokens(each.ids), spellings),
                 list(each.log_probs),
-                _blocks(each.attention_weights) if part.return_attention else None,
+                _blocks(each) if part.return_attention else None,
             )
             for text, each in candidates
         ]
@@ -197,13 +195,20 @@ def _attended_words(part: LinePart, hypothesis: Hypothesis) -> list[str]:
 
     Jean et al. (2015) translate that word by a dictionary if they can; here it is copied.
     """
-    if hypothesis.attention_weights is None or not part.words:
+    if (weights := _array(hypothesis)) is None or not part.words:
         return []
-    unknown = torch.tensor(hypothesis.ids) == UNK_ID
-    weights = hypothesis.attention_weights[unknown, : len(part.words)]  # not end-of-sentence
-    return [part.words[i] for i in weights.argmax(dim=1).tolist()]
+    unknown = np.array(hypothesis.ids) == UNK_ID
+    attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
+    return [part.words[i] for i in attended.tolist()]
 
 
-def _blocks(weights: torch.Tensor | None) -> AttentionBlocks | None:
+def _blocks(hypothesis: Hypothesis) -> AttentionBlocks | None:
     """Copy the weights [T, S] of one hypothesis, a part of those of its beam."""
-    return None if weights is None else AttentionBlocks([weights.numpy().copy()])
+    weights = _array(hypothesis)
+    return None if weights is None else AttentionBlocks([weights.copy()])
+
+
+def _array(hypothesis: Hypothesis) -> NDArray[np.float32] | None:
+    """Return the attention weights [T, S] of a hypothesis as an array that shares their memory."""
+    weights = hypothesis.attention_weights
+    return weights if weights is None or isinstance(weights, np.ndarray) else weights.numpy()

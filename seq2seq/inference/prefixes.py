@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized
@@ -19,7 +19,9 @@ FIRST_TOKEN = 4  # ids below are PAD, UNK, BOS and EOS
 class PrefixState(NamedTuple):
     """A position in a prefix."""
 
-    tokens: Tensor  # [M], the allowed next tokens, EOS included if the translation may end
+    tokens: NDArray[
+        np.int64
+    ]  # [M], the allowed next tokens, EOS included if the translation may end
     successors: dict[int, int]  # token -> next state; other tokens complete the prefix
 
 
@@ -83,13 +85,13 @@ class PrefixMaker:
             return Prefix(states, unknown)  # the next token starts another word anyway
         tokens = self._starting_with((SPACE + last).encode())
         if tokens:
-            return Prefix([*states, PrefixState(torch.tensor(tokens), {})], unknown)
+            return Prefix([*states, PrefixState(np.array(tokens, np.int64), {})], unknown)
         return Prefix([*states, _single(UNK_ID, len(states) + 1)], [*unknown, last])
 
     @cached_property
     def _space(self) -> PrefixState:
         """State after a complete word: another word or the end."""
-        return PrefixState(torch.tensor([*self._starting_with(SPACE.encode()), EOS_ID]), {})
+        return PrefixState(np.array([*self._starting_with(SPACE.encode()), EOS_ID]), {})
 
     def _spell(self, text: bytes, number: int) -> list[PrefixState]:
         """Return a state, numbered from `number`, for each place where a token may start."""
@@ -109,7 +111,7 @@ class PrefixMaker:
             if byte:
                 successors[self._bytes[text[place]]] = numbers[place + 1]
             tokens = [*self._starting_with(text[place:]), *successors]
-            states.append(PrefixState(torch.tensor(tokens), successors))
+            states.append(PrefixState(np.array(tokens, np.int64), successors))
         return states
 
     def _starting_with(self, text: bytes) -> list[int]:
@@ -121,4 +123,4 @@ class PrefixMaker:
 
 
 def _single(token: int, successor: int) -> PrefixState:
-    return PrefixState(torch.tensor([token]), {token: successor})
+    return PrefixState(np.array([token], np.int64), {token: successor})

@@ -15,7 +15,7 @@ from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.interface import Model
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.inference.search import by_width
+from seq2seq.inference.sentences import by_width
 from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS, has_no_tokens, line_list
 from seq2seq.inference.translation import Translation, with_names
 from seq2seq.runtime.errors import UserError
@@ -66,6 +66,7 @@ def score_lines(
     ignored, as in `Translator.translate`. Raises TypeError for anything but strings, and UserError
     for different numbers of lines and translations.
     """
+    model, device = translator.trained
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
@@ -79,7 +80,7 @@ def score_lines(
         pairs.append(([], []) if any(blank) else (src_ids, tgt_ids))
     rows = [i for i, (src_ids, _) in enumerate(pairs) if src_ids]
     sources, targets = [pairs[i][0] for i in rows], [pairs[i][1] for i in rows]
-    log_probs = forced_log_probs(translator.model, sources, targets, translator.device)
+    log_probs = forced_log_probs(model, sources, targets, device)
     for i, values in zip(rows, log_probs, strict=True):
         found[i] = _scored_line(translator, *pairs[i], sources_of[i], values)
     return found
@@ -93,6 +94,7 @@ def attend(
     Blank lines and blank translations, and lines of more than MAX_ATTENTION_TOKENS, have no
     weights. Raises errors as `score_lines` does.
     """
+    model, device = translator.trained
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
@@ -101,7 +103,7 @@ def attend(
         if blank or max(len(src_ids), len(tgt_ids)) > MAX_ATTENTION_TOKENS:
             yield Translation([NBestEntry(translation, 0.0)])
             continue
-        found = forced_decodings(translator.model, [src_ids], [tgt_ids], translator.device, True)[0]
+        found = forced_decodings(model, [src_ids], [tgt_ids], device, True)[0]
         scored = _scored_line(translator, src_ids, tgt_ids, source, found.log_probs)
         weights = found.attention_weights
         blocks = None if weights is None else AttentionBlocks([weights.numpy().copy()])

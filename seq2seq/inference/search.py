@@ -16,14 +16,14 @@ from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.beam_search import BeamSearch
 from seq2seq.inference.constraints import search_constraints
-from seq2seq.inference.continuous_batching import ContinuousBatch, Sentence
+from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.greedy_search import GreedySearch
 from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, Sampling, SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.sampling import SampledSearch
+from seq2seq.inference.sentences import Sentence, by_width, make_sentence
 
-WIDTH_STEP = 16  # padded source lengths are multiples of it
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
 
@@ -59,13 +59,9 @@ def search(
         sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
         sentences = []
         for i in rows:
-            forced = len(prefixes[i].states)  # tokens at most
-            kept = tuple(dict.fromkeys(each for each in sources[i] if each in options.kept_ids))
-            limit = max(limits[i], 1 + len(kept))
-            limit = limit if forced + len(kept) < limit else limit + forced
-            limit = max(limit, options.min_length, forced + lexical[i].total + len(kept))
             seed = _seed(options.sampling, samples[i] if samples else 0, sources[i])
-            sentences.append(Sentence(sources[i], limit + 1, prefixes[i], lexical[i], seed, kept))
+            given = sources[i], limits[i], prefixes[i], lexical[i]
+            sentences.append(make_sentence(*given, options.kept_ids, options.min_length, seed))
         queue = _Queue(model, sentences, width, sizes, device)
         try:
             for n, hypotheses in _search_queue(queue, options):
@@ -131,15 +127,6 @@ def _queues(sources: Sequence[Ids], lexical: Sequence[Lexical]) -> Iterator[tupl
         for with_phrases in (False, True):
             if chosen := [i for i in rows if bool(lexical[i].phrases) == with_phrases]:
                 yield width, chosen
-
-
-def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
-    """Group sources by padded length, end-of-sentence included; in each group longest first."""
-    groups: dict[int, list[int]] = {}
-    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
-        groups.setdefault(width, []).append(i)
-    return groups
 
 
 @torch.inference_mode()

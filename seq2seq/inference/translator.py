@@ -3,18 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from seq2seq.inference.exported.model import ExportedModel
+from seq2seq.inference.exported.search import check_settings
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
-from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
 from seq2seq.inference.source_lines import LineSplitter, counted, line_list
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.scoring import ScoredLine
 
 
 class Translator(LoadedModel):
@@ -133,6 +137,8 @@ class Translator(LoadedModel):
         the model computes log-probabilities that are not finite.
         """
         lines = line_list(lines, "lines")
+        if isinstance(self.model, ExportedModel):
+            check_settings(settings, constraints is not None)
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
         splitter = LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
         split = splitter.split(lines, prefixes, constraints, settings.glossary, not text_only)
@@ -156,12 +162,14 @@ class Translator(LoadedModel):
     @overload
     def score(  # type: ignore[overload-overlap]
         self, lines: str, translations: str
-    ) -> ScoredLine: ...
+    ) -> "ScoredLine": ...
     @overload
-    def score(self, lines: Iterable[str], translations: Iterable[str]) -> list[ScoredLine]: ...
+    def score(self, lines: Iterable[str], translations: Iterable[str]) -> "list[ScoredLine]": ...
     @in_callers_terms
-    def score(self, lines: Any, translations: Any) -> ScoredLine | list[ScoredLine]:
+    def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
         """Score given translations of lines, as `score_lines` does; or that of one string."""
+        from seq2seq.inference.scoring import score_lines
+
         if isinstance(lines, str):
             return score_lines(self, [lines], [argument_types.text(translations, "translations")])[
                 0

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.vocabulary import Vocabularies

@@ -21,7 +21,7 @@ from seq2seq.config.schema import (
     load_config,
     with_paths,
 )
-from seq2seq.data.batching import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
@@ -29,6 +29,7 @@ from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
+from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
@@ -99,6 +100,11 @@ def read_config(folder: Path) -> Config:
         raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` creates one")
+    if (folder / DESCRIPTION).is_file():
+        raise UserError(
+            f"{folder}: is an exported model, which translates only; give the run folder that it "
+            "was exported from"
+        )
     check_paths(folder / CONFIG)
     check_readable(folder / CONFIG)
     if not (folder / CONFIG).is_file():

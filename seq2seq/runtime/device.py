@@ -22,9 +22,6 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
 _SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
-_OUT_OF_MEMORY = re.compile(
-    "out of memory|allocate memory|not enough memory|bad_alloc|STATUS_ALLOC_FAILED"  # cuBLAS, cuDNN
-)
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
 
@@ -61,16 +58,6 @@ def product_is_exact(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
     exact = left.double() @ right.double()
     error = (product(left, right) - exact).abs().max() / exact.abs().max()
     return bool(error < _TOLERANCE)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if an allocation failed in Python, on the CPU or in CUDA.
-
-    Not all have an exception type of their own: a RuntimeError is recognised by its message.
-    """
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
 
 
 def resolve_precision(name: str, device: torch.device) -> str:

@@ -1,6 +1,12 @@
 """Errors reported to the user as one line: place, problem, remedy."""
 
+import re
+
 from seq2seq.runtime.console import one_line
+
+_OUT_OF_MEMORY = re.compile(
+    "out of memory|allocate memory|not enough memory|bad_alloc|STATUS_ALLOC_FAILED"  # cuBLAS, cuDNN
+)
 
 
 class ReportedError(Exception):
@@ -32,3 +38,13 @@ class UnreadableFile(UserError):
 
 class DamagedFile(UserError):
     """Corrupt file in a run folder: its content is not what was written to it."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True if an allocation failed in Python, on the CPU or in CUDA.
+
+    Not all have an exception type of their own: a RuntimeError is recognised by its message.
+    """
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))

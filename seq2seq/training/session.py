@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import EncodedPairs, LengthLimit, encode_pairs, length_ratio
+from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
     check_direction,
@@ -20,6 +20,7 @@ from seq2seq.data.corpus import (
     usable,
 )
 from seq2seq.data.invented_names import NameInventor
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.training_data import training_data

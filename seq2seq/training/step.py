@@ -13,8 +13,8 @@ from seq2seq.data.alignment_targets import alignment_targets
 from seq2seq.data.batching import Batch, make_batch, sampled_pairs
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runtime.device import derive_seed, empty_cache, is_out_of_memory, trim_memory
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.device import derive_seed, empty_cache, trim_memory
+from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.loss_scaling import update_loss_scale
 from seq2seq.training.optimizer import update_average

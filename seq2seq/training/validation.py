@@ -7,8 +7,9 @@ from contextlib import contextmanager
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import EpochOrder, LengthLimit, make_batch
+from seq2seq.data.batching import EpochOrder, make_batch
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, chrf_score

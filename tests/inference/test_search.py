@@ -22,7 +22,8 @@ from seq2seq.inference.beam_search import MIN_COVERAGE, BeamSearch
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.interface import Hypothesis, SearchOptions
-from seq2seq.inference.search import by_width, search
+from seq2seq.inference.search import search
+from seq2seq.inference.sentences import by_width
 from seq2seq.inference.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
 from seq2seq.model.copying import first_positions

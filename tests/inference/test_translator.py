@@ -19,7 +19,7 @@ from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, t
 
 from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
-from seq2seq.data.batching import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies

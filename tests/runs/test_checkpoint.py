@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seq2seq.config.compound import Layers
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights

@@ -17,13 +17,12 @@ from seq2seq.runtime.device import (
     bf16_note,
     choose_device,
     deterministic,
-    is_out_of_memory,
     product_is_exact,
     resolve_precision,
     shortest_time,
     total_memory,
 )
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, is_out_of_memory
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 

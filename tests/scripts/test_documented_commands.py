@@ -29,7 +29,7 @@ SHELL = {"cat", "cd", "curl", "cp", "cut", "echo", "gzip", "mkdir", "source", "t
 GUIDES = [
     "README.md",
     *(f"docs/how-to/{name}.md" for name in ("own-corpus", "train", "fine-tune", "translate")),
-    *(f"docs/how-to/{name}.md" for name in ("evaluate", "compare", "deploy", "cite")),
+    *(f"docs/how-to/{name}.md" for name in ("evaluate", "compare", "deploy", "export", "cite")),
     "docs/how-to/several-processes.md",
     "docs/explanation/exact-resume.md",
 ]
@@ -40,6 +40,7 @@ NEEDS = {  # other than a computer without a network
     "configs/": "the corpora of a clone, or hours",
     "download": "a network",
     "pip install": "a network",
+    "measure_export": "a network and half an hour",
     "--nnodes 2": "two machines",
     "seq2seq serve": "runs until a signal: tests/serving/test_serve_command.py",
     "curl": "a server; tests/serving/test_documented_calls.py",

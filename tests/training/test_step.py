@@ -225,7 +225,7 @@ def test_memory_for_not_even_a_pair_is_an_error_in_words(
 def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
     program = """
 import resource, torch
-from seq2seq.runtime.device import is_out_of_memory
+from seq2seq.runtime.errors import is_out_of_memory
 (size,) = (line for line in open("/proc/self/status") if line.startswith("VmData"))
 limit = 1024 * int(size.split()[1]) + 2**28
 resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))

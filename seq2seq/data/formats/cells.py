@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2seq.config.errors import did_you_mean, shorten
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.suggestions import did_you_mean, shorten
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SHOWN_NAMES = 10

@@ -1,0 +1,140 @@
+"""Compare an exported model with its run folder: texts, attention, speed, start-up, BLEU, size.
+
+    python scripts/measure_export.py runs/my-run -i SOURCE... -r REFERENCE... --runtime PYTHON
+
+`--runtime` is the interpreter of an environment with the extra `runtime` alone; without it, the
+start is measured in this one. Files may be .gz. Throughput of both is measured in turns, in one
+process; OMP_NUM_THREADS sets the threads of both. Start-up is the wall time of `seq2seq translate`
+for one line, best of five.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+from seq2seq.data.lines import iter_lines
+from seq2seq.evaluation.metrics import bleu_score
+from seq2seq.export.export import export_runs
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
+
+BEAMS = (1, 5)
+STARTS = 5  # of which the fastest is reported
+TIE = 1e-4  # nats
+LINE = "A man is riding a bicycle."
+
+
+def main() -> None:
+    """Print the tables of one run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("-i", "--input", type=Path, nargs="+", required=True, metavar="SOURCE")
+    parser.add_argument("-r", "--ref", type=Path, nargs="+", default=[], metavar="REFERENCE")
+    parser.add_argument("--lines", type=int, default=2000, metavar="N", help="first N lines")
+    parser.add_argument("--runtime", type=Path, default=Path(sys.executable), metavar="PYTHON")
+    options = parser.parse_args()
+    lines, references = (
+        [line for path in paths for line in iter_lines(path)][: options.lines]
+        for paths in (options.input, options.ref)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        exports = {"float32": Path(folder) / "float32", "int8": Path(folder) / "int8"}
+        for name, path in exports.items():
+            export_runs([options.run], path, int8=name == "int8")
+        print(f"{len(lines):,} lines, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}")
+        print(searches(options.run, exports, lines, references))
+        print(starts(options.run, exports["float32"], options.runtime))
+        sizes = {name: size(path) for name, path in {"run": options.run, **exports}.items()}
+        print("model, MB:", {name: round(each / 1e6, 1) for name, each in sizes.items()})
+    for python in dict.fromkeys([Path(sys.executable), options.runtime]):
+        print(f"packages of {python}: {size(packages(python)) / 1e6:,.0f} MB")
+
+
+def searches(
+    run: Path, exports: dict[str, Path], lines: Sequence[str], references: Sequence[str]
+) -> str:
+    """Return a table of each beam size and model: texts, attention, lines a second and BLEU."""
+    translators = {"torch": Translator.load(run, device="cpu")}
+    translators |= {name: Translator.load(path) for name, path in exports.items()}
+    rows = []
+    for beam_size in BEAMS:
+        found = {name: each.translate(lines, beam_size) for name, each in translators.items()}
+        for name, each in translators.items():
+            equal, untied, attention = compare(found[name], found["torch"])
+            begin = time.perf_counter()
+            each.translate(lines, beam_size, text_only=True)
+            speed = len(lines) / (time.perf_counter() - begin)
+            bleu = float("nan")
+            if references:
+                texts = [translation.text for translation in found[name]]
+                bleu = bleu_score(texts, references)
+            rows.append([beam_size, name, f"{equal:.2%}", untied, attention, speed, bleu])
+    headers = ["beam", "model", "equal texts", "no tie", "attention", "lines/s", "BLEU"]
+    return tabulate(rows, headers, floatfmt=("", "", "", "", ".1e", ".0f", ".2f"))
+
+
+def compare(
+    found: Sequence[Translation], expected: Sequence[Translation]
+) -> tuple[float, int, float]:
+    """Return the share of equal texts, the differences that are no tie, and that of attention."""
+    equal, untied, attention = 0, 0, 0.0
+    for ours, theirs in zip(found, expected, strict=True):
+        equal += ours.text == theirs.text
+        untied += ours.text != theirs.text and abs(gap(ours, theirs)) > TIE
+        if ours.tokens == theirs.tokens and ours.attention is not None:
+            assert theirs.attention is not None, "of the same model"
+            attention = max(attention, float(np.abs(ours.attention - theirs.attention).max()))
+    return equal / len(expected), untied, attention
+
+
+def gap(ours: Translation, theirs: Translation) -> float:
+    """Return the smaller of two differences: of the scores, and of the first differing tokens."""
+    pairs = zip(ours.tokens, theirs.tokens, ours.token_scores, theirs.token_scores, strict=False)
+    steps = [one - other for token, wanted, one, other in pairs if token != wanted]
+    return min([ours.score - theirs.score, *steps[:1]], key=abs)
+
+
+def starts(run: Path, exported: Path, runtime: Path) -> str:
+    """Return a table of the seconds to the first translated line."""
+    rows = [
+        ["torch", start(Path(sys.executable), run)],
+        ["exported", start(runtime, exported)],
+    ]
+    return tabulate(rows, ["start", "seconds"], floatfmt=("", ".2f"))
+
+
+def start(python: Path, model: Path) -> float:
+    """Return the shortest wall time of the command line for one line."""
+    call = [str(python), "-m", "seq2seq", "translate", "-m", str(model.absolute()), LINE]
+    times = []
+    for _ in range(STARTS):
+        begin = time.perf_counter()
+        subprocess.run(call, check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def packages(python: Path) -> Path:
+    """Return the folder of an interpreter's installed packages."""
+    if python == Path(sys.executable):
+        return Path(sysconfig.get_path("purelib"))
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return Path(subprocess.check_output([str(python), "-c", code], text=True).strip())
+
+
+def size(path: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Export of trained models to ONNX, for a runtime without torch."""

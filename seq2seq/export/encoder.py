@@ -1,0 +1,100 @@
+"""Graph of the encoder and of the decoder's start: source ids to memory and first state."""
+
+from onnx import TensorProto
+
+from seq2seq.export.attention import memory_of
+from seq2seq.export.decoder import embed, known_decoder
+from seq2seq.export.graph import INT, Graph
+from seq2seq.export.recurrent import run_layer
+from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.seq2seq import Seq2Seq
+
+FIRST_IS_LARGEST = 0  # ArgMax returns the first of equal values
+
+
+def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
+    """Return the graph `src [B, S], src_lengths [B] -> memory, first decoder state`.
+
+    It computes `Seq2Seq.encode` and `Seq2Seq.start`.
+    """
+    graph = Graph("encoder", int8)
+    src = graph.input("src", ["batch", "source"], INT)
+    src_lengths = graph.input("src_lengths", ["batch"], INT)
+    outputs, hiddens, cells = _run(graph, model.encoder, src, src_lengths)
+    decoder = known_decoder(model)
+    if not isinstance(decoder, PlainDecoder):
+        for name, (value, dims) in memory_of(graph, decoder, outputs, src, src_lengths).items():
+            graph.output(value, name, dims)
+    layers = len(decoder.layers)
+    hiddens, cells = _aligned(hiddens, layers), _aligned(cells, layers)
+    if isinstance(decoder, BahdanauDecoder):
+        hiddens, cells = _initial_hidden(graph, decoder, hiddens)
+    size = decoder.layers.bottom.hidden_size
+    for name, states in (("hidden", hiddens), ("cell", cells)):
+        for level, value in enumerate(states):
+            graph.output(value, f"{name}_{level}", ["batch", size])
+    if isinstance(decoder, LuongDecoder) and decoder.input_feed_gates is not None:
+        zeros = _zeros(graph, hiddens[0], decoder.input_feed_size)
+        graph.output(zeros, "input_feed", ["batch", decoder.input_feed_size])
+    if model.copying is not None:
+        graph.output(src, "copied_ids", ["batch", "source"], INT)
+        graph.output(_first_positions(graph, src), "first", ["batch", "source"], INT)
+    return graph
+
+
+def _run(
+    graph: Graph, encoder: Encoder, src: str, src_lengths: str
+) -> tuple[str, list[str], list[str]]:
+    """Return the outputs [B, S, H], zero at padding, and the final states [B, H] of each layer."""
+    lengths = graph.op("Cast", src_lengths, to=TensorProto.INT32)
+    outputs = embed(graph, encoder.embedding, graph.op("Transpose", src, perm=[1, 0]))  # [S, B, E]
+    below: str | None = None
+    hiddens: list[str] = []
+    cells: list[str] = []
+    for layers in zip(*encoder.directions, strict=True):
+        width = layers[0].hidden_size * len(layers)
+        found, *finals = run_layer(graph, layers, encoder.reversed, outputs, lengths)
+        joined = graph.op("Transpose", found, perm=[0, 2, 1, 3])  # [S, B, directions, D]
+        outputs = graph.op("Reshape", joined, graph.constant([0, 0, width]))  # [S, B, H]
+        if encoder.forward_layers.residual:
+            outputs = below = outputs if below is None else graph.op("Add", outputs, below)
+        for final, states in zip(finals, (hiddens, cells), strict=False):
+            batch_major = graph.op("Transpose", final, perm=[1, 0, 2])
+            states.append(graph.reshape(batch_major, -1, width))  # [B, H]
+    return graph.op("Transpose", outputs, perm=[1, 0, 2]), hiddens, cells
+
+
+def _aligned(states: list[str], count: int) -> list[str]:
+    """Return the encoder state from which each decoder layer starts, as `decoder.aligned`."""
+    if not states:  # cells of layers that have none
+        return []
+    missing = count - len(states)
+    return states[-missing:] if missing <= 0 else [states[0]] * missing + states
+
+
+def _initial_hidden(
+    graph: Graph, decoder: BahdanauDecoder, hiddens: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return `s_0 = tanh(W h + b)`, with h the backward states, and any cells, zero."""
+    layer, size = decoder.initial_hidden, decoder.direction_size
+    first = []
+    for hidden in hiddens:
+        width = decoder.layers.bottom.hidden_size
+        own = hidden if width == size else graph.split(hidden, [width - size, size])[1]
+        first.append(graph.op("Tanh", graph.linear(own, layer.weight, layer.bias)))
+    zero = graph.op("Mul", first[0], graph.constant(0.0))
+    return first, [zero] * len(first) if decoder.layers.bottom.has_cell else []
+
+
+def _zeros(graph: Graph, like: str, width: int) -> str:
+    """Return zeros [B, width] for a value [B, *]."""
+    dims = graph.op("Concat", graph.size(like, 0), graph.constant([width]), axis=0)
+    return graph.op("ConstantOfShape", dims)
+
+
+def _first_positions(graph: Graph, src: str) -> str:
+    """Return for each position the first one with the same id: [B, S]."""
+    same = graph.op("Equal", graph.unsqueeze(src, 2), graph.unsqueeze(src, 1))  # [B, S, S]
+    numbers = graph.op("Cast", same, to=TensorProto.INT32)
+    return graph.op("ArgMax", numbers, axis=-1, keepdims=0, select_last_index=FIRST_IS_LARGEST)

@@ -1,0 +1,1 @@
+"""Translation by exported models: ONNX Runtime and NumPy in place of torch."""

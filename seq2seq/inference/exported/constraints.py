@@ -1,0 +1,102 @@
+"""Constraints on the next token in NumPy: those of `inference.constraints`, in the same order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
+from seq2seq.inference.exported.model import Array
+from seq2seq.inference.exported.progress import Progress
+from seq2seq.inference.forbidden import Forbidden
+from seq2seq.inference.interface import SearchOptions
+
+
+def constrain(log_probs: Array, batch: Sequence[Progress], options: SearchOptions) -> None:
+    """Set the log-probabilities [N, V] of tokens that no hypothesis may take to -inf, in place.
+
+    Sentence n of the batch has the K rows from n * K on.
+    """
+    rows = log_probs.reshape(len(batch), options.size, -1)
+    searched = [(own, each) for own, each in zip(rows, batch, strict=True) if not each.finished]
+    if options.repetition_penalty != 1:
+        for own, each in searched:
+            _penalize_repetition(own, each, options.repetition_penalty)
+    log_probs[:, list(options.forbidden_ids)] = -np.inf
+    for own, each in searched:
+        _limit_length(own, each, options.min_length)
+        if options.kept_ids:
+            _keep_tokens(own, each, options.kept_ids)
+        if each.sentence.prefix.states:
+            _keep_prefix(own, each)
+        if options.no_repeat_ngram:
+            _forbid_repeated_ngrams(own, each, options.no_repeat_ngram)
+        if options.forbidden is not None:
+            _forbid_words(own, each, options.forbidden)
+
+
+def _penalize_repetition(own: Array, each: Progress, factor: float) -> None:
+    """Multiply log-probabilities [K, V] of tokens that a hypothesis has."""
+    for k, row in enumerate(own):
+        row[list(set(each.history(k)))] *= factor
+
+
+def _limit_length(own: Array, each: Progress, shortest: int) -> None:
+    if 0 < each.length >= each.sentence.limit - 1:
+        ends = own[:, EOS_ID].copy()
+        own[:] = -np.inf
+        own[:, EOS_ID] = ends
+    elif each.length < max(1, shortest):
+        own[:, EOS_ID] = -np.inf
+
+
+def _keep_tokens(own: Array, each: Progress, ids: range) -> None:
+    """Let each hypothesis take those of `ids` that its source has, once, before it ends."""
+    before = own[:, ids.start : ids.stop].copy()
+    own[:, ids.start : ids.stop] = -np.inf
+    room = each.sentence.limit - 1 - each.length
+    for k, missing in enumerate(each.missing):
+        if not missing:
+            continue
+        if not each.in_prefix(k):
+            own[k, EOS_ID] = -np.inf
+            if room <= len(missing):
+                own[k] = -np.inf
+        for token in missing:
+            own[k, token] = before[k, token - ids.start]
+
+
+def _keep_prefix(own: Array, each: Progress) -> None:
+    """Let hypotheses with an incomplete prefix take only tokens that continue it."""
+    for k, state in enumerate(each.prefix_states):
+        if each.in_prefix(k):
+            tokens = each.sentence.prefix.states[state].tokens
+            allowed = own[k, tokens]
+            own[k] = -np.inf
+            own[k, tokens] = allowed
+
+
+def _forbid_repeated_ngrams(own: Array, each: Progress, size: int) -> None:
+    """Forbid tokens that complete an n-gram of the hypothesis, unless a prefix requires one."""
+    for k, row in enumerate(own):
+        history = each.history(k)
+        latest = history[len(history) - size + 1 :]
+        repeated = [
+            history[start + size - 1]
+            for start in range(len(history) - size + 1)
+            if history[start : start + size - 1] == latest
+        ]
+        _forbid(row, repeated, unless_stuck=each.in_prefix(k))
+
+
+def _forbid_words(own: Array, each: Progress, forbidden: Forbidden) -> None:
+    last = each.length == each.sentence.limit - 2  # end-of-sentence follows
+    for row, state in zip(own, each.text_states, strict=True):
+        _forbid(row, forbidden.never(state, last), unless_stuck=True)
+
+
+def _forbid(row: Array, tokens: Sequence[int] | Array, unless_stuck: bool) -> None:
+    """Forbid tokens of a row [V]; not at all if no token is left and `unless_stuck`."""
+    before = row[tokens]
+    row[tokens] = -np.inf
+    if unless_stuck and np.isneginf(row).all():
+        row[tokens] = before

@@ -1,0 +1,164 @@
+"""Exported models behind the calls of search: encode, and advance hypotheses by one token."""
+
+import copy
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
+
+
+_PARENTS: list[object] = []  # sessions of the process that this one was forked from
+
+
+class Advanced(NamedTuple):
+    """Result of one step for N hypotheses."""
+
+    log_probs: Array  # [N, V], the caller's to overwrite
+    state: list[Arrays]  # of each network, a row per hypothesis
+    attention_weights: Array | None  # [N, S]
+
+
+class Network:
+    """The two graphs of one model."""
+
+    def __init__(self, encoder: bytes, decoder: bytes) -> None:
+        """Prepare the graphs; raises an error of ONNX Runtime for bytes that are none."""
+        self._graphs = encoder, decoder
+        self._encoder, self._decoder = session(encoder), session(decoder)
+        self._encoded = [each.name for each in self._encoder.get_outputs()]
+        self._inputs = [each.name for each in self._decoder.get_inputs()]
+        self._outputs = [each.name for each in self._decoder.get_outputs()]
+        self._state = [
+            name.removeprefix("next_") for name in self._outputs if name.startswith("next_")
+        ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the graphs: sessions belong to this process."""
+        return Network, self._graphs
+
+    @property
+    def attends(self) -> bool:
+        """Return whether steps have attention weights."""
+        return "attention_weights" in self._outputs
+
+    def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
+        """Return the memory and the first state of sources [B, S] with lengths [B]."""
+        inputs = {"src": src, "src_lengths": src_lengths}
+        values = dict(zip(self._encoded, self._encoder.run(None, inputs), strict=True))
+        state = {name: values.pop(name) for name in self._state if name in values}
+        for name in self._state:  # what starts at zero
+            if name not in state:
+                width = src.shape[1] if name == "coverage" else 1
+                state[name] = np.zeros((len(src), width), np.float32)
+        return values, state
+
+    def advance(self, ids: Array, state: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        """Return the outputs of a step by name and the next state."""
+        given = {"ids": ids, **memory, **state}
+        found = self._decoder.run(None, {name: given[name] for name in self._inputs})
+        values = dict(zip(self._outputs, found, strict=True))
+        return values, {name: values.pop(f"next_{name}") for name in self._state}
+
+
+class ExportedModel:
+    """One exported model, or several over the same vocabularies as an ensemble.
+
+    Every call is batch-invariant: the kernels that ONNX Runtime chooses do not depend on the number
+    of rows.
+    """
+
+    def __init__(self, networks: Sequence[Network], topk: bytes) -> None:
+        self.networks, self._graph = list(networks), topk
+        self._topk, self._process = session(topk), os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the graphs: sessions belong to this process."""
+        return ExportedModel, (self.networks, self._graph)
+
+    @property
+    def attends(self) -> bool:
+        """Return whether steps have attention weights."""
+        return any(each.attends for each in self.networks)
+
+    def encode(self, src: Array, src_lengths: Array) -> tuple[list[Arrays], list[Arrays]]:
+        """Return the memory and the first state of sources [B, S], for each network."""
+        if os.getpid() != self._process:
+            self._renew()
+        found = [each.encode(src, src_lengths) for each in self.networks]
+        return [memory for memory, _ in found], [state for _, state in found]
+
+    def _renew(self) -> None:
+        """Create the sessions of a forked process, which has no threads of its parent's.
+
+        Those of the parent are kept: freeing them would wait for their threads.
+        """
+        _PARENTS.extend([*self.networks, self._topk])
+        self.networks = [copy.copy(each) for each in self.networks]
+        self._topk, self._process = session(self._graph), os.getpid()
+
+    def advance(self, ids: Array, state: list[Arrays], memory: list[Arrays]) -> Advanced:
+        """Advance N = B * K hypotheses, given their last ids [N], by one target position.
+
+        An ensemble has the log of the mean probability and the mean attention weights.
+        """
+        steps = [
+            network.advance(ids, *parts)
+            for network, *parts in zip(self.networks, state, memory, strict=True)
+        ]
+        weights = [
+            values["attention_weights"] for values, _ in steps if "attention_weights" in values
+        ]
+        log_probs = steps[0][0]["log_probs"]
+        for values, _ in steps[1:]:
+            log_probs = np.logaddexp(log_probs, values["log_probs"])
+        if len(steps) > 1:
+            log_probs -= np.float32(np.log(len(steps)))
+        return Advanced(
+            log_probs, [new for _, new in steps], np.mean(weights, axis=0) if weights else None
+        )
+
+    def topk(self, log_probs: Array, scores: Array, count: int) -> tuple[Array, Array]:
+        """Return the best continuations of the hypotheses of each sentence, best first.
+
+        Takes log-probabilities [B * K, V] and scores [B, K]; returns the `count` largest sums
+        [B, count] and their places [B, count] in the K * V of a sentence.
+        """
+        count = min(count, scores.shape[1] * log_probs.shape[1])
+        inputs = {"log_probs": log_probs, "scores": scores, "count": np.array([count])}
+        best, places = self._topk.run(None, inputs)
+        return best, places
+
+
+def session(graph: bytes) -> "InferenceSession":
+    """Return a session on the CPU with as many threads as OMP_NUM_THREADS, if that is set.
+
+    Raises UserError if ONNX Runtime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise UserError(
+            "an exported model needs ONNX Runtime: pip install 'seq2seq-attention[runtime]'"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    options.intra_op_num_threads = _threads()
+    # Threads that wait sleep; otherwise they would take a core from the thread they wait for.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def _threads() -> int:
+    """Return the number of threads, 0 for ONNX Runtime's own choice."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() else 0

@@ -1,0 +1,281 @@
+"""Greedy and beam search over exported models: ids in, ids out.
+
+The searches take the same decisions as those of `inference.search`, in NumPy. Sentences of one
+padded length are searched together; finished ones leave the batch.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
+from seq2seq.inference.exported.constraints import constrain
+from seq2seq.inference.exported.model import Array, Arrays, ExportedModel
+from seq2seq.inference.exported.progress import Finished, Node, Progress, path_to
+from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.lexical import Lexical
+from seq2seq.inference.prefixes import Prefix
+from seq2seq.inference.sentences import by_width, make_sentence
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.runtime.errors import UserError
+
+TILE_ROWS = 320  # hypotheses searched together
+SHRINK = 8  # finished sentences leave the batch once they are 1 / SHRINK of it
+MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
+MAX_FACTOR = 1e30  # larger penalties and norms overflow, and infinite numbers have no order
+
+
+def search_exported(
+    model: ExportedModel,
+    sources: Sequence[Ids],
+    limits: Sequence[int],
+    prefixes: Sequence[Prefix],
+    lexical: Sequence[Lexical],
+    options: SearchOptions,
+    on_found: Callable[[int], None] | None,
+) -> list[list[Hypothesis]]:
+    """Return at most `options.size` hypotheses for each source, best first, as `search`.
+
+    Raises NonFiniteError if the log-probabilities of a sentence are not finite.
+    """
+    sentences = [
+        make_sentence(*each, options.kept_ids, options.min_length)
+        for each in zip(sources, limits, prefixes, lexical, strict=True)
+    ]
+    found: list[list[Hypothesis]] = [[] for _ in sentences]
+    tile = max(1, TILE_ROWS // options.size)
+    for width, numbers in by_width([each.source for each in sentences]).items():
+        for start in range(0, len(numbers), tile):
+            batch = [
+                Progress(number, sentences[number], options.size)
+                for number in numbers[start : start + tile]
+            ]
+            for number, hypotheses in _Batch(model, batch, width, options).run():
+                found[number] = hypotheses
+                if on_found is not None:
+                    on_found(number)
+    return found
+
+
+def check_settings(settings: SearchSettings, constrained: bool) -> None:
+    """Raise UserError for a setting of one call that only run folders support."""
+    refused = {
+        "--sample": settings.sampling is not None,
+        "--groups": settings.groups > 1,
+        "--mbr": settings.mbr is not None,
+        "--glossary": settings.glossary is not None,
+        "--constraints": constrained,
+    }
+    for option, given in refused.items():
+        if given:
+            raise UserError(
+                f"{option}: an exported model has greedy and beam search only; use the run folder"
+            )
+
+
+class _Batch:
+    """Sentences of one padded length that are searched together."""
+
+    def __init__(
+        self, model: ExportedModel, batch: list[Progress], width: int, options: SearchOptions
+    ) -> None:
+        self.model, self.batch, self.options, self.size = model, batch, options, options.size
+        sources = [[*each.sentence.source, EOS_ID] for each in batch]
+        src = np.full((len(batch), width), PAD_ID, np.int64)
+        for row, ids in zip(src, sources, strict=True):
+            row[: len(ids)] = ids
+        lengths = np.array([len(ids) for ids in sources])
+        self.memory, self.state = model.encode(src, lengths)
+        self.state = _rows_of(self.state, np.repeat(np.arange(len(batch)), self.size))
+        self.ids = np.full(len(batch) * self.size, BOS_ID)
+        self.scores = np.full((len(batch), self.size), -np.inf, np.float32)
+        self.scores[:, 0] = 0
+        self.coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
+        if options.forbidden is not None:
+            for each in batch:
+                each.text_states = [options.forbidden.start] * self.size
+
+    def run(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Yield the number and the hypotheses of each sentence as its search ends."""
+        step = self._greedy_step if self.size == 1 else self._beam_step
+        left = len(self.batch)
+        while left:
+            for each in step():
+                left -= 1
+                assert each.hypotheses is not None, "set where a sentence is finished"
+                yield each.number, each.hypotheses
+            if left and SHRINK * (len(self.batch) - left) >= len(self.batch):
+                self._shrink()
+
+    def _shrink(self) -> None:
+        """Drop the finished sentences."""
+        kept = [slot for slot, each in enumerate(self.batch) if not each.finished]
+        slots = np.array(kept)
+        rows = (self._first_rows()[slots, None] + np.arange(self.size)).ravel()
+        self.batch = [self.batch[slot] for slot in kept]
+        self.memory, self.state = _rows_of(self.memory, slots), _rows_of(self.state, rows)
+        self.ids, self.scores = self.ids[rows], self.scores[slots]
+        self.coverage = None if self.coverage is None else self.coverage[rows]
+
+    def _advance(self) -> tuple[Array, Array | None]:
+        """Step the model; return constrained log-probabilities [N, V] and attention [N, S]."""
+        found = self.model.advance(self.ids, self.state, self.memory)
+        self.state = found.state
+        for slot in np.flatnonzero(np.isnan(found.log_probs[:: self.size, EOS_ID])).tolist():
+            if not self.batch[slot].finished:
+                raise NonFiniteError(self.batch[slot].number, math.nan)
+        constrain(found.log_probs, self.batch, self.options)
+        return found.log_probs, found.attention_weights
+
+    def _greedy_step(self) -> list[Progress]:
+        log_probs, weights = self._advance()
+        self.ids = log_probs.argmax(axis=1)
+        values = log_probs[np.arange(len(self.ids)), self.ids].tolist()
+        finished = []
+        for slot, (each, token, value) in enumerate(
+            zip(self.batch, self.ids.tolist(), values, strict=True)
+        ):
+            if each.finished:
+                continue
+            if not math.isfinite(value):
+                raise NonFiniteError(each.number, value)
+            node = Node(each.nodes[0], token, value, self._kept(weights, slot))
+            self._extend(each, [(0, node)])
+            if token == EOS_ID:
+                total = 0.0
+                for step in path_to(node):  # in order; `sum` compensates from Python 3.12 on
+                    total += step.log_prob
+                score = total / each.length**self.options.length_penalty
+                each.hypotheses = [self._hypothesis(each, Finished(score, node))]
+                finished.append(each)
+            elif each.length >= each.sentence.limit:  # end-of-sentence alone may be
+                raise NonFiniteError(each.number, -math.inf)
+        return finished
+
+    def _beam_step(self) -> list[Progress]:
+        log_probs, weights = self._advance()
+        totals, places = self.model.topk(log_probs, self.scores, 2 * self.size)
+        parents, tokens = np.divmod(places, log_probs.shape[1])
+        values = log_probs[parents + self._first_rows()[:, None], tokens]
+        penalties = self._coverage_penalties(weights)  # [N] or None
+        chosen = [part.tolist() for part in (totals, parents, tokens, values)]
+        self.scores[:] = -np.inf
+        rows = np.repeat(self._first_rows(), self.size)
+        finished = []
+        for slot, (each, *columns) in enumerate(zip(self.batch, *chosen, strict=True)):
+            if each.finished:
+                continue
+            if not math.isfinite(columns[0][0]):
+                raise NonFiniteError(each.number, columns[0][0])
+            first = slot * self.size
+            kept = self._choose(each, zip(*columns, strict=True), first, weights, penalties)
+            for k, (total, parent, node) in enumerate(kept):
+                self.scores[slot, k], rows[first + k], self.ids[first + k] = (
+                    total,
+                    first + parent,
+                    node.token,
+                )
+            if self._is_finished(each, float(self.scores[slot, 0])):
+                each.hypotheses = [self._hypothesis(each, entry) for entry in each.pool]
+                finished.append(each)
+        self.state = _rows_of(self.state, rows)
+        self.coverage = None if self.coverage is None else self.coverage[rows]
+        return finished
+
+    def _choose(
+        self,
+        each: Progress,
+        candidates: Iterable[tuple[float, int, int, float]],
+        first: int,
+        weights: Array | None,
+        penalties: Array | None,
+    ) -> list[tuple[float, int, Node]]:
+        """Move candidates that end to the pool; return the K best others, which extend the search.
+
+        A candidate is its score, its parent, its token and the token's log-probability; only those
+        among the K best are pooled. Returns scores, parents and nodes.
+        """
+        norm = self._norm(each.length + 1)
+        kept: list[tuple[float, int, Node]] = []
+        for rank, (total, parent, token, value) in enumerate(candidates):
+            if total == -math.inf or (token != EOS_ID and len(kept) == self.size):
+                continue
+            row = first + parent
+            node = Node(each.nodes[parent], token, value, self._kept(weights, row))
+            if token != EOS_ID:
+                kept.append((total, parent, node))
+            elif rank < self.size:
+                penalty = 0.0 if penalties is None else float(penalties[row])
+                each.pool.append(Finished(total / norm + penalty, node))
+        each.pool.sort(key=lambda entry: -entry.score)
+        del each.pool[self.size :]
+        self._extend(each, [(parent, node) for _, parent, node in kept])
+        return kept
+
+    def _is_finished(self, each: Progress, best: float) -> bool:
+        """Return whether no partial hypothesis, if it ended now, would enter the pool."""
+        if each.length >= each.sentence.limit:
+            return True
+        full = len(each.pool) == self.size
+        return full and each.pool[-1].score >= best / self._norm(each.length)
+
+    def _norm(self, length: int) -> float:
+        norm = np.float32(length) ** np.float32(self.options.length_penalty)
+        return min(float(norm), MAX_FACTOR)
+
+    def _first_rows(self) -> Array:
+        """Return the first row of each sentence: [B]."""
+        return np.arange(len(self.batch)) * self.size
+
+    def _extend(self, each: Progress, kept: Sequence[tuple[int, Node]]) -> None:
+        """Make the kept continuations, parents with tokens, the partial hypotheses."""
+        states, missing, text_states = each.prefix_states, each.missing, each.text_states
+        unused = self.size - len(kept)
+        complete = len(each.sentence.prefix.states)
+        each.length += 1
+        each.nodes = [node for _, node in kept] + [None] * unused
+        each.prefix_states = [
+            each.sentence.prefix.after(states[parent], node.token) for parent, node in kept
+        ] + [complete] * unused
+        each.missing = [_without(missing[parent], node.token) for parent, node in kept]
+        each.missing += [()] * unused
+        if (forbidden := self.options.forbidden) is not None:
+            each.text_states = [
+                forbidden.after(text_states[parent], node.token) for parent, node in kept
+            ] + [forbidden.start] * unused
+
+    def _kept(self, weights: Array | None, row: int) -> Array | None:
+        return weights[row] if weights is not None and self.options.return_attention else None
+
+    def _coverage_penalties(self, weights: Array | None) -> Array | None:
+        """Add the attention weights [N, S] of a step to the coverage; return its penalty [N].
+
+        It is `beta * sum_s log(min(sum_t a_ts, 1))`, as in `BeamSearch`.
+        """
+        if weights is None or not self.options.coverage_penalty:
+            return None
+        self.coverage = weights if self.coverage is None else self.coverage + weights
+        logs = np.log(self.coverage.clip(MIN_COVERAGE, 1))
+        lengths = [len(each.sentence.source) + 1 for each in self.batch]
+        padding = np.arange(logs.shape[1]) >= np.repeat(lengths, self.size)[:, None]
+        logs[padding] = 0
+        penalties: Array = min(self.options.coverage_penalty, MAX_FACTOR) * logs.sum(axis=1)
+        return penalties
+
+    def _hypothesis(self, each: Progress, entry: Finished) -> Hypothesis:
+        nodes = path_to(entry.end)
+        rows = [node.attention_weights for node in nodes if node.attention_weights is not None]
+        width = len(each.sentence.source) + 1
+        weights = np.stack([row[:width] for row in rows]) if rows else None
+        log_probs = tuple(node.log_prob for node in nodes) if self.options.return_scores else ()
+        score = entry.score if self.options.return_scores or self.size > 1 else math.nan
+        return Hypothesis([node.token for node in nodes], score, weights, log_probs)
+
+
+def _without(tokens: tuple[int, ...], token: int) -> tuple[int, ...]:
+    return tuple(each for each in tokens if each != token)
+
+
+def _rows_of(parts: list[Arrays], rows: Array) -> list[Arrays]:
+    return [{name: part.take(rows, axis=0) for name, part in each.items()} for each in parts]

@@ -1,0 +1,69 @@
+"""Load run folders for translation by torch."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from seq2seq.config.schema import DecodingConfig
+from seq2seq.data.batching import pad_sources
+from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.source_profile import SourceProfile
+from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, Vocabularies
+from seq2seq.inference import weights
+from seq2seq.inference.compatibility import check_ensemble
+from seq2seq.inference.ensemble import Ensemble
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.interface import Model
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
+from seq2seq.runtime import argument_types
+from seq2seq.runtime.device import choose_device
+
+Loaded = tuple[
+    Model, Vocabularies, LengthLimit, DecodingConfig, int, torch.device, SourceProfile, str
+]
+
+
+def load_runs(paths: Sequence[Path], device: str, int8: bool, overrides: Iterable[str]) -> Loaded:
+    """Return the fields of `LoadedModel` for run folders; see `LoadedModel.load`."""
+    chosen = choose_device(argument_types.device_name(device))
+    if int8:
+        weights.check_int8(chosen)
+    loaded = [load_model(path, chosen) for path in paths]
+    models = [for_inference(each[0], chosen, int8, len(paths) == 1) for each in loaded]
+    _, vocabularies, limit, config = loaded[0]
+    decoding = overridden_decoding(paths[0], config, overrides)
+    for run, (_, other_vocabularies, _, other) in zip(paths, loaded, strict=True):
+        same = checksums_of(other_vocabularies) == checksums_of(vocabularies)
+        check_ensemble(run, paths[0], same, other.data.direction, config.data.direction)
+    model: Model = models[0] if len(models) == 1 else Ensemble(models)
+    source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
+    longest = config.data.max_length
+    return model, vocabularies, limit, decoding, longest, chosen, source, name
+
+
+@torch.inference_mode()
+def attends(model: Model, device: torch.device) -> bool:
+    """Return True if steps of a model have attention weights."""
+    src, lengths = pad_sources([[]])
+    memory, state = model.start(model.encode(src.to(device), lengths.to(device)))
+    bos = torch.tensor([BOS_ID], device=device)
+    return model.step(bos, state, memory).attention_weights is not None
+
+
+def for_inference(
+    model: Seq2Seq, device: torch.device, int8: bool, is_single: bool
+) -> InferenceModel:
+    """Wrap a model whose weights are final, in its fastest form on this device."""
+    inference = InferenceModel(model)
+    if int8:
+        inference.replace_weights(weights.Int8Weight)
+    elif device.type == "cpu":
+        if is_single and weights.int8_shortlist_pays_off():
+            inference.enable_int8_shortlist()
+        if weights.prepacking_is_exact():
+            inference.replace_weights(weights.PackedWeight)
+    inference.precompute_input_gates()
+    return inference

@@ -1,0 +1,52 @@
+"""Sentences to search: sources with the limits on their translations, and their padded lengths."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seq2seq.data.vocabulary.vocabulary import Ids
+from seq2seq.inference.lexical import Lexical
+from seq2seq.inference.prefixes import Prefix
+
+WIDTH_STEP = 16  # padded source lengths are multiples of it
+
+
+class Sentence(NamedTuple):
+    """A source and the limits on its translation."""
+
+    source: Ids  # without end-of-sentence
+    limit: int  # tokens at most, end-of-sentence included
+    prefix: Prefix
+    lexical: Lexical
+    seed: str = ""
+    kept: tuple[int, ...] = ()  # source tokens that the translation contains once
+
+
+def make_sentence(
+    source: Ids,
+    limit: int,
+    prefix: Prefix,
+    lexical: Lexical,
+    kept_ids: range = range(0),
+    min_length: int = 0,
+    seed: str = "",
+) -> Sentence:
+    """Return a sentence whose limit leaves room for what its translation must contain.
+
+    Source and limit exclude end-of-sentence. The limit counts from the end of a prefix that leaves
+    no room; `kept_ids` are the tokens that a translation contains as its source does.
+    """
+    forced = len(prefix.states)  # tokens at most
+    kept = tuple(dict.fromkeys(each for each in source if each in kept_ids))
+    limit = max(limit, 1 + len(kept))
+    limit = limit if forced + len(kept) < limit else limit + forced
+    limit = max(limit, min_length, forced + lexical.total + len(kept))
+    return Sentence(source, limit + 1, prefix, lexical, seed, kept)
+
+
+def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
+    """Group sources by padded length, end-of-sentence included; in each group longest first."""
+    groups: dict[int, list[int]] = {}
+    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+        width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
+        groups.setdefault(width, []).append(i)
+    return groups

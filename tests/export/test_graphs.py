@@ -1,0 +1,104 @@
+"""Graphs of exported models, run by ONNX Runtime, against the model's own steps."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model_cases import (
+    CASES,
+    LENGTHS,
+    SRC,
+    TGT_IN,
+    Case,
+    E,
+    H,
+    R,
+    V,
+    make_copying_model,
+    make_decoder,
+    make_model,
+    randomize,
+)
+from numpy.typing import NDArray
+from torch import nn
+
+from seq2seq.export.decoder import decoder_graph
+from seq2seq.export.encoder import encoder_graph
+from seq2seq.export.graph import Graph
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.layers import ScaledEmbedding
+from seq2seq.model.seq2seq import Seq2Seq
+
+onnxruntime = pytest.importorskip("onnxruntime")
+K = 2
+Arrays = dict[str, NDArray[Any]]
+
+
+class Session:
+    """A graph that is ready to run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._session = onnxruntime.InferenceSession(graph.model().SerializeToString())
+        self.outputs = [each.name for each in self._session.get_outputs()]
+
+    def __call__(self, inputs: Arrays) -> Arrays:
+        """The outputs by name; inputs that the graph does not have are left out."""
+        own = {each.name: inputs[each.name] for each in self._session.get_inputs()}
+        return dict(zip(self.outputs, self._session.run(None, own), strict=True))
+
+
+def check(model: Seq2Seq, src: torch.Tensor, tolerance: float, int8: bool = False) -> None:
+    """Assert equal log-probabilities and attention of several hypotheses over several steps."""
+    model = model.eval()
+    rows = torch.arange(len(src)).repeat_interleave(K)
+    memory, state = model.start(model.encode(src, LENGTHS))
+    state = state.select(rows)
+    encode, advance = Session(encoder_graph(model, int8)), Session(decoder_graph(model, int8))
+    values = encode({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
+    names = [name.removeprefix("next_") for name in advance.outputs if "next_" in name]
+    values |= {name: values[name][rows.numpy()] for name in names if name in values}
+    values |= {
+        name: np.zeros((len(rows), src.shape[1] if name == "coverage" else 1), np.float32)
+        for name in names
+        if name not in values
+    }
+    for step_ids in TGT_IN.repeat_interleave(K, 0).unbind(1):
+        step_ids = step_ids + rows % 2  # hypotheses of one sentence differ
+        step = model.step(step_ids, state, memory)
+        state = step.state
+        expected = model.project(step.outputs).log_softmax(-1)
+        found = advance(values | {"ids": step_ids.numpy()})
+        np.testing.assert_allclose(
+            found["log_probs"], expected.detach().numpy(), rtol=0, atol=tolerance
+        )
+        if step.attention_weights is not None:
+            weights = step.attention_weights.detach().numpy()
+            np.testing.assert_allclose(found["attention_weights"], weights, rtol=0, atol=tolerance)
+        values |= {name: found[f"next_{name}"] for name in names}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_graph_steps_as_the_model_does(case: Case) -> None:
+    check(make_model(case), SRC, 1e-5)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.kind != "plain"], ids=str)
+def test_a_graph_copies_as_the_model_does(case: Case) -> None:
+    check(make_copying_model(case), SRC.clamp(max=V - 1), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bidirectional", "reverse", "residual", "layers"),
+    [(True, False, True, 3), (False, False, False, 2), (False, True, True, 3)],
+)
+@pytest.mark.parametrize("decoder_layers", [1, 2, 4])
+def test_encoders_of_every_shape(
+    bidirectional: bool, reverse: bool, residual: bool, layers: int, decoder_layers: int
+) -> None:
+    shape = H, layers, bidirectional, 0.0, reverse, residual
+    encoder = Encoder(ScaledEmbedding(V, E), *shape)
+    decoder = make_decoder(Case("luong", "general", True, decoder_layers))
+    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
+    randomize(model, seed=7)
+    check(model, SRC.clamp(max=V - 1), 1e-5)

@@ -1,0 +1,183 @@
+"""The runtime without torch, and the command that writes what it reads."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.cli.main import main
+from seq2seq.export.export import export_runs
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.extras import TRAIN
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "how-to" / "export.md"
+LINES = toy_pairs(12, seed=4)[0]
+# What an environment with the extra `runtime` lacks; only these may be missing.
+WITHOUT_TRAIN = f"""
+import sys
+from importlib.abc import MetaPathFinder
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {(*TRAIN, "onnx", "matplotlib")!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+from seq2seq.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def without_train(*arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TRAIN, *arguments],
+        input=text,
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "model"
+    export_runs([tiny_runs["luong"]], folder)
+    return folder
+
+
+def test_the_command_writes_what_translate_takes(
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tiny_runs["bahdanau"])
+    for extra in ([], ["--int8"], ["-m", run]):
+        folder = tmp_path / f"model{len(extra)}"
+        assert main(["export", "-m", run, "-o", str(folder), *extra]) == 0
+        out, err = capsys.readouterr()
+        written = sorted(each.name for each in folder.iterdir())
+        assert sorted(Path(line.split("  ")[0]).name for line in out.splitlines()) == written
+        assert err == f"Translate:  seq2seq translate -m {folder} -i FILE\n"
+        assert main(["translate", "-m", str(folder), LINES[0]]) == 0
+        assert capsys.readouterr().out.strip()
+    assert main(["export", "-m", run, "-o", str(tmp_path / "model0")]) == 2
+    assert "exists and is not an empty folder; give another with -o" in capsys.readouterr().err
+
+
+def test_translate_needs_no_torch(tiny_runs: dict[str, Path], exported: Path) -> None:
+    run = Translator.load(tiny_runs["luong"], device="cpu")
+    text = "".join(f"{line}\n" for line in LINES)
+    done = without_train("translate", "-m", str(exported), text=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [each.text for each in run.translate(LINES)]
+    done = without_train("translate", "-m", str(exported), "--json", "--prefix", "ba", text=text)
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = run.translate(LINES, prefixes=["ba"] * len(LINES))
+    for entry, theirs in zip(entries, expected, strict=True):
+        assert entry["text"] == theirs.text
+        np.testing.assert_allclose(entry["attention_weights"], theirs.attention, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["train", "config.yaml"], ["check", "config.yaml"], ["evaluate", "-m", "RUN"]]
+)
+def test_other_commands_name_the_extra(tiny_runs: dict[str, Path], arguments: list[str]) -> None:
+    given = [str(tiny_runs["luong"]) if each == "RUN" else each for each in arguments]
+    done = without_train(*given)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    message = rf"seq2seq: error: {arguments[0]} needs PyTorch and what comes with it ("
+    assert done.stderr.startswith(message)
+    assert done.stderr.endswith("is not installed): pip install 'seq2seq-attention[train]'\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:
+    done = without_train("translate", "-m", str(tiny_runs["luong"]), "ba")
+    assert done.returncode == 2
+    assert f"{tiny_runs['luong']}: a run folder needs PyTorch and what comes" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_an_export_cannot_do_is_one_line(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "-m", str(exported)]) == 2
+    assert "is an exported model, which translates only; give the run folder" in (
+        capsys.readouterr().err
+    )
+    assert main(["translate", "-m", str(exported), "--sample", "2", "ba"]) == 2
+    assert "--sample: an exported model has greedy and beam search only" in capsys.readouterr().err
+    assert main(["export", "-m", str(exported), "-o", str(tmp_path / "again")]) == 2
+    assert "is an exported model, which translates only" in capsys.readouterr().err
+
+
+def code_block(language: str) -> str:
+    """The page's only block of a language."""
+    _, block = PAGE.read_text(encoding="utf-8").split(f"```{language}\n")
+    return block.partition("```")[0]
+
+
+def greedy_ids(exported: Path, line: str) -> tuple[list[int], list[int]]:
+    """Source and target ids of a line, end-of-sentence left out of both."""
+    translator = Translator.load(exported)
+    (ids,) = translator.vocabularies.src.encode([line])
+    tokens = translator.translate(line, beam_size=1).tokens[:-1]
+    target = translator.vocabularies.tgt
+    known = target.tokens(range(len(target)))
+    return ids, [known.index(token) for token in tokens]
+
+
+def test_the_calls_of_the_page_translate_in_python(exported: Path) -> None:
+    """The algorithm of the page's JavaScript, with the names of its JSON file."""
+    source, expected = greedy_ids(exported, LINES[0])
+    described = json.loads((exported / "export.json").read_text(encoding="utf-8"))
+    files = described["models"][0]
+    encoder, decoder = (
+        onnxruntime.InferenceSession(str(exported / files[name])) for name in ("encoder", "decoder")
+    )
+    ids = np.array([[*source, described["eos_id"]]])
+    inputs = {"src": ids, "src_lengths": np.array([ids.shape[1]])}
+    names = [each.name for each in encoder.get_outputs()]
+    values = dict(zip(names, encoder.run(None, inputs), strict=True))
+    token, found = described["bos_id"], []
+    limit = int(described["limit"]["ratio"] * len(source)) + described["limit"]["extra"]
+    names = [each.name for each in decoder.get_outputs()]
+    while len(found) < limit:
+        values["ids"] = np.array([token])
+        given = {each.name: values[each.name] for each in decoder.get_inputs()}
+        step = dict(zip(names, decoder.run(None, given), strict=True))
+        log_probs = step["log_probs"][0]
+        log_probs[[described["pad_id"], described["bos_id"], described["unk_id"]]] = -np.inf
+        if not found:
+            log_probs[described["eos_id"]] = -np.inf
+        if (token := int(log_probs.argmax())) == described["eos_id"]:
+            break
+        found.append(token)
+        values |= {
+            name.removeprefix("next_"): value for name, value in step.items() if "next_" in name
+        }
+    assert found == expected
+
+
+def has_node() -> bool:
+    node = shutil.which("node")
+    call = [node or "", "-e", 'require("onnxruntime-node")']
+    return (
+        node is not None and subprocess.run(call, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not has_node(), reason="node does not find onnxruntime-node (NODE_PATH)")
+def test_the_page_translates_in_javascript(exported: Path, tmp_path: Path) -> None:
+    script = tmp_path / "translate.js"
+    script.write_text(code_block("javascript"), encoding="utf-8")
+    for line in LINES[:4]:
+        source, expected = greedy_ids(exported, line)
+        call = ["node", str(script), str(exported), *map(str, source)]
+        done = subprocess.run(call, capture_output=True, check=True, encoding="utf-8")
+        assert list(map(int, done.stdout.split())) == expected

@@ -1,0 +1,411 @@
+"""Exported models against the runs they were exported from: search, settings and their refusal."""
+
+import copy
+import json
+import os
+import pickle
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import tiny_config, toy_pairs, toy_words
+from name_cases import name_pairs, some_names
+from odd_lines import odd_lines
+
+from seq2seq.config.schema import Config
+from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.export.export import export_runs
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.interface import Sampling
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
+from seq2seq.model.seq2seq import named_weights
+from seq2seq.runs.checkpoint import create_run, new_model, save_weights
+from seq2seq.runs.layout import BEST
+from seq2seq.runs.provenance import provenance_of
+from seq2seq.runtime.errors import RunError, UserError
+
+TIE = 1e-4  # nats by which scores may differ, and attention weights
+ODD = [line.decode(errors="replace") for line in odd_lines(150, seed=5)]
+LINES = [*toy_pairs(40, seed=3)[0], *ODD]
+PREFIXES = [word if number % 3 else "" for number, word in enumerate(toy_words(len(LINES)))]
+OVERRIDES = [
+    "decoding.length_penalty=0.6",
+    "decoding.coverage_penalty=0.4",
+    "decoding.no_repeat_ngram=1",
+    "decoding.no_repeat_ngram=2",
+    "decoding.repetition_penalty=1.5",
+    "decoding.min_length=6",
+    "decoding.max_length=3",
+]
+
+
+def make_run(folder: Path, vocabularies: Vocabularies, seed: int = 0, **sections: Any) -> Path:
+    """A run with large random weights, whose translations depend on their source and end."""
+    decoder = sections.get("model", {}).get("decoder", "luong")
+    tree = tiny_config(folder, decoder).model_dump(mode="json", exclude_unset=True)
+    for section, keys in sections.items():
+        tree[section] |= keys
+    config = Config.model_validate(tree)
+    create_run(folder, config, vocabularies)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        weights = {
+            name: 3 * weight
+            for name, weight in named_weights(new_model(config, vocabularies)).items()
+        }
+    weights["projection.bias"][EOS_ID] = 3
+    origin = provenance_of(config, vocabularies, model_keys_only=True)
+    save_weights(folder / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin)
+    return folder
+
+
+def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list[Translator]:
+    """The translator of runs, and that of their export."""
+    folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
+    if not folder.exists():
+        export_runs(runs, folder, int8)
+    return [
+        Translator.load(*runs, device="cpu", overrides=overrides),
+        Translator.load(folder, overrides=overrides),
+    ]
+
+
+def check_same(
+    found: Sequence[Translation], expected: Sequence[Translation], tolerance: float = TIE
+) -> None:
+    """Assert equal texts but for a tie among 100 lines, and equal scores and attention weights.
+
+    A tie in the beam leads to other hypotheses, whose scores need not be near.
+    """
+    equal = 0
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.notes == theirs.notes
+        assert ours.src_tokens == theirs.src_tokens
+        assert len(ours.n_best) == len(theirs.n_best)
+        same = [each.tokens for each in ours.n_best] == [each.tokens for each in theirs.n_best]
+        equal += same
+        for one, other in zip(ours.n_best, theirs.n_best, strict=True) if same else ():
+            assert one.text == other.text
+            assert_close(one.score, other.score, tolerance)
+            assert_close(one.token_scores, other.token_scores, tolerance)
+            assert (one.attention is None) == (other.attention is None)
+            if one.attention is not None:
+                assert_close(one.attention, other.attention, tolerance)
+    assert equal >= len(expected) - len(expected) // 100
+
+
+def assert_close(found: Any, expected: Any, tolerance: float) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
+def test_an_export_translates_as_its_run(tiny_run: Path, beam_size: int, n_best: int) -> None:
+    run, exported = both(tiny_run)
+    expected = run.translate(LINES, beam_size, n_best)
+    check_same(exported.translate(LINES, beam_size, n_best), expected)
+    assert len({each.text for each in expected}) > len(LINES) // 3  # they depend on their sources
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
+    run, exported = both(tiny_run)
+    words = tuple({word for each in run.translate(LINES[:40]) for word in each.text.split()})
+    settings = SearchSettings(forbidden=words[:10])
+    expected, found = (
+        each.translate(LINES, beam_size, 1, PREFIXES, settings=settings) for each in (run, exported)
+    )
+    check_same(found, expected)
+    free = run.translate(LINES, beam_size)
+    assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
+
+
+@pytest.mark.parametrize("override", OVERRIDES)
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_size: int) -> None:
+    run, exported = both(tiny_runs["bahdanau"], overrides=[override])
+    check_same(exported.translate(LINES, beam_size), run.translate(LINES, beam_size))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"decoder": "luong", "input_feeding": False, "score": "dot", "layers": 2},
+        {"decoder": "luong", "window": {"local_p": 2}},
+        {"decoder": "luong", "window": {"local_m": 2}, "encoder": "reversed"},
+        {"decoder": "bahdanau", "score": "coverage", "attention_size": 14},
+        {"decoder": "gnmt", "layers": 3, "residual": True, "score": "normed_additive"},
+        {"decoder": "luong", "score": "scaled_dot", "attention_size": 16, "attention_heads": 4},
+        {"decoder": "luong", "score": "location", "tie_embeddings": False},
+        {"decoder": "luong", "copy": True},
+    ],
+    ids=["dot", "local-p", "local-m", "coverage", "gnmt", "heads", "location", "copy"],
+)
+def test_models_of_every_kind(
+    model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
+) -> None:
+    run, exported = both(make_run(tmp_path / "run", tiny_vocabularies, model=model))
+    # Large random weights amplify rounding from step to step.
+    check_same(exported.translate(LINES), run.translate(LINES), 10 * TIE)
+
+
+def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, "luong").vocabulary.model_copy(
+        update={"type": "word", "size": 60}
+    )
+    vocabularies = train_vocabularies(config, *toy_pairs(300, seed=1))
+    sections = {"vocabulary": {"type": "word", "size": 60}, "decoding": {"replace_unknown": True}}
+    run, exported = both(make_run(tmp_path / "run", vocabularies, **sections))
+    expected = run.translate(LINES)
+    check_same(exported.translate(LINES), expected)
+    lines = [line for line, each in zip(LINES, expected, strict=True) if "<unk>" in each.tokens]
+    assert len(lines) > 5
+    check_same(exported.translate(lines, 1, 1, lines), run.translate(lines, 1, 1, lines))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
+    names = some_names(60, seed=1)
+    pairs = name_pairs(names, 400, seed=2)
+    config = tiny_config(tmp_path, "luong").vocabulary.model_copy(
+        update={"size": 310, "names": True}
+    )
+    src, tgt = [each.src for each in pairs], [each.tgt for each in pairs]
+    vocabularies = train_vocabularies(config, src, tgt)
+    assert vocabularies.names is not None
+    vocabulary = {"size": 310, "names": True}
+    run, exported = both(make_run(tmp_path / "run", vocabularies, vocabulary=vocabulary))
+    lines = [*src[:60], *LINES[:40]]
+    expected = run.translate(lines, beam_size)
+    check_same(exported.translate(lines, beam_size), expected)
+
+
+def test_an_ensemble_is_one_folder_or_several(
+    tiny_vocabularies: Vocabularies, tmp_path: Path
+) -> None:
+    models = [{"decoder": "bahdanau", "attention_size": 14}, {"decoder": "none"}]
+    runs = [
+        make_run(tmp_path / f"run{seed}", tiny_vocabularies, seed, model=model)
+        for seed, model in enumerate(models)
+    ]
+    run, exported = both(*runs)
+    for each in runs:
+        both(each)
+    folders = [tmp_path / f"{each.name}-export-1False" for each in runs]
+    several = Translator.load(*folders)
+    for beam_size in (1, 3):
+        expected = run.translate(LINES, beam_size)
+        found = exported.translate(LINES, beam_size)
+        check_same(found, expected)
+        assert [each.text for each in several.translate(LINES, beam_size)] == [
+            each.text for each in found
+        ]
+
+
+def test_translations_do_not_depend_on_the_other_lines(tiny_runs: dict[str, Path]) -> None:
+    for int8 in (False, True):
+        _, exported = both(tiny_runs["bahdanau"], int8=int8)
+        together = exported.translate(LINES)
+        for start in range(0, len(LINES), 17):
+            alone = exported.translate(LINES[start])
+            assert alone.text == together[start].text
+            assert alone.token_scores == together[start].token_scores
+
+
+def test_int8_is_near(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
+    """Scores of random, large weights change by less than a nat a token."""
+    path = make_run(tmp_path / "run", tiny_vocabularies, model={"hidden_size": 64})
+    run, exported = both(path, int8=True)
+    scores = [[each.score for each in it.translate(LINES[:40], 1)] for it in (run, exported)]
+    assert np.abs(np.subtract(*scores)).mean() < 0.1
+    sizes = [(tmp_path / f"run-export-1{int8}" / "decoder.onnx").stat().st_size for int8 in (True,)]
+    both(path)
+    assert sizes[0] < 0.5 * (tmp_path / "run-export-1False" / "decoder.onnx").stat().st_size
+
+
+@pytest.mark.parametrize("how", ["pickle", "deepcopy", "copy"])
+def test_an_export_is_copied(tiny_runs: dict[str, Path], how: str) -> None:
+    _, exported = both(tiny_runs["luong"])
+    if how == "pickle":
+        other = pickle.loads(pickle.dumps(exported))
+    else:
+        other = getattr(copy, how)(exported)
+    assert [each.text for each in other.translate(LINES[:9])] == [
+        each.text for each in exported.translate(LINES[:9])
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_translates(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    _, exported = both(tiny_runs["luong"])
+    expected = [each.text for each in exported.translate(LINES[:9])]
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(60)  # ends a process that waits for threads of its parent
+        try:
+            found = [each.text for each in exported.translate(LINES[:9])]
+            os.write(writing, b"same" if found == expected else b"other")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    assert os.read(reading, 99) == b"same"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"settings": SearchSettings(sampling=Sampling())}, "--sample"),
+        ({"settings": SearchSettings(groups=3)}, "--groups"),
+        ({"settings": SearchSettings(mbr="chrf")}, "--mbr"),
+        ({"settings": SearchSettings(glossary=Glossary([]))}, "--glossary"),
+        ({"constraints": [["ba"]]}, "--constraints"),
+    ],
+    ids=["sample", "groups", "mbr", "glossary", "constraints"],
+)
+def test_unsupported_settings_are_refused_by_name(
+    tiny_runs: dict[str, Path], arguments: dict[str, Any], message: str
+) -> None:
+    _, exported = both(tiny_runs["luong"])
+    with pytest.raises(
+        UserError, match=f"^{message}: an exported model has greedy and beam search"
+    ):
+        exported.translate(["ba"], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "decoding.beam_size=0",
+            r"beam_size=0: must be an integer at least 1 and at most 1000000",
+        ),
+        ("decoding.length_penalty=x", "must be a number at least 0 and at most 10"),
+        ("decoding.length_penalty=NaN", "must be a number at least 0"),
+        ("decoding.no_repeat_ngram=1.5", "must be an integer at least 0"),
+        ("decoding.max_length=true", "must be an integer at least 1 or null"),
+        ("decoding.beam=3", "takes other values of these keys: decoding.beam_size, "),
+        ("model.dropout=0", "takes other values of these keys: decoding.beam_size, "),
+        ("decoding.replace_unknown=1", "must be true or false"),
+    ],
+)
+def test_wrong_overrides_are_refused(
+    tiny_runs: dict[str, Path], override: str, message: str
+) -> None:
+    folder = both(tiny_runs["luong"])[1].name
+    with pytest.raises(UserError, match=message):
+        Translator.load(folder, overrides=[override])
+
+
+def test_overrides_are_those_of_a_run(tiny_runs: dict[str, Path]) -> None:
+    """Every key of the section, with its type and its value."""
+    overrides = ["decoding.beam_size=2", "decoding.max_length=null", "decoding.length_penalty=1"]
+    run, exported = both(tiny_runs["luong"], overrides=overrides)
+    section = run.decoding.model_dump()  # type: ignore[union-attr]
+    assert section == {key: getattr(exported.decoding, key) for key in section}
+    pairs = [(type(getattr(exported.decoding, key)), type(value)) for key, value in section.items()]
+    assert all(one is other for one, other in pairs)
+    overrides = ["decoding.min_length=9", "decoding.max_length=3"]
+    with pytest.raises(UserError, match=r"min_length: 9 is larger than max_length \(3\)"):
+        Translator.load(exported.name, overrides=overrides)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "message"),
+    [
+        ("encoder.onnx", _cut, r"encoder.onnx: is damaged, its checksum differs"),
+        ("decoder.onnx", Path.unlink, r"decoder.onnx: no such file; export the run again"),
+        ("export.json", _cut, "keeps"),
+        (
+            "export.json",
+            lambda path: path.write_text("{}"),
+            r"export.json: is damaged \('format'\)",
+        ),
+        ("export.json", lambda path: path.write_text("[]"), r"export.json: is damaged \("),
+        ("vocabulary/joint.model", _cut, r"joint.model: its checksum differs"),
+    ],
+    ids=["graph", "missing", "newline", "empty", "list", "vocabulary"],
+)
+def test_a_damaged_export_is_one_line(
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    name: str,
+    spoil: Callable[[Path], object],
+    message: str,
+) -> None:
+    folder = tmp_path / "export"
+    export_runs([tiny_runs["luong"]], folder)
+    spoil(folder / name)
+    if message == "keeps":  # the last byte is a line feed
+        assert Translator.load(folder).translate("ba").text
+        return
+    with pytest.raises(UserError, match=message) as raised:
+        Translator.load(folder)
+    assert len(raised.value.lines) == 1
+    assert "\n" not in str(raised.value)
+
+
+def test_a_later_format_is_refused(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    export_runs([tiny_runs["luong"]], folder)
+    stored = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+    (folder / "export.json").write_text(json.dumps(stored | {"format": 9}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 1"):
+        Translator.load(folder)
+
+
+def test_what_does_not_go_together(
+    tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: Path
+) -> None:
+    run, exported = both(tiny_runs["luong"])
+    folder = Path(exported.name)
+    with pytest.raises(UserError, match="forms ensembles with other exported models only"):
+        Translator.load(folder, tiny_runs["luong"])
+    with pytest.raises(UserError, match=r"int8: .* has float32 weights; export the run again"):
+        Translator.load(folder, int8=True)
+    with pytest.raises(UserError, match="device cuda: an exported model runs on the CPU"):
+        Translator.load(folder, device="cuda")
+    with pytest.raises(UserError, match="is an exported model, which translates only"):
+        exported.score("ba", "be")
+    with pytest.raises(UserError, match="exists and is not an empty folder"):
+        export_runs([tiny_runs["luong"]], folder)
+    turned = make_run(tmp_path / "turned", tiny_vocabularies, data={"src_lang": "zz"})
+    both(turned)
+    with pytest.raises(UserError, match="combine runs of one direction"):
+        Translator.load(folder, tmp_path / "turned-export-1False")
+    with pytest.raises(UserError, match="combine runs of one direction"):
+        export_runs([tiny_runs["luong"], turned], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert run.attends
+    assert exported.attends
+
+
+def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", tiny_vocabularies)
+    _, exported = both(path)
+    for beam_size in (1, 3):
+        network = exported.model.networks[0]  # type: ignore[union-attr]
+        advance = network.advance
+
+        def spoilt(ids: Any, state: Any, memory: Any, advance: Any = advance) -> Any:
+            values, new = advance(ids, state, memory)
+            values["log_probs"][:] = np.nan
+            return values, new
+
+        network.advance = spoilt  # type: ignore[method-assign]
+        with pytest.raises(RunError, match="has the log-probability nan, not a finite number"):
+            exported.translate(LINES[:5], beam_size)
