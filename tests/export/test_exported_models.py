@@ -377,7 +377,7 @@ def test_what_does_not_go_together(
         Translator.load(folder, tiny_runs["luong"])
     with pytest.raises(UserError, match=r"int8=True: .* has float32 weights; export the run again"):
         Translator.load(folder, int8=True)
-    with pytest.raises(UserError, match="device cuda: an exported model runs on the CPU"):
+    with pytest.raises(UserError, match="device='cuda': an exported model runs on the CPU"):
         Translator.load(folder, device="cuda")
     with pytest.raises(UserError, match="is an exported model, which translates only"):
         exported.score("ba", "be")
