@@ -28,7 +28,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
 BEAMS = (1, 5)
-STARTS = 5  # of which the fastest is reported
+STARTS = 5  # repetitions; the fastest is reported
 TIE = 1e-4  # nats
 LINE = "A man is riding a bicycle."
 

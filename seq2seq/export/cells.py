@@ -10,7 +10,7 @@ from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.runtime.errors import UserError
 
 EPSILON = 1e-5  # added to the variance in layer normalisation, torch's default
-Weights = dict[str, Tensor]  # of each part of a layer's input
+Weights = dict[str, Tensor]  # gate weights by the part of the layer's input
 
 
 def cell_step(

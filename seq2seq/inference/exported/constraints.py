@@ -6,12 +6,12 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.exported.model import Array
-from seq2seq.inference.exported.progress import Progress
+from seq2seq.inference.exported.sentence_search import SentenceSearch
 from seq2seq.inference.forbidden import Forbidden
 from seq2seq.inference.interface import SearchOptions
 
 
-def constrain(log_probs: Array, batch: Sequence[Progress], options: SearchOptions) -> None:
+def constrain(log_probs: Array, batch: Sequence[SentenceSearch], options: SearchOptions) -> None:
     """Set the log-probabilities [N, V] of tokens that no hypothesis may take to -inf, in place.
 
     Sentence n of the batch has the K rows from n * K on.
@@ -34,13 +34,13 @@ def constrain(log_probs: Array, batch: Sequence[Progress], options: SearchOption
             _forbid_words(own, each, options.forbidden)
 
 
-def _penalize_repetition(own: Array, each: Progress, factor: float) -> None:
+def _penalize_repetition(own: Array, each: SentenceSearch, factor: float) -> None:
     """Multiply log-probabilities [K, V] of tokens that a hypothesis has."""
     for k, row in enumerate(own):
         row[list(set(each.history(k)))] *= factor
 
 
-def _limit_length(own: Array, each: Progress, shortest: int) -> None:
+def _limit_length(own: Array, each: SentenceSearch, shortest: int) -> None:
     if 0 < each.length >= each.sentence.limit - 1:
         ends = own[:, EOS_ID].copy()
         own[:] = -np.inf
@@ -49,7 +49,7 @@ def _limit_length(own: Array, each: Progress, shortest: int) -> None:
         own[:, EOS_ID] = -np.inf
 
 
-def _keep_tokens(own: Array, each: Progress, ids: range) -> None:
+def _keep_tokens(own: Array, each: SentenceSearch, ids: range) -> None:
     """Let each hypothesis take those of `ids` that its source has, once, before it ends."""
     before = own[:, ids.start : ids.stop].copy()
     own[:, ids.start : ids.stop] = -np.inf
@@ -65,7 +65,7 @@ def _keep_tokens(own: Array, each: Progress, ids: range) -> None:
             own[k, token] = before[k, token - ids.start]
 
 
-def _keep_prefix(own: Array, each: Progress) -> None:
+def _keep_prefix(own: Array, each: SentenceSearch) -> None:
     """Let hypotheses with an incomplete prefix take only tokens that continue it."""
     for k, state in enumerate(each.prefix_states):
         if each.in_prefix(k):
@@ -75,7 +75,7 @@ def _keep_prefix(own: Array, each: Progress) -> None:
             own[k, tokens] = allowed
 
 
-def _forbid_repeated_ngrams(own: Array, each: Progress, size: int) -> None:
+def _forbid_repeated_ngrams(own: Array, each: SentenceSearch, size: int) -> None:
     """Forbid tokens that complete an n-gram of the hypothesis, unless a prefix requires one."""
     for k, row in enumerate(own):
         history = each.history(k)
@@ -88,7 +88,7 @@ def _forbid_repeated_ngrams(own: Array, each: Progress, size: int) -> None:
         _forbid(row, repeated, unless_stuck=each.in_prefix(k))
 
 
-def _forbid_words(own: Array, each: Progress, forbidden: Forbidden) -> None:
+def _forbid_words(own: Array, each: SentenceSearch, forbidden: Forbidden) -> None:
     last = each.length == each.sentence.limit - 2  # end-of-sentence follows
     for row, state in zip(own, each.text_states, strict=True):
         _forbid(row, forbidden.never(state, last), unless_stuck=True)

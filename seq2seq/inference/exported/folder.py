@@ -17,7 +17,7 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable
 
-FORMAT = 1  # of the description
+FORMAT = 1  # version of the description
 _DAMAGED = "export the run again"
 
 
@@ -54,7 +54,7 @@ class Description(NamedTuple):
     decoding_schema: dict[str, Any]  # JSON Schema of each key of `decoding`
     source: SourceProfile
     vocabularies: dict[str, str]  # SHA-256 by stem
-    sha256: dict[str, str]  # of the graphs, by name
+    sha256: dict[str, str]  # checksums of the graphs, by name
 
 
 def is_export(folder: Path) -> bool:

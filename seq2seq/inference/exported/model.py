@@ -24,7 +24,7 @@ class Advanced(NamedTuple):
     """Result of one step for N hypotheses."""
 
     log_probs: Array  # [N, V], the caller's to overwrite
-    state: list[Arrays]  # of each network, a row per hypothesis
+    state: list[Arrays]  # for each network, a row per hypothesis
     attention_weights: Array | None  # [N, S]
 
 
@@ -56,7 +56,7 @@ class Network:
         inputs = {"src": src, "src_lengths": src_lengths}
         values = dict(zip(self._encoded, self._encoder.run(None, inputs), strict=True))
         state = {name: values.pop(name) for name in self._state if name in values}
-        for name in self._state:  # what starts at zero
+        for name in self._state:  # these start at zero
             if name not in state:
                 width = src.shape[1] if name == "coverage" else 1
                 state[name] = np.zeros((len(src), width), np.float32)

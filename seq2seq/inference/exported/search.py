@@ -12,7 +12,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.inference.exported.constraints import constrain
 from seq2seq.inference.exported.model import Array, Arrays, ExportedModel
-from seq2seq.inference.exported.progress import Finished, Node, Progress, path_to
+from seq2seq.inference.exported.sentence_search import Finished, Node, SentenceSearch, path_to
 from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.lexical import Lexical
 from seq2seq.inference.prefixes import Prefix
@@ -48,7 +48,7 @@ def search_exported(
     for width, numbers in by_width([each.source for each in sentences]).items():
         for start in range(0, len(numbers), tile):
             batch = [
-                Progress(number, sentences[number], options.size)
+                SentenceSearch(number, sentences[number], options.size)
                 for number in numbers[start : start + tile]
             ]
             for number, hypotheses in _Batch(model, batch, width, options).run():
@@ -78,7 +78,7 @@ class _Batch:
     """Sentences of one padded length that are searched together."""
 
     def __init__(
-        self, model: ExportedModel, batch: list[Progress], width: int, options: SearchOptions
+        self, model: ExportedModel, batch: list[SentenceSearch], width: int, options: SearchOptions
     ) -> None:
         self.model, self.batch, self.options, self.size = model, batch, options, options.size
         sources = [[*each.sentence.source, EOS_ID] for each in batch]
@@ -128,7 +128,7 @@ class _Batch:
         constrain(found.log_probs, self.batch, self.options)
         return found.log_probs, found.attention_weights
 
-    def _greedy_step(self) -> list[Progress]:
+    def _greedy_step(self) -> list[SentenceSearch]:
         log_probs, weights = self._advance()
         self.ids = log_probs.argmax(axis=1)
         values = log_probs[np.arange(len(self.ids)), self.ids].tolist()
@@ -153,7 +153,7 @@ class _Batch:
                 raise NonFiniteError(each.number, -math.inf)
         return finished
 
-    def _beam_step(self) -> list[Progress]:
+    def _beam_step(self) -> list[SentenceSearch]:
         log_probs, weights = self._advance()
         totals, places = self.model.topk(log_probs, self.scores, 2 * self.size)
         parents, tokens = np.divmod(places, log_probs.shape[1])
@@ -185,7 +185,7 @@ class _Batch:
 
     def _choose(
         self,
-        each: Progress,
+        each: SentenceSearch,
         candidates: Iterable[tuple[float, int, int, float]],
         first: int,
         weights: Array | None,
@@ -213,7 +213,7 @@ class _Batch:
         self._extend(each, [(parent, node) for _, parent, node in kept])
         return kept
 
-    def _is_finished(self, each: Progress, best: float) -> bool:
+    def _is_finished(self, each: SentenceSearch, best: float) -> bool:
         """Return whether no partial hypothesis, if it ended now, would enter the pool."""
         if each.length >= each.sentence.limit:
             return True
@@ -228,7 +228,7 @@ class _Batch:
         """Return the first row of each sentence: [B]."""
         return np.arange(len(self.batch)) * self.size
 
-    def _extend(self, each: Progress, kept: Sequence[tuple[int, Node]]) -> None:
+    def _extend(self, each: SentenceSearch, kept: Sequence[tuple[int, Node]]) -> None:
         """Make the kept continuations, parents with tokens, the partial hypotheses."""
         states, missing, text_states = each.prefix_states, each.missing, each.text_states
         unused = self.size - len(kept)
@@ -263,7 +263,7 @@ class _Batch:
         penalties: Array = min(self.options.coverage_penalty, MAX_FACTOR) * logs.sum(axis=1)
         return penalties
 
-    def _hypothesis(self, each: Progress, entry: Finished) -> Hypothesis:
+    def _hypothesis(self, each: SentenceSearch, entry: Finished) -> Hypothesis:
         nodes = path_to(entry.end)
         rows = [node.attention_weights for node in nodes if node.attention_weights is not None]
         width = len(each.sentence.source) + 1

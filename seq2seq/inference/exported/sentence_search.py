@@ -23,7 +23,7 @@ class Finished(NamedTuple):
     end: Node
 
 
-class Progress:
+class SentenceSearch:
     """The search of one sentence: K partial hypotheses, best first, and a pool of finished ones."""
 
     def __init__(self, number: int, sentence: Sentence, size: int) -> None:
