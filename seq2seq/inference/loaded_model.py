@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
-from seq2seq.inference.exported.folder import is_export
+from seq2seq.inference.exported.folder import is_export, read_description
 from seq2seq.inference.exported.loading import load_exports
 from seq2seq.inference.exported.model import ExportedModel
 from seq2seq.inference.exported.search import search_exported
@@ -19,7 +19,7 @@ from seq2seq.inference.prefixes import Prefix
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.extras import missing_extra
+from seq2seq.runtime.extras import needs_train
 
 if TYPE_CHECKING:
     import torch
@@ -71,10 +71,8 @@ class LoadedModel:
             )
         if exported:
             return cls(*load_exports(paths, device, int8, overrides))
-        try:
+        with needs_train(f"{paths[0]}: a run folder"):
             from seq2seq.inference.run_loading import load_runs
-        except ModuleNotFoundError as error:
-            raise missing_extra(error, f"{paths[0]}: a run folder") or error from None
         return cls(*load_runs(paths, device, int8, overrides))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,6 +117,16 @@ class LoadedModel:
 
         model, device = self.trained
         return search(model, sources, limits, options, device, prefixes, on_found, lexical)
+
+
+def languages_of(folder: Path) -> tuple[str, str]:
+    """Return the codes of the source and target language of a run folder or an exported model."""
+    if is_export(folder):
+        return read_description(folder).languages
+    with needs_train(f"{folder}: a run folder"):
+        from seq2seq.runs.checkpoint import read_config
+    data = read_config(folder).data
+    return data.src_lang, data.tgt_lang
 
 
 class _DeviceName:

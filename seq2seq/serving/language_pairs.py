@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from babel import Locale
 
+from seq2seq.inference.loaded_model import languages_of
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import read_config
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
@@ -90,12 +90,11 @@ def load_pairs(
     """Load the translator of each run; raises UserError if two translate the same languages."""
     places: dict[LanguagePair, str] = {}
     for run in runs:
-        data = read_config(argument_types.path(run, "runs")).data
-        pair = LanguagePair(data.src_lang, data.tgt_lang)
+        pair = LanguagePair(*languages_of(argument_types.path(run, "runs")))
         if pair in places:
             raise UserError(
-                f"{run}: translates {data.direction}, as {places[pair]} does, and a request names "
-                "languages only; serve one of them"
+                f"{run}: translates {pair.src} to {pair.tgt}, as {places[pair]} does, and a "
+                "request names languages only; serve one of them"
             )
         places[pair] = run
     return LanguagePairs(

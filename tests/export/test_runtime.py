@@ -14,7 +14,9 @@ from conftest import toy_pairs
 from seq2seq.cli.main import main
 from seq2seq.export.export import export_runs
 from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import TRAIN
+from seq2seq.serving.language_pairs import load_pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "export.md"
@@ -101,6 +103,18 @@ def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:
     assert done.returncode == 2
     assert f"{tiny_runs['luong']}: a run folder needs PyTorch and what comes" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_server_takes_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
+    pairs = load_pairs([str(exported)], "auto", False, ["decoding.beam_size=2"])
+    run = load_pairs([str(tiny_runs["luong"])], "cpu", False, ["decoding.beam_size=2"])
+    assert list(map(str, pairs)) == list(map(str, run)) == ["xx-yy"]
+    found, expected = (
+        [each.text for each in next(iter(it.values())).translate(LINES)] for it in (pairs, run)
+    )
+    assert found == expected
+    with pytest.raises(UserError, match="translates xx to yy, as .* does"):
+        load_pairs([str(exported), str(tiny_runs["luong"])], "cpu", False, [])
 
 
 def test_what_an_export_cannot_do_is_one_line(

@@ -47,7 +47,7 @@ class Description(NamedTuple):
 
     models: list[Files]
     int8: bool
-    direction: str  # such as "en -> de"
+    languages: tuple[str, str]  # codes of source and target
     limit: LengthLimit
     max_length: int
     decoding: Decoding
@@ -55,6 +55,11 @@ class Description(NamedTuple):
     source: SourceProfile
     vocabularies: dict[str, str]  # SHA-256 by stem
     sha256: dict[str, str]  # checksums of the graphs, by name
+
+    @property
+    def direction(self) -> str:
+        """Return the languages as messages name them, such as "en to de"."""
+        return " to ".join(self.languages)
 
 
 def is_export(folder: Path) -> bool:
@@ -77,7 +82,7 @@ def read_description(folder: Path) -> Description:
         return Description(
             [Files(**each) for each in stored["models"]],
             stored["int8"],
-            f"{stored['src_lang']} -> {stored['tgt_lang']}",
+            (stored["src_lang"], stored["tgt_lang"]),
             LengthLimit(**stored["limit"]),
             stored["max_length"],
             Decoding(**stored["decoding"]),
