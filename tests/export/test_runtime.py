@@ -113,7 +113,7 @@ def test_a_server_takes_an_exported_model(tiny_runs: dict[str, Path], exported: 
         [each.text for each in next(iter(it.values())).translate(LINES)] for it in (pairs, run)
     )
     assert found == expected
-    with pytest.raises(UserError, match="translates xx to yy, as .* does"):
+    with pytest.raises(UserError, match=r"translates xx to yy, as .* does"):
         load_pairs([str(exported), str(tiny_runs["luong"])], "cpu", False, [])
 
 
