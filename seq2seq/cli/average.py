@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import open_output
+from seq2seq.cli.progress import above_bar, progress
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 
@@ -38,8 +39,9 @@ def run(options: argparse.Namespace) -> int:
     with open_output(None) as output:
 
         def report(line: str) -> None:
-            output.write(f"{one_line(line)}\n")
-            output.flush()
+            with above_bar():
+                output.write(f"{one_line(line)}\n")
+                output.flush()
 
         notes = average(
             options.runs, options.output, options.device, options.last, options.overwrite, report
@@ -84,11 +86,13 @@ def average(
             "use them as an ensemble (-m RUN -m RUN) instead"
         )
     scores = []
-    for each in checkpoints:
-        scores.append(_bleu(f"{each.path}, step {each.step}", each, valid, report))
-    model = averaging.average_models([each.model for each in checkpoints])
-    averaged = checkpoints[0]._replace(model=model)
-    bleu = _bleu(f"{folder}, the average of {len(paths)}", averaged, valid, report)
+    count = 0 if valid is None else len(valid) * (len(paths) + 1)
+    with progress("translated", count, shown=valid is not None) as advance:
+        for each in checkpoints:
+            scores.append(_bleu(f"{each.path}, step {each.step}", each, valid, report, advance))
+        model = averaging.average_models([each.model for each in checkpoints])
+        averaged = checkpoints[0]._replace(model=model)
+        bleu = _bleu(f"{folder}, the average of {len(paths)}", averaged, valid, report, advance)
     averaging.save_average(folder, model, checkpoints, bleu, overwrite)
     best, path = max((score or 0.0, path) for score, path in zip(scores, paths, strict=True))
     if bleu is not None and bleu <= best:
@@ -101,6 +105,7 @@ def _bleu(
     checkpoint: "Checkpoint",
     valid: "ParallelText | None",
     report: Callable[[str], object],
+    on_translated: Callable[[int], object] | None,
 ) -> float | None:
     """Measure and report the validation BLEU; report only the name without validation text."""
     from seq2seq.inference.inference_model import InferenceModel
@@ -112,6 +117,6 @@ def _bleu(
     device = next(checkpoint.model.parameters()).device
     inference = InferenceModel(checkpoint.model)
     how = (checkpoint.vocabularies, checkpoint.limit, checkpoint.source, checkpoint.config)
-    bleu, _ = greedy_bleu(inference, *how, valid, device)
+    bleu, _ = greedy_bleu(inference, *how, valid, device, on_translated=on_translated)
     report(f"{name}: validation BLEU {bleu:.2f}")
     return bleu

@@ -2,11 +2,13 @@
 
 import argparse
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, open_output, write_report
+from seq2seq.cli.progress import log_duration
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
@@ -88,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training
+    began = time.monotonic()
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
@@ -99,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
             output.write(formatted(result, path.suffix.lower()))
     for line in write_figures(result, options.figures):
         logger.info(line)
+    log_duration("compared", len(runs), "run", began)
     return 0
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,23 @@ def progress(
         desc=task, total=total, initial=done, unit=f" {unit}s", leave=False, dynamic_ncols=True
     ) as bar:
         yield bar.update
-        count = bar.n - done
-    units = f"{count:,} {unit}{'s' * (count != 1)}"
-    logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
+        count = int(bar.n) - done
+    log_duration(task, count, unit, began)
+
+
+def above_bar() -> AbstractContextManager[object]:
+    """Return a context in which lines may be printed while a bar is shown."""
+    if (tqdm := sys.modules.get("tqdm")) is None:
+        return nullcontext()
+    context: AbstractContextManager[object] = tqdm.tqdm.external_write_mode(file=sys.stdout)
+    return context
+
+
+def log_duration(task: str, count: int, unit: str, began: float) -> None:
+    """Log the time since `began`, of `time.monotonic`, if stderr is a terminal."""
+    if sys.stderr.isatty():
+        units = f"{count:,} {unit}{'s' * (count != 1)}"
+        logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
 
 
 def _bar_class() -> Any:

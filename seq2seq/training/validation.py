@@ -1,7 +1,7 @@
 """Validation: loss, perplexity and greedy BLEU; the best weights are kept."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -127,6 +127,7 @@ def greedy_bleu(
     text: ParallelText,
     device: torch.device,
     group: ProcessGroup = SINGLE_PROCESS,
+    on_translated: Callable[[int], object] | None = None,
 ) -> tuple[float, list[str]]:
     """Translate by greedy search, each rank its share; return cased BLEU and hypotheses.
 
@@ -136,7 +137,9 @@ def greedy_bleu(
     translator = Translator(model, vocabularies, limit, config.decoding, longest, device, source)
     sources = group.share(text.src)
     try:
-        translations = translator.translate(sources, beam_size=1, text_only=True)
+        translations = translator.translate(
+            sources, beam_size=1, text_only=True, on_translated=on_translated
+        )
         texts = [translation.text for translation in translations]
     except RunError:
         texts = [""] * len(sources)

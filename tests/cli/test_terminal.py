@@ -221,3 +221,27 @@ def _read_until(terminal: int, end: bytes) -> bytes:
     while not shown.endswith(end):
         shown += os.read(terminal, 1 << 16)
     return shown
+
+
+def test_average_and_compare_show_progress_and_their_duration_on_a_terminal_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    config, folder = write_small_corpus(tmp_path), tmp_path / "compared"
+    keys = ["training.max_steps=4", "training.keep=2", "training.validate_every=2"]
+    call = ["compare", str(config), *keys, "decoding.max_length=9", "--seeds", "1"]
+    code, shown, _ = on_a_terminal(*call, "-o", folder)
+    assert code == 0, shown
+    assert re.search(rb"\rtranslating by [a-z]+-seed1: +\d+%", shown)
+    assert re.search(rb"compared 1 run in \d+\.\d s\n", shown)
+    (run,) = (each for each in folder.glob("*-seed1") if each.is_dir())
+    code, shown, _ = on_a_terminal("average", run, "-o", tmp_path / "mean")
+    assert code == 0, shown
+    assert re.search(rb"\rtranslated: +\d+%", shown)
+    assert re.search(rb"translated 45 lines in \d+\.\d s\n", shown)  # two checkpoints, the mean
+    lines = shown.decode().splitlines()
+    (last,) = (each for each in lines if "the average of 2: validation BLEU" in each)
+    assert last.rpartition("\r")[2].startswith(str(tmp_path / "mean"))
+    capfd.readouterr()
+    assert main(["average", str(run), "-o", str(tmp_path / "again")]) == 0
+    assert "lines in" not in capfd.readouterr().err

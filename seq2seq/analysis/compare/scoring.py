@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from seq2seq.analysis.compare.variants import Plan, Variant
 from seq2seq.config.schema import Config
@@ -23,7 +24,7 @@ from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import Progress, TrainingState, read_state
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import hides_bars, logger, one_line
 from seq2seq.runtime.files import atomic_write
 from seq2seq.training.reporting import read_metrics
 
@@ -229,7 +230,18 @@ def _score(
     """Translate with the `decoding` section of the variant; write and score the translations."""
     translator = Translator.load(*folders, device=task.device)
     translator.decoding = variant.config.decoding
-    translations = translator.translate(task.text.src, task.beam, text_only=True)
+    sources, hidden = task.text.src, hides_bars()
+    with tqdm(
+        desc=f"translating by {one_line(name)}",
+        total=len(sources),
+        unit=" lines",
+        leave=False,
+        dynamic_ncols=True,
+        disable=hidden,
+    ) as bar:
+        translations = translator.translate(
+            sources, task.beam, text_only=True, on_translated=None if bar.disable else bar.update
+        )
     hypotheses = [each.text for each in translations]
     file = plan.output_path(name, task.split)
     atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
