@@ -1,16 +1,17 @@
 """Diverse beam search against groups written out with lists."""
 
-import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import toy_pairs
+from invariance import check_batch_invariance
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search import search
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
@@ -76,14 +77,11 @@ def test_it_is_the_search_written_out_with_lists(width: int, groups: int, divers
 def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
     model, sources = MAKERS["luong"](), random_sources(70, seed=5)
     options = SearchOptions(6, groups=3, diversity=0.7, coverage_penalty=0.2)
-    together = search(model, sources, [12] * 70, options, CPU)
-    order = list(range(70))
-    random.Random(batch).shuffle(order)
-    for start in range(0, 70, batch):
-        rows = order[start : start + batch]
-        found = search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
-        for i, hypotheses in zip(rows, found, strict=True):
-            assert [each[:2] for each in hypotheses] == [each[:2] for each in together[i]]
+
+    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        return search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
+
+    check_batch_invariance(found, 70, batch)
 
 
 def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:

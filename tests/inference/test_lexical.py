@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import toy_pairs
+from invariance import check_batch_invariance
 from test_constraints import forced
 from test_search import (
     CPU,
@@ -25,7 +26,7 @@ from test_search import (
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.lexical import NO_LEXICAL, Lexical, LexicalMaker, lexical_of
 from seq2seq.inference.search import search
 from seq2seq.inference.settings import SearchSettings
@@ -182,23 +183,13 @@ def test_constrained_search_is_batch_invariant(size: int, batch: int) -> None:
     model = MAKERS["bahdanau"]()
     sources = random_sources(70, seed=5)
     lexical = [phrases_of([4 + n % 30, 5 + n % 7], [9]) if n % 3 else NO_LEXICAL for n in range(70)]
-    order = list(range(70))
     options = SearchOptions(size)
-    together = search(model, sources, [12] * 70, options, CPU, lexical=lexical)
-    random.Random(batch).shuffle(order)
-    for start in range(0, 70, batch):
-        rows = order[start : start + batch]
-        found = search(
-            model,
-            [sources[i] for i in rows],
-            [12] * len(rows),
-            options,
-            CPU,
-            lexical=[lexical[i] for i in rows],
-        )
-        for i, hypotheses in zip(rows, found, strict=True):
-            expected = [each._replace(attention_weights=None) for each in together[i]]
-            assert [each._replace(attention_weights=None) for each in hypotheses] == expected
+
+    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        chosen, phrases = [sources[i] for i in rows], [lexical[i] for i in rows]
+        return search(model, chosen, [12] * len(rows), options, CPU, lexical=phrases)
+
+    check_batch_invariance(found, 70, batch)
 
 
 # -------------------------------------------------------------------------------------------- text

@@ -2,20 +2,21 @@
 
 import itertools
 import json
-import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import toy_pairs
+from invariance import check_batch_invariance
 from sacrebleu.metrics import BLEU, CHRF
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
-from seq2seq.inference.interface import Sampling, SearchOptions
+from seq2seq.inference.interface import Hypothesis, Sampling, SearchOptions
 from seq2seq.inference.mbr import expected_utilities
 from seq2seq.inference.sampling import draw, truncated
 from seq2seq.inference.search import search
@@ -92,14 +93,11 @@ def test_a_draw_never_takes_what_is_impossible() -> None:
 def test_sampling_is_batch_invariant(batch: int) -> None:
     model, sources = MAKERS["luong"](), random_sources(70, seed=5)
     options = SearchOptions(1, sampling=Sampling(2, 1.5, 20, 0.9))
-    together = search(model, sources, [12] * 70, options, CPU)
-    order = list(range(70))
-    random.Random(batch).shuffle(order)
-    for start in range(0, 70, batch):
-        rows = order[start : start + batch]
-        found = search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
-        for i, samples in zip(rows, found, strict=True):
-            assert [each[:2] for each in samples] == [each[:2] for each in together[i]]
+
+    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        return search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
+
+    together = check_batch_invariance(found, 70, batch)
     other = options._replace(sampling=Sampling(2, 1.5, 20, 0.9, seed=2))
     assert [each[0].ids for each in search(model, sources, [12] * 70, other, CPU)] != [
         each[0].ids for each in together

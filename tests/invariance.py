@@ -1,0 +1,25 @@
+"""Batch invariance: a search finds the same whatever else is in the batch, in any order."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from seq2seq.inference.interface import Hypothesis
+
+
+def check_batch_invariance(
+    search: Callable[[Sequence[int]], Sequence[Sequence[Hypothesis]]], count: int, batch: int
+) -> list[list[Hypothesis]]:
+    """Search for all sentences at once and, shuffled, in batches; return the results of the first.
+
+    `search(rows)` returns the hypotheses of these sentences, numbered from 0 to `count` - 1. Their
+    ids, scores and log-probabilities have to be bitwise equal.
+    """
+    together = [list(each) for each in search(range(count))]
+    order = list(range(count))
+    random.Random(batch).shuffle(order)
+    for start in range(0, count, batch):
+        rows = order[start : start + batch]
+        for row, hypotheses in zip(rows, search(rows), strict=True):
+            found = [each._replace(attention_weights=None) for each in hypotheses]
+            assert found == [each._replace(attention_weights=None) for each in together[row]], row
+    return together
