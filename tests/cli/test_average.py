@@ -119,7 +119,9 @@ def test_an_average_that_does_not_help_is_noted(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([40.0, 41.0, 40.5])
-    monkeypatch.setattr("seq2seq.training.validation.greedy_bleu", lambda *_: (next(found), []))
+    monkeypatch.setattr(
+        "seq2seq.training.validation.greedy_bleu", lambda *_, **__: (next(found), [])
+    )
     paths = [run / f"step-{step}.safetensors" for step in STEPS[:2]]
     notes = average(paths, tmp_path / "new", "cpu", report=lambda _: None)
     told = f"note: the average is no better than {paths[1]} (validation BLEU 41.00)"
