@@ -81,9 +81,8 @@ gpu: $(READY)
 	@$(BIN)/python -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || \
 	  { echo "torch sees no CUDA device: check nvidia-smi and the torch build in .venv" >&2; exit 1; }
 	@$(BIN)/python -m pytest -q -m gpu -rs
+	@$(BIN)/python scripts/benchmark_gpu.py --json runs/gpu.json
 	@$(BIN)/seq2seq download multi30k
-	@mkdir -p runs
-	@$(BIN)/python scripts/benchmark.py --device cuda --batch-tokens 65536 --json runs/benchmark-cuda.json
 	@$(BIN)/seq2seq train configs/multi30k-en-de-luong.yaml run_dir=runs/multi30k-cuda --device cuda --overwrite
 	@$(BIN)/seq2seq evaluate -m runs/multi30k-cuda --lowercase --device cuda
 

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.threads:
         os.environ["OMP_NUM_THREADS"] = str(options.threads)  # for all following processes
     rows: list[dict[str, Any]] = []
-    say(f"{date.today()}, {_machine(options.device)}")
+    say(f"{date.today()}, {machine_name(options.device)}")
     measures: dict[str, Callable[..., Iterable[dict[str, Any]]]] = {
         "training": training,
         "search": search,
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
             rows.append({"part": "peers", **row})
             say(_line(row))
     if options.json is not None:
-        found = {"date": str(date.today()), "machine": _machine(options.device), "rows": rows}
+        found = {"date": str(date.today()), "machine": machine_name(options.device), "rows": rows}
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
@@ -211,7 +211,7 @@ def _test(options: argparse.Namespace) -> Path:
     return test
 
 
-def _machine(device: str) -> str:
+def machine_name(device: str) -> str:
     import torch
 
     name = platform.processor() or platform.machine()

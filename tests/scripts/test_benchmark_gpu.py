@@ -1,0 +1,77 @@
+"""`scripts/benchmark_gpu.py`: random text, parts that are not repeated."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import benchmark_gpu
+from benchmarking import random_text
+from benchmarking.random_text import LONGEST, MEAN, batches, lengths
+from seq2seq.config.schema import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_lengths_are_those_of_translations() -> None:
+    drawn = lengths(10_000, seed=1)
+    assert drawn.min() >= 1
+    assert drawn.max() <= LONGEST
+    assert abs(drawn.mean() - 1.15 * MEAN) < 2  # the mean of a log-normal exceeds its median
+    assert np.corrcoef(drawn.T)[0, 1] > 0.9
+
+
+def test_batches_are_full_and_have_little_padding() -> None:
+    for batch in batches(100, tokens=2000, count=8):
+        assert batch.tgt_in.numel() <= 2000
+        assert batch.tgt_in.numel() > 1800 - 2 * LONGEST
+        assert len(batch.tgt_out) > 0.8 * batch.tgt_in.numel()
+
+
+def test_the_counted_pairs_of_tokens_are_those_of_attention() -> None:
+    (batch,) = batches(100, tokens=500, count=1)
+    counted = random_text._flop(random_text.Work(0, 0, 1), [batch], 0, 0)
+    width = batch.tgt_in.shape[1]
+    expected = sum(
+        int(batch.src_lengths[int(position) // width]) for position in batch.tgt_positions
+    )
+    assert counted == expected
+
+
+def test_the_model_of_wmt_is_that_of_the_shipped_config() -> None:
+    shipped, _ = load_config(ROOT / "configs" / "wmt16-en-de-gnmt.yaml")
+    measured = random_text.config_of("gnmt", "bf16")
+    assert measured.model == shipped.model
+    assert measured.vocabulary.size == shipped.vocabulary.size
+
+
+@pytest.mark.slow
+def test_parts_in_the_file_are_not_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def counted(function: object, *arguments: object) -> object:
+        calls.append(arguments)
+        return function(*arguments)  # type: ignore[operator]
+
+    monkeypatch.setattr(benchmark_gpu, "isolated", counted)
+    monkeypatch.setattr(benchmark_gpu, "matmul_gflops", lambda *_: 100.0)
+    file = tmp_path / "gpu.json"
+    arguments = ["--device", "cpu", "--small", "--json", str(file)]
+    benchmark_gpu.main(arguments)
+    first = capsys.readouterr().out
+    parts = json.loads(file.read_text())["parts"]
+    assert len(calls) == len(parts) == 7
+    for name, row in parts.items():
+        assert name in first
+        assert all(value >= 0 for key, value in row.items() if key != "date")
+    assert parts["search, luong, beam 5"]["tgt_tokens"] > 0
+    assert (tmp_path / "gpu-luong.trace.json").exists()
+    benchmark_gpu.main(arguments)
+    assert len(calls) == 7
+    assert capsys.readouterr().out == first
+    file.write_text(file.read_text().replace("torch", "other"))
+    with pytest.raises(SystemExit, match="choose another file"):
+        benchmark_gpu.main(arguments)
