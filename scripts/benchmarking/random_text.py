@@ -22,8 +22,8 @@ from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 
-MEAN, SPREAD, LONGEST = 25.0, 0.55, 100  # of a log-normal distribution of tokens a side
-FIRST_ID = 4  # of tokens that are not special
+MEAN, SPREAD, LONGEST = 25.0, 0.55, 100  # tokens a side, log-normal
+FIRST_ID = 4  # the first token that is not special
 WARM_UP_STEPS = 5
 _MODEL: dict[str, Any] = {"embedding_size": 256, "hidden_size": 512, "dropout": 0.2}
 MODELS: dict[str, tuple[int, dict[str, Any]]] = {  # vocabulary and the model section
@@ -31,7 +31,7 @@ MODELS: dict[str, tuple[int, dict[str, Any]]] = {  # vocabulary and the model se
     "luong": (8000, {**_MODEL, "decoder": "luong", "input_feeding": False}),
     "luong, input feeding": (8000, {**_MODEL, "decoder": "luong", "input_feeding": True}),
     "none": (8000, {**_MODEL, "decoder": "none"}),
-    "gnmt": (  # of the size of NVIDIA's GNMT v2; see configs/wmt16-en-de-gnmt.yaml
+    "gnmt": (  # as large as NVIDIA's GNMT v2; see configs/wmt16-en-de-gnmt.yaml
         32_000,
         {
             "decoder": "gnmt",
@@ -52,7 +52,7 @@ class Speed(NamedTuple):
 
     src_tokens: float  # per second, end-of-sentence included
     tgt_tokens: float
-    gflops: float  # of matrix products
+    gflops: float  # in matrix products
     peak_mib: float
 
 
@@ -65,7 +65,7 @@ class Kernels(NamedTuple):
 
 
 def lengths(rows: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Draw lengths [rows, 2] of pairs: of like length, as those of a translation are."""
+    """Draw lengths [rows, 2] of pairs, whose sides are about as long as each other."""
     rng = np.random.default_rng(seed)
     source = rng.lognormal(np.log(MEAN), SPREAD, rows)
     target = source * rng.lognormal(0, 0.15, rows)
