@@ -20,6 +20,7 @@ from simulated_device import (
 from seq2seq.cli.main import main
 from seq2seq.inference import sampling
 from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.model import lstm
 from seq2seq.runs import training_state
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime import device as runtime_device
@@ -82,6 +83,8 @@ TRAININGS = {
     ),
     "copying": ("model.copy=true", "training.invented_names=0.5"),
     "word dropout": ("model.dropout={word: 0.2}",),
+    "gru": ("model.cell=gru", "model.maxout=true"),
+    "layer norm": ("model.layer_norm=true",),
 }
 AT_TIMES = {  # modules that read values, but not within a step
     "runtime/device.py",
@@ -116,6 +119,20 @@ def test_a_training_is_that_of_the_cpu(name: str, small_corpus: Path) -> None:
     for one, other in zip(found, expected, strict=True):
         for key in one.keys() & {"train_loss", "valid_loss", "train_objective"}:
             assert one[key] == pytest.approx(other[key], rel=0.05 if random else 1e-4)
+
+
+@pytest.mark.parametrize("decoder", ["bahdanau", "gnmt"])
+def test_a_training_by_the_library_is_that_of_the_cpu(decoder: str, small_corpus: Path) -> None:
+    """As on CUDA, LSTMs that feed nothing back run by torch's own kernels."""
+    folder, keys = small_corpus.parent, (f"model.decoder={decoder}", "model.dropout=0")
+    arguments = ["train", str(small_corpus), *SHORT, *keys]
+    assert main([*arguments, f"run_dir={folder / 'cpu'}"]) == 0
+    with simulated() as device, mock.patch.object(lstm, "use_library", return_value=True):
+        assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
+    assert {place.partition(":")[0] for place in device.reads} <= AT_TIMES
+    for one, other in zip(metrics_of(folder / "cpu"), metrics_of(folder / "device"), strict=True):
+        for key in one.keys() & {"train_loss", "valid_loss", "train_objective"}:
+            assert one[key] == pytest.approx(other[key], rel=1e-4)
 
 
 def test_an_interrupted_training_continues(small_corpus: Path) -> None:
