@@ -2,8 +2,6 @@
 
 import re
 
-from latex2mathml.converter import convert
-
 _CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 _INLINE = re.compile(r"\$(\S|\S[^$]*?\S)\$")
@@ -17,13 +15,15 @@ def render_maths(markdown: str) -> str:
 
 
 def _block(formula: re.Match[str]) -> str:
-    return f'<div class="formula">{convert(_one_line(formula[1]), display="block")}</div>'
+    return f'<div class="formula">{_mathml(formula[1], "block")}</div>'
 
 
 def _inline(formula: re.Match[str]) -> str:
     # A <math> element at the start of a line would end the paragraph.
-    return f'<span class="formula">{convert(_one_line(formula[1]))}</span>'
+    return f'<span class="formula">{_mathml(formula[1], "inline")}</span>'
 
 
-def _one_line(formula: str) -> str:
-    return " ".join(formula.split())
+def _mathml(formula: str, display: str) -> str:
+    from latex2mathml.converter import convert  # of the extra `docs`
+
+    return str(convert(" ".join(formula.split()), display=display))

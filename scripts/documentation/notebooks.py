@@ -6,15 +6,17 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
+if TYPE_CHECKING:
+    import nbformat
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
+def execute(path: Path, folder: Path) -> "nbformat.NotebookNode":
     """Run all cells of a notebook in a working directory; raise CellExecutionError if one fails."""
+    import nbformat  # of the extra `docs`
     from nbclient import NotebookClient
 
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
@@ -31,6 +33,8 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
 
 def notebook_page(path: Path, folder: Path) -> str:
     """Return a notebook in Markdown; write its pictures to a folder beside the page."""
+    import nbformat
+
     parts = []
     for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
         if cell.cell_type != "code":

@@ -25,6 +25,10 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
 
 ROOT = Path(__file__).resolve().parents[2]
+needs_docs = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("latex2mathml", "nbclient", "zensical"))),
+    reason="needs the extra docs",
+)
 
 
 def pages_of(navigation: list[dict[str, Any]]) -> Iterator[str]:
@@ -36,6 +40,7 @@ def pages_of(navigation: list[dict[str, Any]]) -> Iterator[str]:
                 yield from pages_of(target)
 
 
+@needs_docs
 def test_every_page_is_in_the_navigation_once(tmp_path: Path) -> None:
     build_docs.stage(tmp_path / "docs")
     project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
@@ -104,7 +109,7 @@ def test_a_wrong_link_is_found(html: str, problem: str | None, tmp_path: Path) -
     assert problems_of(tmp_path) == ([f"index.html: {problem}"] if problem else [])
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("zensical"), reason="needs the extra docs")
+@needs_docs
 def test_the_site_builds_without_a_warning() -> None:
     command = [sys.executable, "scripts/build_docs.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -115,7 +120,7 @@ def test_the_site_builds_without_a_warning() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("nbclient"), reason="needs the extra docs")
+@needs_docs
 @pytest.mark.parametrize("name", ["attention", "language-pair", "comparison"])
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute a notebook, with one epoch of training; its cells compare the numbers they show."""
@@ -135,7 +140,7 @@ def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [cell.source for cell in done.cells] == [cell.source for cell in notebook.cells]
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("nbformat"), reason="needs the extra docs")
+@needs_docs
 def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
     import nbformat
 
@@ -158,7 +163,7 @@ def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
     assert (tmp_path / "my_files/1.png").read_bytes() == b"a picture"
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("latex2mathml"), reason="needs the extra docs")
+@needs_docs
 def test_formulas_become_mathml_outside_of_code() -> None:
     from documentation.maths import render_maths
 

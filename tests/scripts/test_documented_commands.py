@@ -22,7 +22,10 @@ from seq2seq.config.schema import load_config
 from seq2seq.data.demo_corpora import unpack_demo_corpora
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", *sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    "README.md",
+    *sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("docs/**/*.md")),
+]
 SHELL = {"cat", "cd", "curl", "cp", "cut", "echo", "gzip", "mkdir", "source", "tail", "git"}
 # Pages whose commands run here, one after the other. Those of the others take hours or a network:
 # they are those of scripts, or their configs are loaded by tests/config/test_config.py.
