@@ -24,6 +24,6 @@ def _inline(formula: re.Match[str]) -> str:
 
 
 def _mathml(formula: str, display: str) -> str:
-    from latex2mathml.converter import convert  # of the extra `docs`
+    from latex2mathml.converter import convert  # in the extra `docs`
 
     return str(convert(" ".join(formula.split()), display=display))

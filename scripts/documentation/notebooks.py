@@ -16,7 +16,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 def execute(path: Path, folder: Path) -> "nbformat.NotebookNode":
     """Run all cells of a notebook in a working directory; raise CellExecutionError if one fails."""
-    import nbformat  # of the extra `docs`
+    import nbformat  # in the extra `docs`
     from nbclient import NotebookClient
 
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)

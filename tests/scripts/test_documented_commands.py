@@ -26,7 +26,20 @@ PAGES = [
     "README.md",
     *sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("docs/**/*.md")),
 ]
-SHELL = {"cat", "cd", "curl", "cp", "cut", "echo", "gzip", "mkdir", "source", "tail", "git"}
+SHELL = {
+    "cat",
+    "cd",
+    "cp",
+    "curl",
+    "cut",
+    "echo",
+    "export",
+    "git",
+    "gzip",
+    "mkdir",
+    "source",
+    "tail",
+}
 # Pages whose commands run here, one after the other. Those of the others take hours or a network:
 # they are those of scripts, or their configs are loaded by tests/config/test_config.py.
 GUIDES = [
