@@ -16,7 +16,8 @@ def memory(seed: int, transposed: bool) -> Memory:
     keys = keys if transposed else keys.contiguous()
     values = torch.randn(B, S, C, generator=generator)
     src = torch.randint(9, (B, S), generator=generator)
-    return Memory(keys, values, torch.rand(B, S) < 0.5, src, first_positions(src))
+    scores = torch.randn(B, S, 2, generator=generator)
+    return Memory(keys, values, torch.rand(B, S) < 0.5, src, first_positions(src), scores)
 
 
 def layout(part: Tensor) -> list[int]:
