@@ -186,6 +186,7 @@ def test_the_heat_map_is_escaped_and_self_contained() -> None:
     assert table.labels == {"col": ["&amp;", "</s>"], "row": ["<b>", "U+0007", "</s>"]}
     assert not {"script", "style", "link", "img", "b>"} & set(table.tags)
     assert table.attributes <= {"style", "dir", "scope"}
+    assert "color:inherit" in html  # tables of pages without a doctype do not inherit it
     assert "url(" not in html
     assert "http" not in html
 
