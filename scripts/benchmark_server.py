@@ -24,8 +24,7 @@ from statistics import quantiles
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from seq2seq.config.schema import Config
-from seq2seq.runs.checkpoint import read_config
+from seq2seq.inference.loaded_model import languages_of
 
 _START_SECONDS = 120
 _MAX_LINES = 8  # lines per request
@@ -65,11 +64,11 @@ def mixed_requests(count: int, lines: int, seed: int = 1) -> list[Request]:
 class Client:
     """Connection to a server that stays open; refused requests are sent again."""
 
-    def __init__(self, address: str, config: Config) -> None:
+    def __init__(self, address: str, pair: tuple[str, str]) -> None:
         parts = urlsplit(address)
         assert parts.hostname == "127.0.0.1"
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=300)
-        self._languages = {"source": config.data.src_lang, "target": config.data.tgt_lang}
+        self._languages = dict(zip(("source", "target"), pair, strict=True))
 
     def close(self) -> None:
         """Close the connection."""
@@ -99,7 +98,11 @@ class Client:
 
 
 def send_all(
-    address: str, config: Config, lines: Sequence[str], requests: Sequence[Request], clients: int
+    address: str,
+    pair: tuple[str, str],
+    lines: Sequence[str],
+    requests: Sequence[Request],
+    clients: int,
 ) -> list[Answer]:
     """Send requests from several clients at once, each as soon as its last one is answered."""
     answers: list[Answer | None] = [None] * len(requests)
@@ -107,7 +110,7 @@ def send_all(
     failures: list[Exception] = []
 
     def work() -> None:
-        with closing(Client(address, config)) as client:
+        with closing(Client(address, pair)) as client:
             while not failures:
                 with lock:
                     number = next(numbers, None)
@@ -199,7 +202,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 64], metavar="N")
     parser.add_argument("--requests", type=int, default=2000, metavar="N", help="for each")
     options = parser.parse_args()
-    config = read_config(options.model)
+    pair = languages_of(options.model)
     content = options.input.read_bytes().removesuffix(b"\n").split(b"\n")
     lines = [line.decode("utf-8", errors="replace") for line in content]
     expected = command_line(options.model, options.input)
@@ -208,10 +211,10 @@ def main() -> None:
         for clients in options.clients:
             requests = mixed_requests(options.requests if clients > 1 else 200, len(lines))
             texts = [lines[number] for request in requests for number in request.numbers]
-            send_all(address, config, lines, requests[:100], clients)  # warm-up
+            send_all(address, pair, lines, requests[:100], clients)  # warm-up
             offline = len(texts) / offline_seconds(options.model, texts)
             start = time.perf_counter()
-            answers = send_all(address, config, lines, requests, clients)
+            answers = send_all(address, pair, lines, requests, clients)
             served = len(texts) / (time.perf_counter() - start)
             latencies = quantiles([1000 * answer.seconds for answer in answers], n=20)
             different = differences(requests, answers, expected)

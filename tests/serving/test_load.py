@@ -12,7 +12,7 @@ from odd_lines import odd_lines
 from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
-from seq2seq.runs.checkpoint import read_config
+from seq2seq.inference.loaded_model import languages_of
 from seq2seq.serving.language_pairs import load_pairs
 
 
@@ -42,7 +42,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     assert len({json.dumps(each) for each in expected}) > lines // 3  # translations differ
     asked = mixed_requests(requests, len(texts))
     with serve(load_pairs([str(run)], "cpu", False, [])) as served:
-        answers = send_all(served.address, read_config(run), texts, asked, clients)
+        answers = send_all(served.address, languages_of(run), texts, asked, clients)
         lines_per_batch = served.figure("seq2seq_batch_lines_sum") / served.figure(
             "seq2seq_batch_lines_count"
         )
@@ -50,3 +50,13 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     assert {number for request in asked for number in request.numbers} == set(range(len(texts)))
     assert differences(asked, answers, expected) == 0
     assert clients == 1 or lines_per_batch > clients / 2  # requests do share batches
+
+
+def test_an_exported_model_is_served_like_a_run(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from seq2seq.export.export import export_runs
+
+    exported = tmp_path / "exported"
+    export_runs([tiny_runs["bahdanau"]], exported)
+    check(exported, tmp_path, lines=40, requests=120, clients=4)
