@@ -45,9 +45,8 @@ training.train_step = step
 sys.exit(main())
 """
 EVENTFUL = (
-    "training.deterministic=true",
     "vocabulary.sampling=0.3",
-    "training.accumulate=2",
+    "training.batch_tokens.accumulate=2",
     "training.average=0.9",
     "training.validate_every=4",
     "training.patience=9",
@@ -63,6 +62,7 @@ def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
     resume = ["--resume"] if (folder / LAST).exists() else []
     settings = [*EVENTFUL, *overrides, f"run_dir={folder}", "--device", "cuda", *resume]
     environment = {k: v for k, v in os.environ.items() if k != "CUBLAS_WORKSPACE_CONFIG"}
+    environment["SEQ2SEQ_DETERMINISTIC"] = "1"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(stop_at), "train", str(corpus), *settings],
         cwd=ROOT,

@@ -5,16 +5,17 @@
 `'model.layers={encoder: 1, decoder: 4}'`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import yaml
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
 from seq2seq.config.errors import show
-from seq2seq.config.fields import Count, Fraction, Size
+from seq2seq.config.fields import Bool, Count, Fraction, NotNegative, Size
+from seq2seq.config.scores import EXTERNAL, SCORES, Score
 
 REQUIRED = object()  # as the default of a choice's parameter
 
@@ -42,6 +43,10 @@ class Compound:
 
     def dump(self, value: Any) -> object:
         """Return the value as a config file writes it."""
+        raise NotImplementedError
+
+    def as_map(self, value: object) -> object:
+        """Return the map, as text of a config file, to which an override adds a field."""
         raise NotImplementedError
 
     def json_schema(self) -> dict[str, Any]:
@@ -83,9 +88,15 @@ class OneOrEach(Compound):
         """Return one value if all fields have it, or a map."""
         fields: dict[str, object] = value._asdict()
         values = {fields[name] for name in self._together()}
-        if len(values) == 1 and all(fields[name] == self.defaults[name] for name in self.apart):
+        own = [name for name in self.apart if fields[name] == self.defaults[name]]
+        if len(values) == 1 and len(own) == len(self.apart):
             return values.pop()
-        return fields
+        return {name: each for name, each in fields.items() if name not in own}
+
+    def as_map(self, value: object) -> object:
+        """Return a map with the fields of a single value, or the map itself."""
+        value = _as_map(value)
+        return value if isinstance(value, Mapping) else dict.fromkeys(self._together(), value)
 
     def _together(self) -> list[str]:
         """Return the fields that a single value sets."""
@@ -106,13 +117,14 @@ class Choice(Compound):
 
     def read(self, value: object) -> object:
         """Return the fields of the named tuple; raise ValueError for a wrong parameter."""
-        any_parameter = next(each for each in self.defaults.values() if each is not REQUIRED)
+        valid = [each for each in self.defaults.values() if each is not REQUIRED]
+        any_parameter = None if None in valid else [*valid, 1][0]
         name, parameter = value, self.defaults.get(str(value), any_parameter)
         if isinstance(value, Mapping):
             if len(value) != 1:
                 raise ValueError(f"takes one choice with its parameter, such as {self.example}")
             ((name, parameter),) = value.items()
-            if self.defaults.get(name, REQUIRED) is None:
+            if self.defaults.get(name, any_parameter and REQUIRED) is None:
                 raise ValueError(f"{name} has no parameter; write it alone")
         elif parameter is REQUIRED:
             raise ValueError(f"needs a parameter, such as {self.example}")
@@ -121,7 +133,11 @@ class Choice(Compound):
     def dump(self, value: Any) -> object:
         """Return the choice alone if its parameter is the default, or a map."""
         name, parameter = value
-        return name if parameter == self.defaults[name] else {name: parameter}
+        return name if parameter == self.defaults.get(name) else {name: parameter}
+
+    def as_map(self, _value: object) -> object:
+        """Return an empty map: another choice replaces the value."""
+        return {}
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON schema of both forms."""
@@ -130,6 +146,122 @@ class Choice(Compound):
         schema = _either({"enum": alone}, dict.fromkeys(with_parameter, self.schema))
         schema["anyOf"][1] |= {"minProperties": 1, "maxProperties": 1}
         return schema
+
+
+class Named(str):
+    """A named choice, equal to its name in comparisons with text, with its parameter."""
+
+    __slots__ = ("parameter",)
+    parameter: Any
+
+    def __new__(cls, name: str, parameter: object = None) -> "Named":
+        named = super().__new__(cls, name)
+        named.parameter = parameter
+        return named
+
+    def __getnewargs__(self) -> tuple[str, Any]:  # type: ignore[override]
+        return str(self), self.parameter
+
+    def __eq__(self, other: object) -> bool:
+        same = not isinstance(other, Named) or self.parameter == other.parameter
+        return same and str.__eq__(self, other) is True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.str_schema()  # of a default in the JSON schema
+
+
+@dataclass(frozen=True, eq=False)
+class NamedChoice(Choice):
+    """A choice that is read as `Named`; `pair` is a named tuple with the types of both fields."""
+
+    pair: Any
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        validated = core_schema.no_info_after_validator_function(
+            lambda pair: Named(*pair), handler.generate_schema(self.pair)
+        )
+        return core_schema.no_info_before_validator_function(
+            self.read,
+            validated,
+            serialization=core_schema.plain_serializer_function_ser_schema(self.dump),
+        )
+
+    def read(self, value: object) -> object:
+        """Return name and parameter; raise ValueError for a wrong parameter."""
+        if isinstance(value, Named):
+            return str(value), value.parameter
+        return super().read(_as_map(value))
+
+    def dump(self, value: Any) -> object:
+        """Return the choice alone if its parameter is the default, or a map."""
+        return super().dump((str(value), value.parameter))
+
+
+class BatchTokens(int):
+    """Target tokens of a batch, with the number of batches per step."""
+
+    accumulate: int
+
+    def __new__(cls, tokens: int, accumulate: int = 1) -> "BatchTokens":
+        batch = super().__new__(cls, tokens)
+        batch.accumulate = accumulate
+        return batch
+
+    def __getnewargs__(self) -> tuple[int, int]:  # type: ignore[override]
+        return int(self), self.accumulate
+
+    def __eq__(self, other: object) -> bool:
+        same = not isinstance(other, BatchTokens) or self.accumulate == other.accumulate
+        return same and int.__eq__(self, other) is True
+
+    __hash__ = int.__hash__
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.int_schema()  # of the default in the JSON schema
+
+
+class _Batch(NamedTuple):
+    tokens: Count
+    accumulate: Count
+
+
+class _BatchTokensValue(OneOrEach):
+    """A number of tokens, or a map, that is read as `BatchTokens`."""
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        validated = core_schema.no_info_after_validator_function(
+            lambda batch: BatchTokens(*batch), handler.generate_schema(_Batch)
+        )
+        return core_schema.no_info_before_validator_function(
+            self.read,
+            validated,
+            serialization=core_schema.plain_serializer_function_ser_schema(self.dump),
+        )
+
+    def read(self, value: object) -> object:
+        """Return tokens and batches per step; raise ValueError for another key."""
+        if isinstance(value, BatchTokens):
+            return int(value), value.accumulate
+        return super().read(_as_map(value))
+
+    def dump(self, value: Any) -> object:
+        """Return the tokens alone, or with the batches per step."""
+        return super().dump(_Batch(int(value), getattr(value, "accumulate", 1)))
 
 
 def _either(single: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,16 +282,18 @@ def show_value(value: object) -> str:
 
 
 class Layers(NamedTuple):
-    """Numbers of layers of encoder and decoder."""
+    """Numbers of layers of encoder and decoder, and whether layers add their input."""
 
     encoder: Annotated[Count, Field(le=64)]
     decoder: Annotated[Count, Field(le=64)]
+    residual: Bool = False
 
 
 LAYERS = OneOrEach(
-    {"encoder": 1, "decoder": 1},
-    {"type": "integer", "minimum": 1, "maximum": 64},
+    {"encoder": 1, "decoder": 1, "residual": False},
+    {"type": ["integer", "boolean"], "minimum": 1, "maximum": 64},
     "{encoder: 2, decoder: 4}",
+    apart=("residual",),
 )
 
 
@@ -191,3 +325,140 @@ _WIDTH = 10  # D of Luong et al. (2015), section 3.2
 WINDOW = Choice(
     {"local_m": _WIDTH, "local_p": _WIDTH}, {"type": "integer", "minimum": 1}, "{local_p: 5}"
 )
+
+
+class _ScoreValue(NamedTuple):
+    name: Score
+    heads: Size | None
+
+
+class _ScoreChoice(NamedChoice):
+    """Scores of the package, and classes from outside, which have no heads."""
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of both forms, and of a class."""
+        schema = super().json_schema()
+        schema["anyOf"].append({"type": "string", "pattern": f"^{EXTERNAL}$"})
+        return schema
+
+
+SCORE = _ScoreChoice(
+    {**dict.fromkeys(SCORES), "scaled_dot": 1},
+    {"type": "integer", "minimum": 1},
+    "{scaled_dot: 4}",
+    _ScoreValue,
+)
+
+
+class _OptimizerValue(NamedTuple):
+    name: Literal["adam", "adamw", "sgd"]
+    weight_decay: NotNegative
+
+
+OPTIMIZER = NamedChoice(
+    {"adam": 0.0, "adamw": 0.0, "sgd": 0.0},
+    {"type": "number", "minimum": 0},
+    "{adamw: 0.01}",
+    _OptimizerValue,
+)
+
+
+class _DecayValue(NamedTuple):
+    name: Literal["constant", "inverse_sqrt", "linear", "cosine", "plateau"]
+    factor: Fraction | None
+
+
+DECAY = NamedChoice(
+    {"constant": None, "inverse_sqrt": None, "linear": None, "cosine": None, "plateau": 0.5},
+    {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    "{plateau: 0.7}",
+    _DecayValue,
+)
+
+
+class _MetricValue(NamedTuple):
+    name: Literal["bleu", "chrf", "loss"]
+    min_improvement: NotNegative
+
+
+METRIC = NamedChoice(
+    {"bleu": 0.0, "chrf": 0.0, "loss": 0.0},
+    {"type": "number", "minimum": 0},
+    "{bleu: 0.2}",
+    _MetricValue,
+)
+
+
+class _ScheduleValue(NamedTuple):
+    name: Literal["linear", "exponential", "inverse_sigmoid"]
+    steps: Count
+
+
+SCHEDULE = NamedChoice(
+    {"linear": REQUIRED, "exponential": REQUIRED, "inverse_sigmoid": REQUIRED},
+    {"type": "integer", "minimum": 1},
+    "{linear: 5000}",
+    _ScheduleValue,
+)
+
+
+class _NamesValue(NamedTuple):
+    name: Literal["placeholders", "invented"]
+    rate: Fraction | None
+
+
+NAMES = NamedChoice(
+    {"placeholders": None, "invented": 0.5},
+    {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    "{invented: 0.3}",
+    _NamesValue,
+)
+
+
+class Losses(NamedTuple):
+    """Weights of the losses beside cross-entropy; 0: off."""
+
+    consistency: NotNegative
+    coverage: NotNegative
+    guided_alignment: NotNegative
+
+
+class _EachLoss(OneOrEach):
+    """A map only: the losses have little in common."""
+
+    def read(self, value: object) -> object:
+        """Return the weight of each loss; raise ValueError for another key."""
+        if not isinstance(value, Mapping):
+            raise ValueError(f"write a map, such as {self.example}")
+        return super().read(value)
+
+    def dump(self, value: Any) -> object:
+        """Return the weights that are not 0."""
+        return {name: weight for name, weight in value._asdict().items() if weight}
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the map."""
+        schema: dict[str, Any] = super().json_schema()["anyOf"][1]
+        return schema
+
+
+LOSSES = _EachLoss(
+    {"consistency": 0.0, "coverage": 0.0, "guided_alignment": 0.0},
+    {"type": "number", "minimum": 0},
+    "{consistency: 1, coverage: 0.5}",
+)
+
+
+BATCH_TOKENS = _BatchTokensValue(
+    {"tokens": 1500, "accumulate": 1},
+    {"type": "integer", "minimum": 1},
+    "{tokens: 1500, accumulate: 4}",
+    apart=("accumulate",),
+)
+
+
+def compound_of(annotation: object, metadata: Iterable[object] = ()) -> Compound | None:
+    """Return the compound in the type of a key, also of `X | None`, if there is one."""
+    options = [*metadata, *get_args(annotation)]
+    options += [each for option in options for each in get_args(option)]
+    return next((each for each in options if isinstance(each, Compound)), None)

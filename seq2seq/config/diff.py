@@ -18,11 +18,9 @@ _FREE = (
     "vocabulary.model.",  # checksums of the vocabulary are recorded
     "training.max_minutes.",
     "training.patience.",
-    "training.min_improvement.",
     "training.keep.",
     "training.save_every.",
     "training.log_every.",
-    "training.deterministic.",
 )
 # Keys of the content of a text, of which the training state records a checksum.
 _TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag)")
@@ -40,7 +38,12 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 def recorded_keys(config: Config) -> dict[str, object]:
     """Return the keys that a resumed run must keep: JSON values by dotted key."""
     leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
-    return {key: value for key, value in leaves.items() if not _is_free(key)}
+    return {key: _fixed(key, value) for key, value in leaves.items() if not _is_free(key)}
+
+
+def _fixed(key: str, value: object) -> object:
+    """Return the part of a value that may not change: of the metric, its name."""
+    return next(iter(value)) if key == "training.metric" and isinstance(value, dict) else value
 
 
 def _is_free(key: str) -> bool:

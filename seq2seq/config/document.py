@@ -1,5 +1,6 @@
 """Parse the YAML file of a config into text by key, with the line number of every key."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,8 +118,13 @@ def _read_entry(node: yaml.Node, path: KeyPath, document: Document) -> object:
     return _read_value(node, path, document)
 
 
-def apply_override(tree: Tree, override: str) -> KeyPath:
-    """Set the key of an override `section.key=value`; return its path, or raise ValueError."""
+def apply_override(
+    tree: Tree, override: str, expand: Callable[[KeyPath, object], object] = lambda _, value: value
+) -> KeyPath:
+    """Set the key of an override `section.key=value`; return its path, or raise ValueError.
+
+    `expand` returns the map that the value at a path means, or the value itself.
+    """
     keys, equals, value = override.partition("=")
     path, value = tuple(keys.strip().split(".")), value.strip()
     if not equals or not all(path):
@@ -127,7 +133,7 @@ def apply_override(tree: Tree, override: str) -> KeyPath:
     for depth, key in enumerate(path[:-1], start=1):
         if section.get(key) is None:
             section[key] = {}
-        below = section[key]
+        below = section[key] = expand(path[:depth], section[key])
         if isinstance(below, list):
             name = ".".join(path[:depth])
             raise ValueError(f"{name} is a list of {len(below)}; change its entries in the file")

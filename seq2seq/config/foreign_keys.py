@@ -61,7 +61,8 @@ _KEYS = {
         additional_special_tokens protected_symbols spm_user_defined_symbols added_tokens""",
     "vocabulary.names": """
         name_placeholders placeholders mask_names named_entities entity_masking
-        transliterate_names""",
+        transliterate_names invented_names augmentation data_augmentation name_augmentation
+        augment_names""",
     "model.decoder": """
         attention_architecture
         model_type architecture arch network decoder_type dec_type rnn_decoder model.type
@@ -70,7 +71,9 @@ _KEYS = {
         attention attn attention_type attn_type att_type attention_score attention_function
         attention_mechanism attention_model attn_model attention_method attn_method
         score_function score_fn score_type global_attention rnn_attention_type
-        alignment_function model.scoring""",
+        alignment_function model.scoring attention_heads heads num_heads n_heads nheads
+        n_head nhead attn_heads num_attention_heads transformer_heads
+        encoder_attention_heads decoder_attention_heads rnn_attention_mhdot_heads""",
     "model.input_feeding": """
         input_feed decoder_input_feed feed_input attention_feeding rnn_input_feed""",
     "model.window": """
@@ -89,26 +92,20 @@ _KEYS = {
     "model.attention_size": """
         attention_dim attn_dim attn_size attention_hidden_size attn_hidden_size attention_units
         rnn_attention_num_hidden att_dim att_size dim_att""",
-    "model.attention_heads": """
-        heads num_heads n_heads nheads n_head nhead attn_heads num_attention_heads
-        transformer_heads encoder_attention_heads decoder_attention_heads
-        rnn_attention_mhdot_heads""",
     "model.layers": """
         num_layers encoder_layers decoder_layers enc_layers num_encoder_layers enc_depth
         n_encoder_layers dec_layers num_decoder_layers dec_depth n_decoder_layers n_layers
         nlayers n_layer depth num_hidden_layers rnn_num_layers rnn_layers lstm_layers
-        num_rnn_layers""",
+        num_rnn_layers residual residual_connections use_residual residual_connection
+        skip_connections skip residuals enc_cell_residual dec_skip enc_skip
+        rnn_residual_connections""",
     "model.encoder": """
         bidirectional reverse_source reverse_input reverse_src reverse_encoder
         rnn_encoder_reverse_input brnn bidir bi_rnn birnn encoder_type enc_type
         encoder_bidirectional bidirectional_encoder bilstm rnn_bidirectional""",
-    "model.residual": """
-        residual_connections use_residual residual_connection skip_connections skip residuals
-        enc_cell_residual dec_skip enc_skip rnn_residual_connections""",
     "model.cell": """
-        rnn_type cell_type rnn_cell rnn_cell_type enc_cell dec_cell unit_type use_gru use_lstm
-        recurrent_unit rnn_unit decoder_rnn_type encoder_rnn_type""",
-    "model.layer_norm": """
+        rnn_type cell_type rnn_cell rnn_cell_type enc_cell dec_cell unit_type use_gru
+        use_lstm recurrent_unit rnn_unit decoder_rnn_type encoder_rnn_type layer_norm
         layer_normalization layer_normalisation layernorm use_layer_norm use_layernorm ln
         lstm_layer_norm rnn_layer_normalization""",
     "model.maxout": "maxout_output use_maxout deep_output",
@@ -127,12 +124,7 @@ _KEYS = {
         tied_embeddings tied_embeddings_all tied_embeddings_src tied_softmax tie_word_embeddings
         tie_weights weight_tying weight_tying_type share_embeddings share_decoder_embeddings
         share_all_embeddings share_decoder_input_output_embed shared_embeddings share_embedding""",
-    "training.coverage_loss": "lambda_coverage cov_loss_wt coverage_weight coverage_loss_weight",
-    "training.guided_alignment": """
-        guided_alignment_weight lambda_align alignment_weight alignment_loss_weight
-        guided_alignment_cost full_context_alignment""",
     "data.train.alignment": "alignments train_align load_alignments path_align align",
-    "training.invented_names": "augmentation data_augmentation name_augmentation augment_names",
     "training.max_epochs": """
         epoch epochs num_epochs n_epochs nepochs max_epoch max_num_epochs num_train_epochs
         after_epochs train_epochs""",
@@ -143,11 +135,12 @@ _KEYS = {
     "training.max_minutes": """
         max_time time_limit max_seconds max_hours stop_time_hours max_training_time
         max_train_time""",
-    "training.optimizer": "optim optimiser optimizer_type optimizer_name optim_type opt",
+    "training.optimizer": """
+        optim optimiser optimizer_type optimizer_name optim_type opt weight_decay wd l2
+        l2_reg l2_penalty weight_decay_rate regularization decay_c""",
     "training.learning_rate": """
         lr learn_rate learningrate lrate base_lr peak_lr max_lr init_lr initial_lr eta
         initial_learning_rate base_learning_rate peak_learning_rate learning_rate_init""",
-    "training.weight_decay": "wd l2 l2_reg l2_penalty weight_decay_rate regularization decay_c",
     "training.warmup_steps": """
         warmup warm_up warmup_updates num_warmup_steps lr_warmup lr_warmup_steps warmup_ratio
         learning_rate_warmup learning_rate_warmup_steps warmup_epochs warmup_init_lr""",
@@ -156,25 +149,26 @@ _KEYS = {
         scheduler_type decay_method lr_decay lr_decay_inv_sqrt lr_decay_strategy
         learning_rate_decay learning_rate_decay_method learning_rate_schedule decay_steps
         learning_rate_scheduling learning_rate_scheduler_type start_decay_steps
-        learning_rate_decay_steps""",
-    "training.decay_factor": """
-        lr_shrink decrease_factor learning_rate_reduce_factor lr_factor reduce_factor
-        lr_decay_factor plateau_factor""",
+        learning_rate_decay_steps decay_factor lr_shrink decrease_factor
+        learning_rate_reduce_factor lr_factor reduce_factor lr_decay_factor plateau_factor""",
     "training.clip_norm": """
         clip grad_clip clip_grad clip_grad_norm clip_gradient clip_gradients clip_c max_norm
         max_grad_norm grad_norm gradient_clip gradient_clipping gradient_clip_val
         gradient_clipping_threshold clip_threshold clip_value clipping""",
     "training.label_smoothing": "smoothing smooth label_smoothing_factor label_smoothing_eps",
-    "training.consistency": "rdrop r_drop reg_alpha rdrop_alpha r_drop_alpha rdrop_weight",
+    "training.losses": """
+        consistency rdrop r_drop reg_alpha rdrop_alpha r_drop_alpha rdrop_weight
+        coverage_loss lambda_coverage cov_loss_wt coverage_weight coverage_loss_weight
+        extra_losses auxiliary_losses guided_alignment guided_alignment_weight lambda_align
+        alignment_weight alignment_loss_weight guided_alignment_cost full_context_alignment""",
     "training.batch_tokens": """
         batch_size batchsize bsz batch batch_type batch_words mini_batch minibatch
         minibatch_size mini_batch_size mini_batch_words mini_batch_fit train_batch_size
         max_tokens max_sentences per_device_train_batch_size tokens_per_batch
-        max_tokens_per_batch batch_max_tokens token_batch_size batch_size_tokens""",
-    "training.accumulate": """
+        max_tokens_per_batch batch_max_tokens token_batch_size batch_size_tokens accumulate
         accum_count accum_steps accum_freq update_freq update_interval optimizer_delay
-        batch_multiplier gradient_accumulation gradient_accumulation_steps accumulation_steps
-        grad_accum grad_accumulation accumulate_grad_batches""",
+        batch_multiplier gradient_accumulation gradient_accumulation_steps
+        accumulation_steps grad_accum grad_accumulation accumulate_grad_batches""",
     "training.average": """
         ema ema_decay use_ema exponential_smoothing average_decay average_every moving_average
         moving_average_decay store_ema""",
@@ -193,8 +187,7 @@ _KEYS = {
     "training.metric": """
         eval_metric eval_metrics early_stopping_metric metric_for_best_model
         best_checkpoint_metric optimized_metric valid_metric valid_metrics eval_bleu
-        stop_criterion early_stopping_criteria monitor""",
-    "training.min_improvement": """
+        stop_criterion early_stopping_criteria monitor min_improvement
         early_stopping_threshold min_delta early_stopping_min_delta improvement_threshold
         early_stopping_epsilon""",
     "training.patience": """
@@ -208,12 +201,9 @@ _KEYS = {
         report_every print_every disp_freq display_freq print_freq log_freq log_steps
         log_interval logging_freq logging_steps logging_interval log_every_n_steps""",
     "training.scheduled_sampling": """
-        teacher_forcing teacher_forcing_ratio teacher_forcing_prob teacher_forcing_rate tf_ratio
-        teacher_force scheduled_sampling_decay scheduled_sampling_mode sampling_schedule""",
-    "training.scheduled_sampling_steps": "scheduled_sampling_k",
-    "training.deterministic": """
-        cudnn_deterministic full_determinism use_deterministic_algorithms cudnn_benchmark
-        reproducible determinism""",
+        teacher_forcing teacher_forcing_ratio teacher_forcing_prob teacher_forcing_rate
+        tf_ratio teacher_force scheduled_sampling_decay scheduled_sampling_mode
+        sampling_schedule scheduled_sampling_steps scheduled_sampling_k""",
     "decoding.beam_size": "beam beams num_beams beam_width beam_search generation_num_beams",
     "decoding.length_penalty": """
         alpha beam_alpha lenpen len_penalty length_penalty_alpha length_alpha length_norm
@@ -238,6 +228,9 @@ _ADVICE = {
     "start several processes: torchrun --nproc-per-node N -m seq2seq train CONFIG": """
         world_size gpu_ranks num_gpus n_gpu n_gpus num_devices num_nodes local_rank ddp_backend
         distributed_world_size distributed multi_gpu strategy""",
+    "set the environment variable SEQ2SEQ_DETERMINISTIC=1": """
+        deterministic cudnn_deterministic full_determinism use_deterministic_algorithms
+        cudnn_benchmark reproducible determinism""",
     "set the environment variable OMP_NUM_THREADS": "num_threads cpu_threads threads n_threads",
     "loading data needs no settings; remove it": """
         num_workers dataloader_num_workers pin_memory prefetch_factor n_workers data_workers

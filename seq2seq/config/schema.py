@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import (
+    BaseModel,
     BeforeValidator,
     Field,
     PlainSerializer,
@@ -23,7 +24,26 @@ from pydantic import (
     field_validator,
 )
 
-from seq2seq.config.compound import DROPOUT, LAYERS, WINDOW, DropoutConfig, Layers, LocalWindow
+from seq2seq.config.compound import (
+    BATCH_TOKENS,
+    DECAY,
+    DROPOUT,
+    LAYERS,
+    LOSSES,
+    METRIC,
+    NAMES,
+    OPTIMIZER,
+    SCHEDULE,
+    SCORE,
+    WINDOW,
+    BatchTokens,
+    DropoutConfig,
+    Layers,
+    LocalWindow,
+    Losses,
+    Named,
+    compound_of,
+)
 from seq2seq.config.corpora import SPECIAL, split_list
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
@@ -49,15 +69,24 @@ from seq2seq.config.fields import (
     key,
     read_auto,
 )
-from seq2seq.config.scores import ADDITIVE_SCORES, Score, fits_bahdanau, is_sized
-from seq2seq.config.unknown_keys import section_class
+from seq2seq.config.scores import ADDITIVE_SCORES, fits_bahdanau, is_sized
+from seq2seq.config.unknown_keys import KeyPath, section_class
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 _SIZE_SCHEMA = {"type": "integer", "minimum": 16, "maximum": 1_000_000}
 Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
-_DECIDED_BY = {"attention_size": "score", "attention_heads": "score"}
+_DECIDED_BY = {"attention_size": "score"}
+
+
+def _read_names(value: object) -> object:
+    """Read true and false, the values of earlier versions."""
+    word = value.lower() if isinstance(value, str) else value
+    if not isinstance(word, str | bool):
+        return value
+    words = {"true": "placeholders", "false": None, True: "placeholders", False: None}
+    return words.get(word, value)
 
 
 class VocabularyConfig(Section):
@@ -83,7 +112,12 @@ class VocabularyConfig(Section):
     symbols: Annotated[tuple[NonEmptyStr, ...], BeforeValidator(split_list)] = key(
         (), "strings such as <2fr> or <num> that are one token each, which nothing splits"
     )
-    names: Bool = key(False, "translate names as placeholders, spelled in the target's script")
+    names: Annotated[Annotated[Named, NAMES] | None, BeforeValidator(_read_names)] = key(
+        None,
+        "placeholders: translate names as placeholders, spelled in the target's script; invented, "
+        "or {invented: 0.3}: replace names that both sides share by invented ones in training, "
+        "with this probability",
+    )
 
     @field_validator("joint")
     @classmethod
@@ -115,12 +149,20 @@ class VocabularyConfig(Section):
 
     @field_validator("names")
     @classmethod
-    def _check_names(cls, names: bool, info: ValidationInfo) -> bool:
-        if names and info.data.get("type") == "word":
-            raise ValueError(
-                "must be false with type word, which cannot split an ending off a name"
-            )
+    def _check_names(cls, names: Named | None, info: ValidationInfo) -> Named | None:
+        if names == "placeholders" and info.data.get("type") == "word":
+            raise ValueError("type word cannot split an ending off a name; use a subword type")
         return names
+
+    @property
+    def masks_names(self) -> bool:
+        """Return whether names are placeholders in the text of the vocabulary."""
+        return self.names == "placeholders"
+
+    @property
+    def invented_names(self) -> float:
+        """Return the probability to replace a name that both sides share by an invented one."""
+        return float(self.names.parameter) if self.names == "invented" else 0.0
 
     @field_validator("sampling")
     @classmethod
@@ -139,8 +181,10 @@ class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
     decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
-    score: Score | None = key(
-        None, "attention score, or package.module:Class; null: additive, with luong general"
+    score: Annotated[Named, SCORE] | None = key(
+        None,
+        "attention score, with the number of heads {scaled_dot: 4}, or package.module:Class; null: "
+        "additive, with luong general",
     )
     input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
     window: Annotated[LocalWindow, WINDOW] | None = key(
@@ -155,13 +199,16 @@ class ModelConfig(Section):
     )
     hidden_size: Size = key(512, "size of decoder states and of encoder outputs")
     attention_size: Size | None = key(None, "additive, concat, scaled_dot; null: hidden_size // 2")
-    attention_heads: Size | None = key(None, "for scaled_dot, sharing attention_size; null: one")
     layers: Annotated[Layers, LAYERS] = key(
-        Layers(1, 1), "layers of encoder and decoder, or such as {encoder: 1, decoder: 4}"
+        Layers(1, 1),
+        "layers of encoder and decoder, or such as {encoder: 1, decoder: 4, residual: true}: "
+        "layers but the lowest add their input to their output",
     )
-    residual: Bool = key(False, "add the input of each layer but the lowest to its output")
-    cell: Literal["lstm", "gru"] = key("lstm", "gru: the gated unit of Bahdanau et al. (2015)")
-    layer_norm: Bool = key(False, "layer normalisation in LSTM layers (Ba et al., 2016)")
+    cell: Literal["lstm", "layer_norm_lstm", "gru"] = key(
+        "lstm",
+        "layer_norm_lstm: with layer normalisation (Ba et al., 2016); gru: the gated unit of "
+        "Bahdanau et al. (2015)",
+    )
     maxout: Bool = key(
         False, "maxout output layer, of the last state (Bahdanau et al., 2015); bahdanau only"
     )
@@ -182,7 +229,7 @@ class ModelConfig(Section):
             raise ValueError("must be even with a bidirectional encoder")
         return hidden_size
 
-    @field_validator("score", "input_feeding", "window", "attention_size", "attention_heads")
+    @field_validator("score", "input_feeding", "window", "attention_size")
     @classmethod
     def _fit_to_decoder(cls, value: object, info: ValidationInfo) -> object:
         """Fill in an unset key; refuse one that does not apply, or ignore it if set in YAML."""
@@ -195,13 +242,6 @@ class ModelConfig(Section):
                 return value
             ignore(("model", key), value, reason, info)
         return _model_default(key, earlier)
-
-    @field_validator("layer_norm")
-    @classmethod
-    def _check_layer_norm(cls, layer_norm: bool, info: ValidationInfo) -> bool:
-        if layer_norm and info.data.get("cell") == "gru":
-            raise ValueError("normalises LSTM layers; set cell: lstm, or layer_norm: false")
-        return layer_norm
 
     @field_validator("maxout")
     @classmethod
@@ -218,13 +258,24 @@ class ModelConfig(Section):
             raise ValueError("needs attention to copy by; set decoder to bahdanau or luong")
         return copy
 
-    @field_validator("attention_heads")
+    @field_validator("attention_size")
     @classmethod
-    def _check_heads(cls, heads: int | None, info: ValidationInfo) -> int | None:
-        size = info.data.get("attention_size")
-        if heads is not None and size is not None and size % heads:
-            raise ValueError(f"must divide attention_size {size}")
-        return heads
+    def _check_heads(cls, size: int | None, info: ValidationInfo) -> int | None:
+        score = info.data.get("score")
+        heads = score.parameter if isinstance(score, Named) else None
+        if heads and size and size % heads:
+            raise ValueError(f"must be a multiple of the {heads} heads of {{scaled_dot: {heads}}}")
+        return size
+
+    @property
+    def residual(self) -> bool:
+        """Return whether each layer but the lowest adds its input to its output."""
+        return self.layers.residual
+
+    @property
+    def heads(self) -> int:
+        """Return the number of attention heads."""
+        return int(self.score.parameter or 1) if self.score is not None else 1
 
 
 def _why_unused(key: str, value: object, earlier: Tree) -> str | None:
@@ -238,8 +289,6 @@ def _why_unused(key: str, value: object, earlier: Tree) -> str | None:
         return "input feeding belongs to decoder luong"
     if key == "attention_size" and not is_sized(score):
         return f"score {score} has no attention size"
-    if key == "attention_heads" and score != "scaled_dot":
-        return f"score {score} has no heads"
     return None
 
 
@@ -248,7 +297,8 @@ def _model_default(key: str, earlier: Tree) -> object:
     decoder = earlier["decoder"]
     if key == "score":
         defaults = {"bahdanau": "additive", "luong": "general", "gnmt": "additive", "none": None}
-        return defaults[str(decoder)]
+        default = defaults[str(decoder)]
+        return None if default is None else Named(default)
     if key == "input_feeding":
         return True if decoder == "luong" else None
     hidden_size = earlier.get("hidden_size")
@@ -262,41 +312,40 @@ class TrainingConfig(Section):
     max_epochs: Count | None = key(None, "maximum epochs (passes over the training text)")
     max_steps: Count | None = key(None, "maximum steps")
     max_minutes: Positive | None = key(None, "maximum wall time, validation included")
-    optimizer: Literal["adam", "adamw", "sgd"] = key("adam", "adamw: decoupled weight decay")
-    learning_rate: Positive = key(1e-3, "peak learning rate")
-    weight_decay: NotNegative = key(0.0, "weight decay coefficient of the optimizer")
-    warmup_steps: CountOrZero = key(0, "steps of linear warm-up of the learning rate")
-    decay: Literal["constant", "inverse_sqrt", "linear", "cosine", "plateau"] = key(
-        "constant",
-        "learning rate after warm-up; linear, cosine: to 0 at max_epochs or max_steps, else "
-        "max_minutes; plateau: times decay_factor after patience validations",
+    optimizer: Annotated[Named, OPTIMIZER] = key(
+        Named("adam", 0.0),
+        "adam, sgd, or adamw with decoupled weight decay; with its coefficient: {adamw: 0.01}",
     )
-    decay_factor: Fraction = key(0.5, "factor on the learning rate at each plateau")
+    learning_rate: Positive = key(1e-3, "peak learning rate")
+    warmup_steps: CountOrZero = key(0, "steps of linear warm-up of the learning rate")
+    decay: Annotated[Named, DECAY] = key(
+        Named("constant"),
+        "learning rate after warm-up; linear, cosine: to 0 at max_epochs or max_steps, else "
+        "max_minutes; plateau: halved after patience validations, or times {plateau: 0.7}",
+    )
     clip_norm: Positive = key(1.0, "maximum norm of the gradient")
     label_smoothing: Fraction = key(0.1, "probability mass spread over the vocabulary")
-    consistency: NotNegative = key(0.0, "weight of the R-Drop loss, which doubles the cost; 0: off")
-    coverage_loss: NotNegative = key(
-        0.0, "weight of the coverage loss (See et al., 2017); needs score: coverage; 0: off"
+    losses: Annotated[Losses, LOSSES] = key(
+        Losses(0.0, 0.0, 0.0),
+        "weights of further losses: consistency (R-Drop, doubles the cost), coverage (See et al., "
+        "2017; needs score: coverage), guided_alignment (of attention against "
+        "data.train.alignment)",
     )
-    guided_alignment: NotNegative = key(
-        0.0, "weight of the loss of attention against data.train.alignment; 0: off"
+    batch_tokens: Annotated[BatchTokens, BATCH_TOKENS] = key(
+        BatchTokens(1500),
+        "target tokens per batch, padding included; with the batches per step: {tokens: 1500, "
+        "accumulate: 4}",
     )
-    invented_names: Fraction = key(
-        0.0, "probability to replace a name that both sides share by an invented one; 0: off"
-    )
-    batch_tokens: Count = key(1500, "target tokens per batch, padding included")
-    accumulate: Count = key(1, "batches per step")
     average: Fraction = key(0.0, "decay per step of a moving average of the weights; 0: off")
     validate_every: Count | None = key(None, "steps between validations; null: one per epoch")
     save_every: Positive | None = key(
         None, "minutes between saved states, besides those at validations; null: none"
     )
     keep: CountOrZero = key(0, "checkpoints of the latest validations to keep")
-    metric: Literal["bleu", "chrf", "loss"] = key(
-        "bleu", "validation metric of the best weights, patience and plateau"
-    )
-    min_improvement: NotNegative = key(
-        0.0, "smallest improvement that counts for patience, in points or nats"
+    metric: Annotated[Named, METRIC] = key(
+        Named("bleu", 0.0),
+        "validation metric of the best weights, patience and plateau: bleu, chrf or loss; with the "
+        "smallest improvement that counts: {bleu: 0.2}",
     )
     patience: Count | None = key(
         None, "validations without improvement until training stops, or decays on a plateau"
@@ -306,11 +355,11 @@ class TrainingConfig(Section):
         "bf16, fp16: mixed, with float32 weights; auto: bf16 where it is faster, else float32",
     )
     log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")
-    scheduled_sampling: Literal["linear", "exponential", "inverse_sigmoid"] | None = key(
-        None, "decay of the probability of true decoder inputs; null: teacher forcing"
+    scheduled_sampling: Annotated[Named, SCHEDULE] | None = key(
+        None,
+        "decay of the probability of true decoder inputs, with its constant k in steps, such as "
+        "{linear: 5000}, exponential or inverse_sigmoid; null: teacher forcing",
     )
-    scheduled_sampling_steps: Count | None = key(None, "constant k of that decay, in steps")
-    deterministic: Bool = key(False, "bitwise reproducible on CUDA, too, at some cost in speed")
 
     @field_validator("max_minutes")
     @classmethod
@@ -327,15 +376,25 @@ class TrainingConfig(Section):
             raise ValueError("decay plateau needs patience, the validations without improvement")
         return patience
 
-    @field_validator("scheduled_sampling_steps")
-    @classmethod
-    def _check_schedule(cls, steps: int | None, info: ValidationInfo) -> int | None:
-        schedule = info.data.get("scheduled_sampling", "invalid")
-        if steps is None and schedule not in (None, "invalid"):
-            raise ValueError(f"scheduled_sampling {schedule} needs scheduled_sampling_steps")
-        if steps is not None and schedule is None:
-            raise ValueError("needs scheduled_sampling, which is not set")
-        return steps
+    @property
+    def accumulate(self) -> int:
+        """Return the number of batches per step."""
+        return self.batch_tokens.accumulate
+
+    @property
+    def weight_decay(self) -> float:
+        """Return the coefficient of weight decay."""
+        return float(self.optimizer.parameter)
+
+    @property
+    def decay_factor(self) -> float:
+        """Return the factor on the learning rate at each plateau; 1 without."""
+        return float(self.decay.parameter) if self.decay == "plateau" else 1.0
+
+    @property
+    def min_improvement(self) -> float:
+        """Return the smallest improvement of the metric that counts for patience."""
+        return float(self.metric.parameter)
 
 
 def _check_guided(earlier: Tree) -> None:
@@ -344,11 +403,11 @@ def _check_guided(earlier: Tree) -> None:
     vocabulary: Any = earlier.get("vocabulary")
     model: Any = earlier.get("model")
     if model is not None and model.decoder == "none":
-        raise ValueError("guided_alignment needs attention; set decoder to bahdanau or luong")
+        raise ValueError("losses: guided_alignment needs attention; set model.decoder")
     if vocabulary is not None and vocabulary.names:
-        raise ValueError("guided_alignment needs vocabulary.names: false, which keeps all words")
+        raise ValueError("losses: guided_alignment needs vocabulary.names: null, to keep words")
     if data is not None and not any(corpus.alignment for corpus in data.train):
-        raise ValueError("guided_alignment needs a file of alignments, data.train.alignment")
+        raise ValueError("losses: guided_alignment needs a file, data.train.alignment")
 
 
 class DecodingConfig(Section):
@@ -412,11 +471,13 @@ class Config(Section):
     @classmethod
     def _check_consistency(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
         model = info.data.get("model")
-        if model is not None and not any(model.dropout) and training.consistency > 0:
-            raise ValueError("consistency needs model.dropout above 0, or both passes are equal")
-        if model is not None and model.score != "coverage" and training.coverage_loss > 0:
-            raise ValueError("coverage_loss needs model.score: coverage")
-        if training.guided_alignment > 0:
+        if model is not None and not any(model.dropout) and training.losses.consistency > 0:
+            raise ValueError(
+                "losses: consistency needs model.dropout above 0; both passes are equal"
+            )
+        if model is not None and model.score != "coverage" and training.losses.coverage > 0:
+            raise ValueError("losses: coverage needs model.score: coverage")
+        if training.losses.guided_alignment > 0:
             _check_guided(info.data)
         return training
 
@@ -458,7 +519,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config
     context = LoadContext()
     for override in overrides:
         try:
-            context.overridden.add(apply_override(document.tree, override))
+            context.overridden.add(apply_override(document.tree, override, _expanded))
         except ValueError as error:
             issues.append(ConfigIssue(None, f"{override} (command line): {error}", True))
     for name, info in Config.model_fields.items():
@@ -472,6 +533,18 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config
     if issues:
         raise ConfigError(*summary(path, issues), issues=issues)
     return config, context.notes
+
+
+def _expanded(path: KeyPath, value: object) -> object:
+    """Return the map that the value of a key means, or the value itself."""
+    section: type[BaseModel] | None = Config
+    for depth, name in enumerate(path, start=1):
+        if section is None or (info := section.model_fields.get(name)) is None:
+            return value
+        section = section_class(info.annotation)
+        if depth == len(path) and (found := compound_of(info.annotation, info.metadata)):
+            return found.as_map(value)
+    return value
 
 
 def dump_config(config: Config) -> str:

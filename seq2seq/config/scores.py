@@ -8,13 +8,13 @@ from pydantic_core import PydanticCustomError
 
 ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
 _SIZED_SCORES = (*ADDITIVE_SCORES, "concat", "scaled_dot")
-_SCORES = (*ADDITIVE_SCORES, "dot", "general", "concat", "scaled_dot", "location")
-_EXTERNAL = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"  # package.module:Class
+SCORES = (*ADDITIVE_SCORES, "dot", "general", "concat", "scaled_dot", "location")
+EXTERNAL = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"  # package.module:Class
 
 
 def is_external(score: object) -> bool:
     """Return whether a score is the name of a class outside of the package."""
-    return isinstance(score, str) and re.fullmatch(_EXTERNAL, score, re.ASCII) is not None
+    return isinstance(score, str) and re.fullmatch(EXTERNAL, score, re.ASCII) is not None
 
 
 def is_sized(score: object) -> bool:
@@ -29,9 +29,9 @@ def fits_bahdanau(score: str) -> bool:
 
 def _check_score(score: str) -> str:
     """Refuse a string that is neither a score of the package nor the name of a class."""
-    if score in _SCORES or is_external(score):
+    if score in SCORES or is_external(score):
         return score
-    expected = f"{', '.join(map(repr, _SCORES))} or a class such as my_scores:Cosine"
+    expected = f"{', '.join(map(repr, SCORES))} or a class such as my_scores:Cosine"
     raise PydanticCustomError("literal_error", "must be {expected}", {"expected": expected})
 
 
@@ -39,6 +39,6 @@ Score = Annotated[
     str,
     AfterValidator(_check_score),
     WithJsonSchema(
-        {"anyOf": [{"enum": list(_SCORES)}, {"type": "string", "pattern": f"^{_EXTERNAL}$"}]}
+        {"anyOf": [{"enum": list(SCORES)}, {"type": "string", "pattern": f"^{EXTERNAL}$"}]}
     ),
 ]

@@ -17,6 +17,19 @@ _RENAMED = {  # keys of earlier versions
     "model.bidirectional": "model.encoder: bidirectional, forward or reversed",
     "model.reverse_source": "model.encoder: reversed",
     "model.window_width": "model.window: {local_p: WIDTH}",
+    "model.attention_heads": "model.score: {scaled_dot: HEADS}",
+    "model.residual": "model.layers: {encoder: N, decoder: M, residual: true}",
+    "training.accumulate": "training.batch_tokens: {tokens: N, accumulate: M}",
+    "training.deterministic": "the environment variable SEQ2SEQ_DETERMINISTIC=1",
+    "model.layer_norm": "model.cell: layer_norm_lstm",
+    "training.weight_decay": "training.optimizer: {adamw: WEIGHT_DECAY}",
+    "training.decay_factor": "training.decay: {plateau: FACTOR}",
+    "training.min_improvement": "training.metric: {bleu: MIN_IMPROVEMENT}",
+    "training.consistency": "training.losses: {consistency: WEIGHT}",
+    "training.coverage_loss": "training.losses: {coverage: WEIGHT}",
+    "training.guided_alignment": "training.losses: {guided_alignment: WEIGHT}",
+    "training.invented_names": "vocabulary.names: {invented: RATE}",
+    "training.scheduled_sampling_steps": "training.scheduled_sampling: {linear: STEPS}",
 }
 _OF_A_TEXT = {"src", "tgt", "file", "columns", "tag", "weight", "tsv"}
 _GENERIC = ("name", "names", "size", "type", *sorted(_OF_A_TEXT))  # do not identify a section

@@ -86,7 +86,7 @@ def _decoder(
 def _layer_class(config: ModelConfig) -> type[RecurrentLayer]:
     if config.cell == "gru":
         return GRULayer
-    return NormedLSTMLayer if config.layer_norm else LSTMLayer
+    return NormedLSTMLayer if config.cell == "layer_norm_lstm" else LSTMLayer
 
 
 def _output_size(config: ModelConfig) -> int:
@@ -110,8 +110,8 @@ def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
         case "normed_additive":
             return attention.NormedAdditiveScore(size, size, _attention_size(config))
         case "scaled_dot":
-            heads = config.attention_heads
-            if heads is None or heads == 1:
+            heads = config.heads
+            if heads == 1:
                 return attention.ScaledDotScore(size, size, _attention_size(config))
             return attention.MultiHeadScore(size, size, _attention_size(config), heads)
     return attention.AdditiveScore(size, size, _attention_size(config))

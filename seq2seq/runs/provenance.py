@@ -18,6 +18,7 @@ from seq2seq.runtime.errors import UnreadableFile, UserError
 Header = dict[str, Any]
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
 _SHAPELESS = ("model.dropout:", "vocabulary.sampling:")  # act on training only
+_NAMES = "vocabulary.names:"  # the same, unless names are placeholders
 
 
 def provenance_of(
@@ -50,7 +51,12 @@ def that_change_weights(
     if config.model.score == "location":
         sections += ("data.max_length:",)  # the score has weights for each position
     shaping = (each for each in changes if each.startswith(sections))
-    return [each for each in shaping if not each.startswith(_SHAPELESS)]
+    return [
+        each
+        for each in shaping
+        if not each.startswith(_SHAPELESS)
+        and not (each.startswith(_NAMES) and "placeholders" not in each)
+    ]
 
 
 def check_model_keys(path: Path, header: Header, config: Config, config_path: Path) -> None:

@@ -22,6 +22,7 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
 _SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
+DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
 
@@ -120,18 +121,22 @@ def derive_seed(*parts: int) -> int:
 
 
 @contextmanager
-def deterministic(device: torch.device, wanted: bool = True) -> Iterator[None]:
+def deterministic(device: torch.device, wanted: bool | None = None) -> Iterator[None]:
     """Make CUDA results bitwise reproducible, if wanted; CPU results always are.
+
+    By default, they are wanted if the environment variable SEQ2SEQ_DETERMINISTIC is 1.
 
     Raises UserError if CUDA is already initialized: cuBLAS reads its setting only at the start.
     """
+    if wanted is None:
+        wanted = os.environ.get(DETERMINISTIC, "") not in ("", "0")
     if device.type != "cuda" or not wanted:
         yield
         return
     if os.environ.get(_WORKSPACE) not in _DETERMINISTIC:
         if torch.cuda.is_initialized():
             raise UserError(
-                "training.deterministic: CUDA is already in use in this process. "
+                f"{DETERMINISTIC}: CUDA is already in use in this process. "
                 f"Restart it with {_WORKSPACE}={_DETERMINISTIC[0]} in its environment."
             )
         os.environ[_WORKSPACE] = _DETERMINISTIC[0]

@@ -78,7 +78,7 @@ def train(
         if group.restarted(config.run_dir):
             resume, overwrite = True, False
         chosen = choose_device(group.device_for(device))
-        with deterministic(chosen, config.training.deterministic):  # set before CUDA starts
+        with deterministic(chosen):  # set before CUDA starts
             group.use_device(chosen)
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
             with folder as opened:

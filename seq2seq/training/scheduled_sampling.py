@@ -21,12 +21,12 @@ from seq2seq.inference.inference_model import InferenceModel
 def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
     """Return the probability of a reference input at a step (from 1), as in section 2.4.
 
-    With k = scheduled_sampling_steps: linear `max(0, 1 - i / k)`; exponential `(e^(-1/k))^i`, its
+    With the constant k of the schedule: linear `max(0, 1 - i / k)`; exponential `(e^(-1/k))^i`, its
     base below 1 as in the paper; inverse_sigmoid `k / (k + exp(i / k))`.
     """
-    k = config.scheduled_sampling_steps
-    if config.scheduled_sampling is None or k is None:
+    if config.scheduled_sampling is None:
         return 1.0
+    k: int = config.scheduled_sampling.parameter
     match config.scheduled_sampling:
         case "linear":
             return max(0.0, 1 - step / k)

@@ -141,7 +141,7 @@ class TrainingSession:
     @cached_property
     def inventor(self) -> NameInventor | None:
         """The source of invented names, if the config asks for any."""
-        rate, train = self.config.training.invented_names, self.data.train
+        rate, train = self.config.vocabulary.invented_names, self.data.train
         symbols = self.data.vocabularies.src.symbols
         return NameInventor(train.src_texts, train.tgt_texts, rate, symbols) if rate > 0 else None
 
@@ -353,8 +353,8 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
         f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
         f"{torch.get_num_threads()} threads, {progress.precision}",
     ]
-    if data.train.links is not None and not config.training.guided_alignment:
-        notes.append("data.train.alignment has no effect: training.guided_alignment is 0")
+    if data.train.links is not None and not config.training.losses.guided_alignment:
+        notes.append("data.train.alignment has no effect: training.losses.guided_alignment is 0")
     longest = config.data.max_length
     for count, reason in (
         (train_blank, "in training: pairs with a blank side"),

@@ -44,13 +44,13 @@ def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
     """Return the pairs `rows` on the device, sampled and with invented names if configured."""
     config, data = session.config, session.data
     targets: tuple[Tensor, ...] = ()
-    if config.vocabulary.sampling > 0 or config.training.invented_names > 0:
+    if config.vocabulary.sampling > 0 or config.vocabulary.invented_names > 0:
         sizes = config.data.max_length, seed
         how = config.model.copy, session.inventor
         src, tgt = sampled_pairs(data.train, rows, data.vocabularies, *sizes, *how)
     else:
         src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
-    if config.training.guided_alignment > 0 and data.train.links is not None:
+    if config.training.losses.guided_alignment > 0 and data.train.links is not None:
         links = [data.train.links[i] for i in rows]
         targets = alignment_targets(src, tgt, links, data.vocabularies)
     return make_batch(src, tgt, *targets).to(session.device)
@@ -151,9 +151,9 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
                     model,
                     inputs,
                     settings.label_smoothing,
-                    settings.consistency,
-                    settings.coverage_loss,
-                    settings.guided_alignment,
+                    settings.losses.consistency,
+                    settings.losses.coverage,
+                    settings.losses.guided_alignment,
                 )
             objective = loss.objective / divisor
             (objective if scale is None else objective * scale).backward()

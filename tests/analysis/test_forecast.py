@@ -33,7 +33,7 @@ def run_of(corpus: Path, *overrides: str) -> TrainingSession:
 
 
 def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
-    run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
+    run = run_of(small_corpus, "training.batch_tokens.accumulate=3", "training.average=0.9")
     batches = len(EpochOrder(run.data.train, 300, 1, 0))
     tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
     found = forecast(run)
@@ -70,7 +70,7 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
 def test_more_batches_than_an_epoch_has_make_no_longer_updates(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = run_of(small_corpus, "training.accumulate=1000000000000000000000")
+    run = run_of(small_corpus, "training.batch_tokens.accumulate=1000000000000000000000")
     counts = []
     step = module.train_step
 

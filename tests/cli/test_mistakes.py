@@ -351,7 +351,6 @@ OVERRIDES = {
     "model.input_feeding=true": "input feeding belongs to decoder luong; got true",
     "model.window=local": "must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?",
     "model.encoder=both": ("must be 'bidirectional', 'forward' or 'reversed'; got both"),
-    "model.attention_heads=2": "score additive has no heads; got 2",
     "model.hidden_size=21": "must be even with a bidirectional encoder; got 21",
     "model.hidden_size=2.5": "must be an integer; got 2.5",
     "model.embedding_size=0": "must be at least 1; got 0",
@@ -370,14 +369,13 @@ OVERRIDES = {
     ),
     "training.average=1": "must be less than 1; got 1",
     "training.batch_tokens=0": "must be at least 1; got 0",
-    "training.consistency=-1": "must be at least 0; got -1",
     "training.keep=-1": "must be at least 0; got -1",
     "training.warmup_steps=-1": "must be at least 0; got -1",
     "training.scheduled_sampling=sigmoid": (
         "must be 'linear', 'exponential' or 'inverse_sigmoid'; got sigmoid; "
         "did you mean 'inverse_sigmoid'?"
     ),
-    "training.scheduled_sampling_steps=9": "needs scheduled_sampling, which is not set; got 9",
+    "training.scheduled_sampling=linear": ("needs a parameter, such as {linear: 5000}; got linear"),
     "decoding.coverage_penalty=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=1.5": "must be an integer; got 1.5",
@@ -422,20 +420,19 @@ CONFIGS |= {
             "line 12: training: decay plateau needs patience, the validations without improvement"
         ),
     ),
-    "a schedule without its pace": Row(
-        f"{T} training.scheduled_sampling=linear",
-        mistakes("line 12: training: scheduled_sampling linear needs scheduled_sampling_steps"),
-    ),
     "two passes that are the same": Row(
-        f"{T} model.dropout=0 training.consistency=1",
+        f"{T} model.dropout=0 training.losses.consistency=1",
         mistakes(
-            "training (command line): consistency needs model.dropout above 0, "
-            "or both passes are equal"
+            "training (command line): losses: consistency needs model.dropout above 0; "
+            "both passes are equal"
         ),
     ),
     "heads that do not share alike": Row(
-        f"{T} model.decoder=luong model.score=scaled_dot model.attention_heads=3",
-        mistakes("model.attention_heads (command line): must divide attention_size 10; got 3"),
+        f"{T} model.decoder=luong model.score.scaled_dot=3 model.attention_size=10",
+        mistakes(
+            "model.attention_size (command line): must be a multiple of the 3 heads of "
+            "{scaled_dot: 3}; got 10"
+        ),
     ),
     "attention without a decoder for it": Row(
         f"{T} model.decoder=none model.score=dot",

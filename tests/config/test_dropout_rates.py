@@ -50,6 +50,7 @@ def refusal(folder: Path, model: str, *overrides: str) -> str:
         ("{dropout: {hidden: 0.5}}", ("model.dropout=0.1",), (0, 0.1, 0.1, 0.1)),
         ("{dropout: 0.2}", ("model.dropout={hidden: 0.1}",), (0, 0.3, 0.1, 0.3)),
         ("", ("model.dropout.word=0.1",), (0.1, 0.3, 0.3, 0.3)),
+        ("{dropout: 0.2}", ("model.dropout.word=0.1",), (0.1, 0.2, 0.2, 0.2)),
     ],
 )
 def test_one_number_is_the_rate_of_all_parts_but_words(
@@ -85,12 +86,6 @@ def test_a_number_is_dumped_as_before(tmp_path: Path) -> None:
             ("model.dropout.word=-1",),
             "model.dropout.word (command line): must be at least 0; got -1",
         ),
-        (
-            "{dropout: 0.2}",
-            ("model.dropout.word=0.1",),
-            "model.dropout.word=0.1 (command line): model.dropout has a single value; give it a "
-            "new one",
-        ),
     ],
 )
 def test_wrong_rates_are_refused_by_line_and_key(
@@ -101,10 +96,10 @@ def test_wrong_rates_are_refused_by_line_and_key(
 
 def test_consistency_needs_any_dropout(tmp_path: Path) -> None:
     none = "{dropout: {word: 0, embedding: 0, hidden: 0, output: 0}}"
-    needed = "training.consistency=1"
+    needed = "training.losses.consistency=1"
     assert "needs model.dropout above 0" in refusal(tmp_path, none, needed)
     config = load(tmp_path, none, needed, "model.dropout.word=0.1")
-    assert config.training.consistency == 1
+    assert config.training.losses.consistency == 1
 
 
 def test_a_change_is_shown_in_one_line(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         # One of each tool.
         ("data.dev", "data.valid"),  # Joey NMT
         ("training.validation_freq", "training.validate_every"),
-        ("training.accum_count", "training.accumulate"),  # OpenNMT-py
+        ("training.accum_count", "training.batch_tokens"),  # OpenNMT-py
         ("word_vec_size", "model.embedding_size"),
         ("training.max_grad_norm", "training.clip_norm"),
         ("max-update", "training.max_steps"),  # fairseq
@@ -99,12 +99,12 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         ("rnn-num-hidden", "model.hidden_size"),  # Sockeye
         ("max-num-checkpoint-not-improved", "training.patience"),
         ("learn-rate", "training.learning_rate"),  # Marian
-        ("training.optimizer-delay", "training.accumulate"),
+        ("training.optimizer-delay", "training.batch_tokens"),
         ("training.perDeviceTrainBatchSize", "training.batch_tokens"),  # Hugging Face
         ("num_train_epochs", "training.max_epochs"),
         ("model.dropout-src", "model.dropout"),
         ("model.rnn_type", "model.cell"),
-        ("layer-normalization", "model.layer_norm"),
+        ("layer-normalization", "model.cell"),
         ("vocabulary.alpha", "vocabulary.sampling"),  # not that of the length penalty
     ],
 )

@@ -142,7 +142,7 @@ def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_
         {"decoder": "luong", "window": {"local_m": 2}, "encoder": "reversed"},
         {"decoder": "bahdanau", "score": "coverage", "attention_size": 14},
         {"decoder": "gnmt", "layers": 3, "residual": True, "score": "normed_additive"},
-        {"decoder": "luong", "score": "scaled_dot", "attention_size": 16, "attention_heads": 4},
+        {"decoder": "luong", "score": {"scaled_dot": 4}, "attention_size": 16},
         {"decoder": "luong", "score": "location", "tie_embeddings": False},
         {"decoder": "luong", "copy": True},
     ],

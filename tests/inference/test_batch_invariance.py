@@ -99,8 +99,8 @@ def test_a_tile_that_shrinks_finds_the_same(
         {"decoder": "none"},
         {"decoder": "bahdanau", "cell": "gru", "maxout": True},
         {"decoder": "luong", "cell": "gru"},
-        {"decoder": "bahdanau", "layer_norm": True},
-        {"decoder": "luong", "layer_norm": True, "layers": 2},
+        {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
+        {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
     ],
     ids=lambda keys: "-".join(map(str, keys.values())),
 )

@@ -347,8 +347,7 @@ def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
 
 COVERED: dict[str, object] = {"score": "coverage", "window": ("local_m", 2)}
 HEADED: dict[str, object] = {
-    "score": "scaled_dot",
-    "attention_heads": 5,
+    "score": {"scaled_dot": 5},
     "window": ("local_p", 3),
 }
 
@@ -363,7 +362,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "covered": lambda: random_model("bahdanau", 4, 2, COVERED),
     "headed": lambda: random_model("luong", 5, 2, HEADED),
     "location": lambda: random_model("luong", 5, 2, {"score": "location"}),
-    "gnmt": lambda: random_model("gnmt", 6, 2, {"layers": (3, 3), "residual": True}),
+    "gnmt": lambda: random_model("gnmt", 6, 2, {"layers": (3, 3, True)}),
     "bahdanau": lambda: random_model("bahdanau", 1),
     "luong": lambda: random_model("luong", 2),
     "copying": lambda: random_model("luong", 5, 2, {"copy": True, "window": "local_p"}),

@@ -28,8 +28,12 @@ from seq2seq.training.step import StepResult, train_step
 UNITS = {
     "gru": ("model.decoder=bahdanau", "model.cell=gru", "model.maxout=true"),
     "gru-luong": ("model.decoder=luong", "model.cell=gru", "model.copy=true"),
-    "normed": ("model.decoder=bahdanau", "model.layer_norm=true", "model.layers=2"),
-    "normed-gnmt": ("model.decoder=gnmt", "model.layer_norm=true", "model.residual=true"),
+    "normed": ("model.decoder=bahdanau", "model.cell=layer_norm_lstm", "model.layers=2"),
+    "normed-gnmt": (
+        "model.decoder=gnmt",
+        "model.cell=layer_norm_lstm",
+        "model.layers.residual=true",
+    ),
 }
 LINES = toy_pairs(12, seed=5)[0]
 CPU = torch.device("cpu")

@@ -37,14 +37,14 @@ BUILDS = [
     {"decoder": "bahdanau", "score": "normed_additive"},
     {"decoder": "bahdanau", "score": "coverage", "window": "local_p"},
     {"decoder": "luong", "score": "location"},
-    {"decoder": "luong", "score": "scaled_dot", "attention_heads": 3},
+    {"decoder": "luong", "score": {"scaled_dot": 3}},
     {"decoder": "luong", "window": "local_m"},
     {"decoder": "none"},
-    {"decoder": "luong", "residual": True},
+    {"decoder": "luong", "layers": {"residual": True}},
     {"decoder": "bahdanau", "cell": "gru", "maxout": True},
     {"decoder": "luong", "cell": "gru"},
-    {"decoder": "bahdanau", "layer_norm": True},
-    {"decoder": "none", "layer_norm": True, "residual": True},
+    {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
+    {"decoder": "none", "cell": "layer_norm_lstm", "layers": {"residual": True}},
 ]
 
 
@@ -56,6 +56,11 @@ def make_config(**keys: Any) -> ModelConfig:
 def make_model(joint: bool = False, **keys: Any) -> Seq2Seq:
     torch.manual_seed(1)
     return build_model(make_config(**keys), TGT_SIZE if joint else SRC_SIZE, TGT_SIZE, joint)
+
+
+def with_layers(keys: dict[str, Any], **depths: int) -> dict[str, Any]:
+    """Return the keys with these depths; residual layers stay so."""
+    return {**keys, "layers": {**keys.get("layers", {}), **depths}}
 
 
 def count(module: nn.Module) -> int:
@@ -71,7 +76,8 @@ def lstm_size(input_size: int, hidden_size: int) -> int:
 def test_encoder_and_decoder_have_depths_of_their_own(
     keys: dict[str, Any], encoder_layers: int, decoder_layers: int
 ) -> None:
-    model = make_model(**keys, layers=(encoder_layers, decoder_layers)).double()
+    depths = {"encoder": encoder_layers, "decoder": decoder_layers}
+    model = make_model(**with_layers(keys, **depths)).double()
     assert len(model.encoder.forward_layers) == encoder_layers
     assert len(model.decoder.layers) == decoder_layers
     encoded = model.encode(SRC, SRC_LENGTHS)
@@ -95,7 +101,8 @@ def test_encoder_and_decoder_have_depths_of_their_own(
 @pytest.mark.parametrize("encoder", ["bidirectional", "forward"])
 @pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
 def test_every_model_trains_and_steps(keys: dict[str, Any], encoder: str, layers: int) -> None:
-    model = make_model(**keys, layers=(layers, layers), encoder=encoder)
+    keys = with_layers(keys, encoder=layers, decoder=layers)
+    model = make_model(**keys, encoder=encoder)
     outputs = model(SRC, SRC_LENGTHS, TGT_IN)
     assert outputs.shape == (*TGT_IN.shape, E)
     model.project(outputs).logsumexp(-1).sum().backward()
@@ -148,9 +155,9 @@ def test_the_config_names_decoder_and_score(name: str, score: type[nn.Module]) -
 
 
 def test_the_config_names_heads_windows_and_coverage() -> None:
-    headed = make_model(decoder="luong", score="scaled_dot", attention_heads=3).decoder.score
+    headed = make_model(decoder="luong", score={"scaled_dot": 3}).decoder.score
     assert (type(headed), headed.heads) == (MultiHeadScore, 3)
-    one = make_model(decoder="luong", score="scaled_dot", attention_heads=1).decoder.score
+    one = make_model(decoder="luong", score={"scaled_dot": 1}).decoder.score
     assert type(one) is ScaledDotScore
     for decoder in ("bahdanau", "luong"):
         plain = make_model(decoder=decoder).decoder

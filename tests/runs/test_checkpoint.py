@@ -17,7 +17,7 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seq2seq.config.compound import Layers
+from seq2seq.config.compound import Layers, Named
 from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.files import load_vocabularies
@@ -222,7 +222,7 @@ def test_the_length_limit_grows_with_the_source_and_is_never_nothing() -> None:
 def test_a_training_state_comes_back_bit_for_bit(
     run: Path, tiny_vocabularies: Vocabularies, optimizer: str
 ) -> None:
-    config = edited(read_config(run), "training", optimizer=optimizer, weight_decay=0.01)
+    config = edited(read_config(run), "training", optimizer=Named(optimizer, 0.01))
     state = new_state(config, tiny_vocabularies, seed=7)
     for seed in range(3):
         state.step(seed)

@@ -177,7 +177,12 @@ for line in sys.stdin:
 """
 SMALL = ("training.max_steps=8", "training.validate_every=4", "training.log_every=1")
 EXACT = (*SMALL, "model.dropout=0", "training.optimizer=sgd", "training.learning_rate=0.5")
-EVENTFUL = (*SMALL, "vocabulary.sampling=0.2", "training.average=0.9", "training.accumulate=2")
+EVENTFUL = (
+    *SMALL,
+    "vocabulary.sampling=0.2",
+    "training.average=0.9",
+    "training.batch_tokens.accumulate=2",
+)
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's products do not outlive a fork
@@ -422,7 +427,11 @@ def test_two_processes_train_as_one_does(trainings: Trainings, alone: Ended) -> 
 
 
 def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
-    lonely = (*EXACT, "training.batch_tokens=8", "training.accumulate=2")  # a pair a batch
+    lonely = (
+        *EXACT,
+        "training.batch_tokens=8",
+        "training.batch_tokens.accumulate=2",
+    )  # a pair a batch
     assert_near(trainings("lonely3", 3, lonely), trainings("lonely1", 1, lonely))
 
 

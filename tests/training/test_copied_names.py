@@ -27,7 +27,7 @@ def named_corpus(small_corpus: Path) -> Path:
 
 
 def test_invented_names_change_the_training_and_nothing_is_random(named_corpus: Path) -> None:
-    invented = (*COPYING, "training.invented_names=0.9")
+    invented = (*COPYING, "vocabulary.names.invented=0.9")
     prints = [
         fingerprint(trained(named_corpus, *keys, run=f"run{n}"))
         for n, keys in enumerate((COPYING, invented, invented))
@@ -38,7 +38,7 @@ def test_invented_names_change_the_training_and_nothing_is_random(named_corpus: 
 
 def test_names_are_invented_without_sampled_segmentations(named_corpus: Path) -> None:
     plain = fingerprint(trained(named_corpus, *BASE, run="plain"))
-    keys = (*BASE, "training.invented_names=0.9")
+    keys = (*BASE, "vocabulary.names.invented=0.9")
     assert fingerprint(trained(named_corpus, *keys, run="invented")) != plain
 
 

@@ -149,8 +149,8 @@ def configured(config: Path, *overrides: str) -> Config:
     return load_config(config, overrides)[0]
 
 
-GUIDE = ("training.guided_alignment=0.5",)
-STRONG = "training.guided_alignment=2"
+GUIDE = ("training.losses.guided_alignment=0.5",)
+STRONG = "training.losses.guided_alignment=2"
 SHORT = ("training.max_epochs=2", "training.validate_every=4", "training.log_every=2")
 
 
@@ -270,7 +270,7 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
         for name, more in (("without", ()), ("with", (alignment,)))
     ]
     assert (runs[0] / METRICS).read_bytes() == (runs[1] / METRICS).read_bytes()
-    note = "data.train.alignment has no effect: training.guided_alignment is 0"
+    note = "data.train.alignment has no effect: training.losses.guided_alignment is 0"
     assert capsys.readouterr().err.count(note) == 1
 
 
@@ -281,7 +281,7 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
         (("model.decoder=none",), "guided_alignment needs attention; set decoder to bahdanau or"),
         (("vocabulary.names=true",), "guided_alignment needs vocabulary.names: false, which keep"),
         (("data.train.alignment=nowhere",), "nowhere: no such file"),
-        (("training.guided_alignment=-1",), "training.guided_alignment"),
+        (("training.losses.guided_alignment=-1",), "training.losses.guided_alignment"),
     ],
 )
 def test_a_config_that_cannot_be_guided_is_refused(

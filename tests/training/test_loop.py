@@ -247,7 +247,9 @@ def test_the_gradient_of_two_batches_is_that_of_one_double_batch(
 
 def test_accumulated_batches_are_an_update(small_corpus: Path) -> None:
     single = trained(small_corpus, "training.max_epochs=1", run="single")
-    double = trained(small_corpus, "training.max_epochs=1", "training.accumulate=2", run="double")
+    double = trained(
+        small_corpus, "training.max_epochs=1", "training.batch_tokens.accumulate=2", run="double"
+    )
     one, two = (state_of(run / LAST)[0]["progress"] for run in (single, double))
     assert two["step"] == -(-one["step"] // 2)
     assert two["tokens"] == one["tokens"]
@@ -366,17 +368,15 @@ EVENTFUL = (
     "model.layers=2",
     "model.score=coverage",
     "model.window=local_p",
-    "training.scheduled_sampling=inverse_sigmoid",
-    "training.scheduled_sampling_steps=5",
-    "training.consistency=1",
-    "training.accumulate=2",
+    "training.scheduled_sampling={inverse_sigmoid: 5}",
+    "training.losses.consistency=1",
     "training.average=0.9",
     "training.validate_every=4",
     "training.keep=2",
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
-    "training.batch_tokens=220",
+    "training.batch_tokens={tokens: 220, accumulate: 2}",
     "training.max_epochs=2",
 )
 
@@ -412,8 +412,8 @@ def assert_same_run(run: Path, whole: Path) -> None:
 
 
 def test_the_same_config_gives_the_same_run(small_corpus: Path, whole_run: Path) -> None:
-    again = trained(small_corpus, *EVENTFUL, "training.deterministic=true", run="again")
-    assert_same_run(again, whole_run)  # also shows that a CPU needs no such key
+    again = trained(small_corpus, *EVENTFUL, run="again")
+    assert_same_run(again, whole_run)
 
 
 @pytest.mark.slow
@@ -742,7 +742,7 @@ def test_a_plateau_decays_the_rate_and_resumes_exactly(
 ) -> None:
     monkeypatch.setattr(validation, "valid_bleu", always(50.0))
     monkeypatch.setattr(validation, "valid_loss", lambda _: 1.0)
-    settings = ("training.decay=plateau", "training.patience=2", "training.decay_factor=0.2")
+    settings = ("training.decay={plateau: 0.2}", "training.patience=2")
     often = ("training.validate_every=1", "training.log_every=1", "training.max_epochs=50")
     whole = trained(small_corpus, *settings, *often, run="whole")
     rates = [line["learning_rate"] for line in lines_of(whole / METRICS) if "learning_rate" in line]
@@ -769,18 +769,13 @@ ALTERNATIVES = {
     "training.max_minutes": "1e-7",
     "training.optimizer": "sgd",
     "training.learning_rate": "2e-3",
-    "training.weight_decay": "0.1",
     "training.warmup_steps": "3",
     "training.decay": "linear",
-    "training.decay_factor": "0.1",
     "training.metric": "chrf",
-    "training.min_improvement": "100",
     "training.clip_norm": "0.01",
     "training.label_smoothing": "0.3",
-    "training.consistency": "1",
-    "training.coverage_loss": "2",
+    "training.losses": "{consistency: 1}",
     "training.batch_tokens": "150",
-    "training.accumulate": "2",
     "training.average": "0.5",
     "training.validate_every": "3",
     "training.patience": "1",
@@ -804,11 +799,7 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
 # test_device.py and test_cuda.py; test_scheduled_sampling.py; test_average.py; test_save_every.py;
 # test_copied_names.py; test_guided_alignment.py
 ELSEWHERE = {
-    "training.guided_alignment",
-    "training.invented_names",
-    "training.deterministic",
     "training.scheduled_sampling",
-    "training.scheduled_sampling_steps",
     "training.keep",
     "training.save_every",
 }
@@ -825,19 +816,33 @@ def test_every_key_has_an_effect(
     base = list(BASE)
     if key == "training.max_epochs":
         base = ["training.max_epochs=2", "training.validate_every=5"]
-    if key in ("training.patience", "training.decay_factor"):
+    if key == "training.patience":
         base.append("training.learning_rate=1e-12")
-    if key == "training.decay_factor":
-        base += ["training.decay=plateau", "training.patience=1"]
-    if key == "training.min_improvement":
-        base += ["training.metric=loss", "training.patience=1"]
-    if key == "training.coverage_loss":
-        base.append("model.score=coverage")
     name = " ".join(base)
     if name not in base_prints:
         base_prints[name] = fingerprint(trained(small_corpus, *base, run="base"))
     changed = trained(small_corpus, *base, f"{key}={ALTERNATIVES[key]}", run="changed")
     assert fingerprint(changed) != base_prints[name]
+
+
+@pytest.mark.parametrize(
+    ("base", "changed"),
+    [
+        (("training.optimizer=adamw",), "training.optimizer={adamw: 0.1}"),
+        (("training.decay=plateau", "training.patience=1"), "training.decay={plateau: 0.1}"),
+        (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
+        (("model.score=coverage",), "training.losses={coverage: 2}"),
+        ((), "training.batch_tokens={tokens: 1500, accumulate: 2}"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_every_parameter_has_an_effect(
+    small_corpus: Path, base: tuple[str, ...], changed: str
+) -> None:
+    rate = ("training.learning_rate=1e-12",) if "plateau" in changed else ()
+    one = trained(small_corpus, *BASE, *base, *rate, run="base")
+    other = trained(small_corpus, *BASE, *base, *rate, changed, run="changed")
+    assert fingerprint(one) != fingerprint(other)
 
 
 # ------------------------------------------------------------------------- what is skipped, refused

@@ -142,7 +142,7 @@ def test_the_end_of_a_decay_by_time_follows_the_speed() -> None:
 
 @pytest.mark.parametrize("warmup", [0, WARMUP])
 def test_plateaus_multiply_the_peak(warmup: int) -> None:
-    config = make_config(decay="plateau", patience=2, decay_factor=0.3, warmup_steps=warmup)
+    config = make_config(decay={"plateau": 0.3}, patience=2, warmup_steps=warmup)
     assert learning_rate(config, 20, None) == PEAK
     assert learning_rate(config, 20, LAST, 2) == pytest.approx(PEAK * 0.09)
     if warmup:
@@ -228,7 +228,7 @@ def test_steps_are_those_of_torchs_optimizer(device: str, name: str, weight_deca
     ours, theirs = (
         [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)] for _ in "ab"
     )
-    optimizer = Optimizer(make_config(optimizer=name, weight_decay=weight_decay), ours)
+    optimizer = Optimizer(make_config(optimizer={name: weight_decay}), ours)
     reference = RULES[name](theirs, lr=1.0, weight_decay=weight_decay, foreach=False)
     generator = torch.Generator().manual_seed(2)
     for step in range(1, 6):
@@ -252,7 +252,7 @@ def test_steps_are_those_of_torchs_optimizer(device: str, name: str, weight_deca
 def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
     """Without a gradient weight decay alone moves a weight: with Adam by a whole step."""
     weight = nn.Parameter(torch.tensor([2.0]))
-    optimizer = Optimizer(make_config(optimizer=name, weight_decay=0.5), [weight])
+    optimizer = Optimizer(make_config(optimizer={name: 0.5}), [weight])
     weight.grad = torch.zeros(1)
     optimizer.step(0.125)
     moved = {"adam": 0.125, "adamw": 0.125 * 0.5 * 2, "sgd": 0.125 * 0.5 * 2}[name]
@@ -263,7 +263,7 @@ def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_step_that_is_not_to_be_taken_changes_nothing(device: str, name: str) -> None:
     weights = [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)]
-    optimizer = Optimizer(make_config(optimizer=name, weight_decay=0.25), weights)
+    optimizer = Optimizer(make_config(optimizer={name: 0.25}), weights)
 
     def step(gradient: float, skipped: float) -> list[torch.Tensor]:
         for weight in weights:

@@ -45,7 +45,7 @@ def settings(**keys: object) -> TrainingConfig:
 @pytest.mark.parametrize("k", [1, 7, 900])
 @pytest.mark.parametrize("schedule", ["linear", "exponential", "inverse_sigmoid"])
 def test_schedules_are_their_formulas(schedule: str, k: int) -> None:
-    config = settings(scheduled_sampling=schedule, scheduled_sampling_steps=k)
+    config = settings(scheduled_sampling={schedule: k})
     shares = [teacher_forcing_rate(config, step) for step in range(1, 5 * k)]
     for i, share in enumerate(shares, start=1):
         expected = {

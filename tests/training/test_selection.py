@@ -93,18 +93,18 @@ def test_the_best_of_many_is_the_first_maximum(metric: str, seed: int) -> None:
 def test_patience_counts_improvements_of_the_least_size(
     metric: str, least: float, validations: list[tuple[float, float]], without: int
 ) -> None:
-    progress, _ = recorded(settings(metric=metric, min_improvement=least), *validations)
+    progress, _ = recorded(settings(metric={metric: least}), *validations)
     assert progress.validations_since_improvement == without
 
 
 def test_better_weights_are_kept_however_small_the_improvement() -> None:
-    config = settings(min_improvement=1.0)
+    config = settings(metric={"bleu": 1.0})
     assert recorded(config, (10.0, 2.0), (10.2, 2.0), (10.1, 1.0))[1] == 2
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.1, 0.7])
 def test_a_plateau_decays_the_rate_until_patience_ends_training(factor: float) -> None:
-    config = settings(decay="plateau", patience=2, decay_factor=factor)
+    config = settings(decay={"plateau": factor}, patience=2)
     progress, notes = Progress(step=1), []
     record(progress, config, ValidationScores(1.0, 10.0))
     for step in range(2, 100):

@@ -16,7 +16,7 @@ from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
 PARTS = ("word", "embedding", "hidden", "output")
-WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.consistency=1")
+WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.losses.consistency=1")
 
 
 @pytest.fixture(autouse=True)

@@ -99,9 +99,9 @@ def check(
     check_folder(config, resume=False, overwrite=True)
     if write is not None:
         check_folder_to_write(write, config.data.train)
-    chosen, training = choose_device(device), config.training
+    chosen = choose_device(device)
     with (
-        deterministic(chosen, training.deterministic),
+        deterministic(chosen),
         tqdm(
             desc="check", leave=False, disable=hides_bars(), bar_format="{desc}: {elapsed}"
         ) as bar,

@@ -114,7 +114,7 @@ def _memory_finding(cost: Forecast) -> Finding:
     if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
         text = (
             f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
-            "and raise training.accumulate instead, or lower data.max_length."
+            "and raise training.batch_tokens.accumulate instead, or lower data.max_length."
         )
         return Finding("memory", True, text)
     return Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")

@@ -48,8 +48,7 @@ def _check(
     if files is None:
         raise UserError("--split test: the config has no data.test. Set it, or omit --split.")
     chosen = choose_device(device)
-    wanted = any(each.config.training.deterministic for each in plan.trained())
-    with deterministic(chosen, wanted):  # has to be set before any run starts CUDA
+    with deterministic(chosen):  # has to be set before any run starts CUDA
         pass
     states = {}
     for config in plan.run_configs():

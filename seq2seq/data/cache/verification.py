@@ -119,7 +119,7 @@ def read_ids(
 
 def read_models(entry: Entry, config: VocabularyConfig) -> Vocabularies:
     """Load the vocabularies of an entry; raises Unusable if they are not as configured."""
-    stems = (*(("joint",) if config.joint else SIDES), *((NAMES,) if config.names else ()))
+    stems = (*(("joint",) if config.joint else SIDES), *((NAMES,) if config.masks_names else ()))
     _check_names(entry, map(file_of, stems))
     try:
         vocabularies = read_vocabularies(entry.folder, stems, config.sampling)

@@ -119,7 +119,7 @@ def _problem(file: ModelFile, config: "VocabularyConfig") -> str | None:
     others = [token.text for token in file.tokens if not _is_special(token, file)]
     if taken := [name for name in _SPECIAL if name in others]:
         return f"has {taken[0]} as an ordinary token; it must be a special one"
-    if file.type == WORD and config.names:
+    if file.type == WORD and config.masks_names:
         return "has words as tokens, which vocabulary.names: true cannot use"
     if config.sampling > 0:
         if file.type in (WORD, CHAR):
@@ -138,9 +138,9 @@ def _tokens(file: ModelFile, config: "VocabularyConfig") -> Iterator[Token]:
     for name in _SPECIAL:
         yield Token(name, 0.0, UNKNOWN if name == "<unk>" else CONTROL)
     known = {token.text for token in file.tokens}
-    if config.names:
+    if config.masks_names:
         yield from (Token(mark, 0.0, USER_DEFINED) for mark in PLACEHOLDERS)
-    marks = PLACEHOLDERS if config.names else ()
+    marks = PLACEHOLDERS if config.masks_names else ()
     yield from (
         token for token in file.tokens if not _is_special(token, file) and token.text not in marks
     )

@@ -50,7 +50,7 @@ def train_vocabularies(
     if step > 1:
         src, tgt = src[::step], tgt[::step]
     names = None
-    if config.names:
+    if config.masks_names:
         src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
         names = train_names(src, tgt, config.symbols)
         src, tgt = mask_with(names, src, tgt)
@@ -126,7 +126,7 @@ def _train(
         bos_id=BOS_ID,
         eos_id=EOS_ID,
         user_defined_symbols=[
-            *(PLACEHOLDERS if config.names else ()),  # first, for their ids
+            *(PLACEHOLDERS if config.masks_names else ()),  # first, for their ids
             *_with_space(dict.fromkeys((*tags, *config.symbols))),
             *(config.symbols if config.type != "word" else ()),
         ],
