@@ -298,7 +298,7 @@ def test_on_cuda_equal_bits_are_asked_for_and_then_no_more(
         clean_cuda.setenv(WORKSPACE, before)
     cudnn = torch.backends.cudnn
     cudnn.benchmark, cudnn.deterministic = True, False
-    with deterministic(torch.device("cuda:1")):
+    with deterministic(torch.device("cuda:1"), True):
         assert os.environ[WORKSPACE] == (":16:8" if before == ":16:8" else ":4096:8")
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.is_deterministic_algorithms_warn_only_enabled()
@@ -320,10 +320,10 @@ def test_on_a_cpu_nothing_need_be_asked_for(name: str, wanted: bool) -> None:
 def test_where_cuda_has_started_it_is_too_late_to_ask(clean_cuda: pytest.MonkeyPatch) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: True)
     late = "Restart it with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"
-    with pytest.raises(UserError, match=late), deterministic(torch.device("cuda")):
+    with pytest.raises(UserError, match=late), deterministic(torch.device("cuda"), True):
         pass
     clean_cuda.setenv(WORKSPACE, ":4096:8")
-    with deterministic(torch.device("cuda")):
+    with deterministic(torch.device("cuda"), True):
         pass
 
 
@@ -333,3 +333,17 @@ def test_choosing_leaves_the_random_numbers_alone() -> None:
     torch.manual_seed(3)
     choose_device("cpu")
     assert torch.equal(torch.rand(4), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(None, False), ("", False), ("0", False), ("1", True)]
+)
+def test_the_environment_asks_for_equal_bits(
+    clean_cuda: pytest.MonkeyPatch, value: str | None, wanted: bool
+) -> None:
+    clean_cuda.setattr(torch.cuda, "is_initialized", lambda: False)
+    clean_cuda.delenv("SEQ2SEQ_DETERMINISTIC", raising=False)
+    if value is not None:
+        clean_cuda.setenv("SEQ2SEQ_DETERMINISTIC", value)
+    with deterministic(torch.device("cuda")):
+        assert torch.are_deterministic_algorithms_enabled() == wanted
