@@ -175,7 +175,7 @@ class Named(str):
     def __get_pydantic_core_schema__(
         cls, _source: Any, _handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        return core_schema.str_schema()  # of a default in the JSON schema
+        return core_schema.str_schema()  # for defaults in the JSON schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,10 +230,10 @@ class BatchTokens(int):
     def __get_pydantic_core_schema__(
         cls, _source: Any, _handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        return core_schema.int_schema()  # of the default in the JSON schema
+        return core_schema.int_schema()  # for the default in the JSON schema
 
 
-class _Batch(NamedTuple):
+class _BatchValue(NamedTuple):
     tokens: Count
     accumulate: Count
 
@@ -245,7 +245,7 @@ class _BatchTokensValue(OneOrEach):
         self, _source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         validated = core_schema.no_info_after_validator_function(
-            lambda batch: BatchTokens(*batch), handler.generate_schema(_Batch)
+            lambda batch: BatchTokens(*batch), handler.generate_schema(_BatchValue)
         )
         return core_schema.no_info_before_validator_function(
             self.read,
@@ -261,7 +261,7 @@ class _BatchTokensValue(OneOrEach):
 
     def dump(self, value: Any) -> object:
         """Return the tokens alone, or with the batches per step."""
-        return super().dump(_Batch(int(value), getattr(value, "accumulate", 1)))
+        return super().dump(_BatchValue(int(value), getattr(value, "accumulate", 1)))
 
 
 def _either(single: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -415,7 +415,7 @@ NAMES = NamedChoice(
 )
 
 
-class Losses(NamedTuple):
+class LossWeights(NamedTuple):
     """Weights of the losses beside cross-entropy; 0: off."""
 
     consistency: NotNegative

@@ -40,7 +40,7 @@ from seq2seq.config.compound import (
     DropoutConfig,
     Layers,
     LocalWindow,
-    Losses,
+    LossWeights,
     Named,
     compound_of,
 )
@@ -325,8 +325,8 @@ class TrainingConfig(Section):
     )
     clip_norm: Positive = key(1.0, "maximum norm of the gradient")
     label_smoothing: Fraction = key(0.1, "probability mass spread over the vocabulary")
-    losses: Annotated[Losses, LOSSES] = key(
-        Losses(0.0, 0.0, 0.0),
+    losses: Annotated[LossWeights, LOSSES] = key(
+        LossWeights(0.0, 0.0, 0.0),
         "weights of further losses: consistency (R-Drop, doubles the cost), coverage (See et al., "
         "2017; needs score: coverage), guided_alignment (of attention against "
         "data.train.alignment)",
