@@ -305,7 +305,7 @@ def test_a_batch_is_its_pairs_shifted_and_padded(rows: list[tuple[list[int], lis
     for ids, side in ((batch.src, src), (batch.tgt_in, tgt)):
         assert ids.shape == (len(rows), max(map(len, side)) + 1)
     assert batch.src_lengths.tolist() == [len(one) + 1 for one in src]
-    assert {part.dtype for part in batch} == {torch.int64}
+    assert {part.dtype for part in batch if part is not None} == {torch.int64}
     tgt_out = torch.full_like(batch.tgt_in, PAD_ID).flatten()
     tgt_out[batch.tgt_positions] = batch.tgt_out
     assert batch.tgt_positions.unique().numel() == batch.tgt_positions.numel()
@@ -327,8 +327,8 @@ def test_a_batch_moves_as_a_whole() -> None:
     batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
     moved = batch.to(torch.device("meta"))
     assert isinstance(moved, Batch)
-    assert {part.device.type for part in moved} == {"meta"}
-    assert [part.shape for part in moved] == [part.shape for part in batch]
+    assert {part.device.type for part in moved if part is not None} == {"meta"}
+    assert [part.shape for part in moved[:5]] == [part.shape for part in batch[:5]]
 
 
 def test_padding_is_as_wide_as_asked_and_never_narrower() -> None:
