@@ -133,7 +133,13 @@ def in_capitals(line: str) -> bool:
 
 
 def scripts_of(line: str) -> Iterator[str]:
-    """Yield the script of each word of at least two letters, such as "LATIN"."""
+    """Yield the script of each word of at least two letters, such as "LATIN".
+
+    Vowel signs are marks, not letters, to Python: without them the words of an Indic text would be
+    letters alone.
+    """
+    if not line.isascii():
+        line = "".join(each for each in line if unicodedata.category(each)[0] != "M")
     for word in _WORDS.findall(line):
         yield "LATIN" if word.isascii() else _script(word[0])
 
