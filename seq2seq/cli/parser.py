@@ -34,6 +34,7 @@ COMMANDS = {  # each a module beside this one, with _ for -
     "export": "write a trained model as ONNX, to translate without torch",
     "attention": "plot the attention weights of translations",
     "serve": "serve a web page and an HTTP API that translate",
+    "schema": "print the JSON schema of a config, for editors",
 }
 
 _SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
@@ -150,6 +151,7 @@ def command_modules() -> dict[str, ModuleType]:
         export,
         init,
         report,
+        schema,
         score,
         serve,
         split,
@@ -170,6 +172,7 @@ def command_modules() -> dict[str, ModuleType]:
         export,
         init,
         report,
+        schema,
         score,
         serve,
         split,

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "export": ["-m", "run", "-o", "new"],
     "attention": ["-m", "run", "-o", "out.html"],
     "serve": ["-m", "run"],
+    "schema": [],
 }
 
 
