@@ -11,7 +11,6 @@ from torch import nn
 from seq2seq.export.attention import Values, attend, memory_dims
 from seq2seq.export.cells import Weights, cell_step
 from seq2seq.export.graph import INT, Graph
-from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import (
     HIDDEN_SCALE,
     OUTPUT_SCALE,
@@ -54,9 +53,6 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     stepped = _step(graph, decoder, embedded, state, memory)
     logits = graph.linear(stepped.outputs, model.projection.weight, model.projection.bias)
     log_probs = graph.op("LogSoftmax", logits, axis=-1)
-    if model.copying is not None:
-        assert stepped.weights is not None, "no copying without attention"
-        log_probs = _mixture(graph, model.copying, log_probs, stepped.outputs, stepped.weights)
     graph.output(log_probs, "log_probs", ["rows", model.projection.out_features])
     if stepped.weights is not None:
         graph.output(stepped.weights, "attention_weights", ["rows", "source"])
@@ -76,6 +72,8 @@ def embed(graph: Graph, embedding: nn.Embedding, ids: str) -> str:
 def known_decoder(model: Seq2Seq) -> KnownDecoder:
     """Return the decoder of a model; raises UserError if it has no ONNX form."""
     decoder = model.decoder
+    if model.copying is not None:
+        raise UserError("export: model.copy has no ONNX form yet; use the run folder")
     if type(decoder) not in (BahdanauDecoder, LuongDecoder, GNMTDecoder, PlainDecoder):
         raise UserError(f"export: the decoder {type(decoder).__name__} has no ONNX form yet")
     assert isinstance(decoder, KnownDecoder)
@@ -212,34 +210,3 @@ def _output_layer(
     else:
         activated = graph.op("Tanh", graph.linear(joined, weight, bias))
     return graph.op("Mul", activated, graph.constant(OUTPUT_SCALE))
-
-
-def _mixture(graph: Graph, copying: Copying, log_probs: str, outputs: str, weights: str) -> str:
-    """Return the log-probabilities of generating or copying, as `CopyOutputs.mix`."""
-    batch = graph.input("copied_ids", ["batch", "source"], INT)
-    first_of_batch = graph.input("first", ["batch", "source"], INT)
-    src, first = (_of_rows(graph, each, weights) for each in (batch, first_of_batch))
-    total = graph.op("ReduceSum", weights, graph.constant([-1]), keepdims=1)
-    shares = graph.op("Div", weights, total)
-    zeros = graph.op("Mul", shares, graph.constant(0.0))
-    mass = graph.op("ScatterElements", zeros, first, shares, axis=1, reduction="add")
-    gate = graph.op("MatMul", outputs, graph.weight(copying.gate.weight[0]))
-    gate = graph.unsqueeze(graph.op("Add", gate, graph.weight(copying.gate.bias)), 1)  # [N, 1]
-    generating = graph.op("Neg", graph.op("Softplus", graph.op("Neg", gate)))  # log g
-    copying_gate = graph.op("Neg", graph.op("Softplus", gate))  # log (1 - g)
-    log_probs = graph.op("Add", log_probs, generating)
-    generated = graph.op("GatherElements", log_probs, src, axis=1)  # [N, S]
-    copied = graph.op("Add", copying_gate, graph.op("Log", mass))
-    larger = graph.op("Max", generated, copied)
-    difference = graph.op("Abs", graph.op("Sub", generated, copied))
-    extra = graph.op("Exp", graph.op("Neg", difference))
-    mixed = graph.op("Add", larger, graph.op("Log", graph.op("Add", extra, graph.constant(1.0))))
-    return graph.op("ScatterElements", log_probs, src, mixed, axis=1, reduction="max")
-
-
-def _of_rows(graph: Graph, ids: str, weights: str) -> str:
-    """Repeat ids [B, S] for each of the N = B * K hypotheses: [N, S]."""
-    batch, width = graph.size(ids, 0), graph.size(ids, 1)
-    beam = graph.op("Div", graph.size(weights, 0), batch)
-    dims = graph.op("Concat", batch, beam, width, axis=0)
-    return graph.reshape(graph.op("Expand", graph.unsqueeze(ids, 1), dims), -1, width)

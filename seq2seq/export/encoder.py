@@ -10,8 +10,6 @@ from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.seq2seq import Seq2Seq
 
-FIRST_IS_LARGEST = 0  # ArgMax returns the first of equal values
-
 
 def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     """Return the graph `src [B, S], src_lengths [B] -> memory, first decoder state`.
@@ -37,9 +35,6 @@ def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     if isinstance(decoder, LuongDecoder) and decoder.input_feed_gates is not None:
         zeros = _zeros(graph, hiddens[0], decoder.input_feed_size)
         graph.output(zeros, "input_feed", ["batch", decoder.input_feed_size])
-    if model.copying is not None:
-        graph.output(src, "copied_ids", ["batch", "source"], INT)
-        graph.output(_first_positions(graph, src), "first", ["batch", "source"], INT)
     return graph
 
 
@@ -91,10 +86,3 @@ def _zeros(graph: Graph, like: str, width: int) -> str:
     """Return zeros [B, width] for a value [B, *]."""
     dims = graph.op("Concat", graph.size(like, 0), graph.constant([width]), axis=0)
     return graph.op("ConstantOfShape", dims)
-
-
-def _first_positions(graph: Graph, src: str) -> str:
-    """Return for each position the first one with the same id: [B, S]."""
-    same = graph.op("Equal", graph.unsqueeze(src, 2), graph.unsqueeze(src, 1))  # [B, S, S]
-    numbers = graph.op("Cast", same, to=TensorProto.INT32)
-    return graph.op("ArgMax", numbers, axis=-1, keepdims=0, select_last_index=FIRST_IS_LARGEST)

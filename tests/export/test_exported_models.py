@@ -144,9 +144,8 @@ def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_
         {"decoder": "gnmt", "layers": 3, "residual": True, "score": "normed_additive"},
         {"decoder": "luong", "score": {"scaled_dot": 4}, "attention_size": 16},
         {"decoder": "luong", "score": "location", "tie_embeddings": False},
-        {"decoder": "luong", "copy": True},
     ],
-    ids=["dot", "local-p", "local-m", "coverage", "gnmt", "heads", "location", "copy"],
+    ids=["dot", "local-p", "local-m", "coverage", "gnmt", "heads", "location"],
 )
 def test_models_of_every_kind(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
