@@ -82,7 +82,9 @@ def _values(value: Schema) -> str:
         return f"`{value['const']}`"
     if value.get("format") == "path":
         return "path"
-    kind: str = value["type"]
+    kind = value["type"]
+    if isinstance(kind, list):
+        return " or ".join(_values({**value, "type": each}) for each in kind)
     if kind == "object":
         return f"a map of {', '.join(f'`{each}`' for each in value['properties'])}"
     bounds = [
