@@ -92,4 +92,4 @@ def _values(value: Schema) -> str:
         for name, word in _BOUNDS.items()
         if abs(value.get(name, _UNBOUNDED)) < _UNBOUNDED
     ]
-    return ", ".join([_TYPES.get(kind, kind), *bounds])
+    return ", ".join([_TYPES.get(kind, str(kind)), *bounds])
