@@ -141,7 +141,11 @@ def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_
         {"decoder": "luong", "window": {"local_p": 2}},
         {"decoder": "luong", "window": {"local_m": 2}, "encoder": "reversed"},
         {"decoder": "bahdanau", "score": "coverage", "attention_size": 14},
-        {"decoder": "gnmt", "layers": 3, "residual": True, "score": "normed_additive"},
+        {
+            "decoder": "gnmt",
+            "layers": {"encoder": 2, "decoder": 3, "residual": True},
+            "score": "normed_additive",
+        },
         {"decoder": "luong", "score": {"scaled_dot": 4}, "attention_size": 16},
         {"decoder": "luong", "score": "location", "tie_embeddings": False},
     ],
@@ -174,12 +178,12 @@ def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     names = some_names(60, seed=1)
     pairs = name_pairs(names, 400, seed=2)
     config = tiny_config(tmp_path, "luong").vocabulary.model_copy(
-        update={"size": 310, "names": True}
+        update={"size": 310, "names": "placeholders"}
     )
     src, tgt = [each.src for each in pairs], [each.tgt for each in pairs]
     vocabularies = train_vocabularies(config, src, tgt)
     assert vocabularies.names is not None
-    vocabulary = {"size": 310, "names": True}
+    vocabulary = {"size": 310, "names": "placeholders"}
     run, exported = both(make_run(tmp_path / "run", vocabularies, vocabulary=vocabulary))
     lines = [*src[:60], *LINES[:40]]
     expected = run.translate(lines, beam_size)
