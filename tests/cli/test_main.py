@@ -1053,6 +1053,7 @@ def test_train_says_what_to_do_next_and_what_it_ignored(
     assert [hint.split()[1:] for hint in hints] == [
         ["seq2seq", "translate", "-m", str(run), "-i", "FILE"],
         ["seq2seq", "evaluate", "-m", str(run)],
+        ["seq2seq", "report", str(run)],
     ]
 
 

@@ -26,7 +26,7 @@ from seq2seq.inference.search import search
 from seq2seq.inference.sentences import by_width
 from seq2seq.inference.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
-from seq2seq.model.copying import first_positions
+from seq2seq.model.state import SourcePositions
 
 CPU = torch.device("cpu")
 SIZE = 7  # of the doubles' vocabulary: the special ids and three pieces
@@ -408,12 +408,14 @@ def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
 def taught(model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
     """Log-probabilities [T, V] of one sentence by one pass over the whole target."""
     network = model.network
-    outputs, weights = network.unroll(src, src_lengths, tgt_in)
+    unrolled = network.unroll(src, src_lengths, tgt_in)
     if network.copying is None:
-        return model.project(outputs)[0].log_softmax(-1)
-    ids = src.expand(tgt_in.shape[1], -1)
-    copied = network.copying(outputs[0], weights[0], ids, first_positions(ids))
-    return model.project(copied)
+        return model.project(unrolled.outputs)[0].log_softmax(-1)
+    positions = SourcePositions(
+        *(each.expand(tgt_in.shape[1], *each.shape[1:]) for each in unrolled.positions)
+    )
+    weights, continued = unrolled.attention_weights[0], unrolled.continued[0]
+    return model.project(network.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "ensemble"])
