@@ -48,7 +48,7 @@ def divide(
 
     A pure function of the arguments. Texts that differ in case, in white space or in Unicode's
     normal form count as the same. Pairs with a blank side are dropped. Raises UserError, naming the
-    text and the part's option (`--valid`, `--test`, or that of `options`), if a part cannot have its
+    text and the part's option (the one in `options`, or the part's name), if a part cannot have its
     pairs, or train would be empty.
     """
     labels = _components(pairs)
