@@ -21,6 +21,7 @@ PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the sa
     (r"--resume", "resume=True"),
     (r"--overwrite", "overwrite=True"),
     (r"--int8", "int8=True"),
+    (r"--base-url", "base_url"),
     (r"--n-best (\d+)", r"n_best=\1"),
     (r"--sample\b", "sampling"),
     (r"--(temperature|seed|glossary|constraints|groups|diversity|mbr)\b", r"\1"),
