@@ -22,6 +22,7 @@ PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the sa
     (r"--overwrite", "overwrite=True"),
     (r"--int8", "int8=True"),
     (r"--base-url", "base_url"),
+    (r"--output\b", "output"),
     (r"--n-best (\d+)", r"n_best=\1"),
     (r"--sample\b", "sampling"),
     (r"--(temperature|seed|glossary|constraints|groups|diversity|mbr)\b", r"\1"),
