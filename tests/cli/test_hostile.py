@@ -553,7 +553,10 @@ SOURCES = sorted(
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_module_runs_what_it_reads(path: Path) -> None:
-    assert dangers(path.read_text(encoding="utf-8")) == []
+    """One imports an installed module that a config names: a score of the user's own."""
+    imports = path == ROOT / "seq2seq" / "model" / "external_score.py"
+    allowed = ["importlib.import_module"] if imports else []
+    assert dangers(path.read_text(encoding="utf-8")) == allowed
 
 
 @pytest.mark.parametrize(
