@@ -59,7 +59,7 @@ def _as_map(value: object) -> object:
     if not (isinstance(value, str) and value.startswith("{")):
         return value
     try:
-        return yaml.load(value, Loader=yaml.BaseLoader)
+        return yaml.BaseLoader(value).get_single_data()
     except yaml.YAMLError:
         return value
 
