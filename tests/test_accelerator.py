@@ -87,7 +87,7 @@ TRAININGS = {
     "copying": ("model.copy=true", "vocabulary.names.invented=0.5"),
     "word dropout": ("model.dropout={word: 0.2}",),
     "gru": ("model.cell=gru", "model.maxout=true"),
-    "layer norm": ("model.layer_norm=true",),
+    "layer norm": ("model.cell=layer_norm_lstm",),
 }
 AT_TIMES = {  # modules that read values, but not within a step
     "runtime/device.py",

@@ -403,11 +403,17 @@ def _check_guided(earlier: Tree) -> None:
     vocabulary: Any = earlier.get("vocabulary")
     model: Any = earlier.get("model")
     if model is not None and model.decoder == "none":
-        raise ValueError("losses: guided_alignment needs attention; set model.decoder")
+        raise ValueError(
+            "losses: guided_alignment needs attention; set decoder to bahdanau or luong"
+        )
     if vocabulary is not None and vocabulary.names:
-        raise ValueError("losses: guided_alignment needs vocabulary.names: null, to keep words")
+        raise ValueError(
+            "losses: guided_alignment needs vocabulary.names: null, which keeps all words"
+        )
     if data is not None and not any(corpus.alignment for corpus in data.train):
-        raise ValueError("losses: guided_alignment needs a file, data.train.alignment")
+        raise ValueError(
+            "losses: guided_alignment needs a file of alignments, data.train.alignment"
+        )
 
 
 class DecodingConfig(Section):
