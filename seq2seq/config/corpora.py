@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -27,6 +28,14 @@ SPECIAL = re.compile(r"<(pad|unk|s|/s|0x[0-9A-Fa-f]{2})>")  # tokens of every vo
 Files = TypeVar("Files", bound="ParallelFiles | None")
 
 
+_COLUMNS = {
+    "anyOf": [
+        {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 2, "maxItems": 2},
+        {"type": ["string", "null"]},
+    ]
+}
+
+
 class ParallelFiles(Section):
     """Parallel text: two line-aligned files, or one file with both sides."""
 
@@ -35,7 +44,9 @@ class ParallelFiles(Section):
     file: FilePath | None = key(
         None, "instead of both: CSV, JSON lines or Parquet by its ending, otherwise TSV"
     )
-    columns: Annotated[list[NonEmptyStr] | None, BeforeValidator(split_list)] = key(
+    columns: Annotated[
+        list[NonEmptyStr] | None, BeforeValidator(split_list), WithJsonSchema(_COLUMNS)
+    ] = key(
         None,
         "two columns of file, by name or number; null: [1, 2], or the language codes",
     )

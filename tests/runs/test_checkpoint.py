@@ -17,7 +17,8 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seq2seq.config.compound import Layers, Named
+from seq2seq.config.compound import Named
+from seq2seq.config.compound_keys import Layers
 from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.files import load_vocabularies
