@@ -100,13 +100,13 @@ def read_config(folder: Path) -> Config:
         raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` creates one")
+    check_paths(folder / CONFIG)
+    check_readable(folder / CONFIG)
     if (folder / DESCRIPTION).is_file():
         raise UserError(
             f"{folder}: is an exported model, which translates only; give the run folder that it "
             "was exported from"
         )
-    check_paths(folder / CONFIG)
-    check_readable(folder / CONFIG)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:

@@ -10,7 +10,7 @@ from seq2seq.cli.main import main
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import BEST, CONFIG, LOG
-from seq2seq.runtime.console import aligned_table, logger, one_line
+from seq2seq.runtime.console import aligned_table, console, logger, one_line
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
 from seq2seq.training.reporting import Reporter
 
@@ -96,10 +96,11 @@ def test_each_line_of_a_message_is_meant(
 def test_notes_and_the_log_of_a_run_have_a_line_each(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logger.info(f"note: {NAME}")
     monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
-    with Reporter(here, step=0, last_step=1) as reporter:
-        reporter.log(f"warning: {NAME}")
+    with console():
+        logger.info(f"note: {NAME}")
+        with Reporter(here, step=0, last_step=1) as reporter:
+            reporter.log(f"warning: {NAME}")
     printed = capsys.readouterr().err.split("\n")
     assert printed == [f"note: {one_line(NAME)}", f"warning: {one_line(NAME)}", ""]
     (logged, end) = (here / LOG).read_text(encoding="utf-8").split("\n")

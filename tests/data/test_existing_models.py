@@ -117,7 +117,9 @@ def test_tags_and_names_get_tokens(tmp_path: Path) -> None:
     assert vocabulary.tag_of("<bt> bu") == "<bt>"
     from seq2seq.data.vocabulary.existing import existing_vocabularies
 
-    named = existing_vocabularies(config.model_copy(update={"names": True})).src
+    named = existing_vocabularies(
+        VocabularyConfig.model_validate({**config.model_dump(), "names": "placeholders"})
+    ).src
     assert named.tokens(NAME_IDS) == [*PLACEHOLDERS]
 
 

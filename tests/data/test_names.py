@@ -302,5 +302,5 @@ def test_damaged_names_are_refused(tmp_path: Path) -> None:
 def test_words_cannot_have_names(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("vocabulary: {type: word, names: true}\n")
-    with pytest.raises(ConfigError, match=r"vocabulary\.names: must be false with type word"):
+    with pytest.raises(ConfigError, match=r"vocabulary\.names: type word cannot split an ending"):
         load_config(path)

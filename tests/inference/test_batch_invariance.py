@@ -12,7 +12,7 @@ from torch import Tensor
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference import batch_invariance as tiles
-from seq2seq.inference.batch_invariance import smallest_fitting, tile_rows, tile_sizes
+from seq2seq.inference.batch_invariance import GPU_FACTOR, smallest_fitting, tile_rows, tile_sizes
 from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
@@ -221,7 +221,7 @@ def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
     assert model.steps == steps
     sizes_of(model, sources, beam_size=2)
     assert model.steps > steps
-    assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64]
+    assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64 * GPU_FACTOR]
     known = len(tiles._tested)
     del model
     assert len(tiles._tested) == known - 1

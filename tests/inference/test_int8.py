@@ -10,7 +10,7 @@ from conftest import DECODERS, toy_pairs
 from torch.nn import functional as F
 
 from seq2seq.cli.main import main as cli
-from seq2seq.inference import translator, weights
+from seq2seq.inference import run_loading, weights
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import INT8_MAX, Int8Weight, int8_is_exact
@@ -189,6 +189,6 @@ def test_it_is_refused_where_it_cannot_be(
     monkeypatch.setattr(weights, "shortest_time", lambda work: len(str(work())) and next(seconds))
     with pytest.raises(UserError, match=r"take 40\.0 times as long .*; remove the option"):
         Translator.load(tiny_runs["none"], device="cpu", int8=True)
-    monkeypatch.setattr(translator, "choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(run_loading, "choose_device", lambda _: torch.device("cuda"))
     with pytest.raises(UserError, match="runs on the CPU only"):
         Translator.load(tiny_runs["none"], int8=True)

@@ -39,7 +39,7 @@ def test_forward_is_the_equations(case: Case, residual: bool) -> None:
     decoder.layers.residual = residual
     embedded, encoded = embedded_targets(), encoder_output(case.num_layers)
     memory, state = decoder.start(encoded)
-    outputs, weights = decoder(embedded, state, memory)
+    outputs, weights = decoder(embedded, state, memory)[:2]
     assert outputs.shape == (B, T, R)
     score = decoder.score
     for b, length in enumerate(SRC_LENGTHS):

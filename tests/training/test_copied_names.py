@@ -10,6 +10,7 @@ from test_loop import BASE, fingerprint, trained
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.inference.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
 COPYING = (*BASE, "model.copy=true", "vocabulary.sampling=0.3")
@@ -66,13 +67,17 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return Translator.load(trained(config, *COPYING, "training.validate_every=4"), device="cpu")
 
 
+def texts(translation: Translation) -> list[tuple[str, float]]:
+    return [(each.text, each.score) for each in translation.n_best]
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_words_to_copy_are_in_the_translation(translator: Translator, beam_size: int) -> None:
     found = translator.translate([*LINES, "ba ka", ""], beam_size)
     for translation, words in zip(found, WORDS, strict=False):
         assert all(word in translation.text for word in words)
     alone = [translator.translate([line], beam_size)[0] for line in LINES[:2]]
-    assert [each.nbest for each in alone] == [each.nbest for each in found[:2]]
+    assert [texts(each) for each in alone] == [texts(each) for each in found[:2]]
 
 
 def test_words_are_lost_without_what_the_training_text_shows(translator: Translator) -> None:

@@ -120,7 +120,7 @@ def _problem(file: ModelFile, config: "VocabularyConfig") -> str | None:
     if taken := [name for name in _SPECIAL if name in others]:
         return f"has {taken[0]} as an ordinary token; it must be a special one"
     if file.type == WORD and config.masks_names:
-        return "has words as tokens, which vocabulary.names: true cannot use"
+        return "has words as tokens, which vocabulary.names: placeholders cannot use"
     if config.sampling > 0:
         if file.type in (WORD, CHAR):
             return "has a single segmentation; set vocabulary.sampling: 0"

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +66,9 @@ class Description(NamedTuple):
 def is_export(folder: Path) -> bool:
     """Return whether a folder holds an exported model."""
     check_paths(folder)
-    return (folder / DESCRIPTION).is_file()
+    with suppress(OSError):  # a folder that may not be searched is refused when it is read
+        return (folder / DESCRIPTION).is_file()
+    return False
 
 
 def read_description(folder: Path) -> Description:
