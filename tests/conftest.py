@@ -1,7 +1,9 @@
 """Fixtures of several test files: a toy language, runs with random weights, a small corpus."""
 
+import os
 import random
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,6 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 from seq2seq.runtime.console import console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from served import Served
 
     from seq2seq.data.batching import Batch
@@ -134,6 +134,23 @@ def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -
     session.progress.add(result.losses, result.skipped)
     session.progress.max_micro_batch_positions = result.max_micro_batch_positions
     return result.tokens
+
+
+def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train, and send SIGTERM after a step: the state is saved, and Interrupted raised."""
+    from seq2seq.training import loop
+    from seq2seq.training.step import StepResult, train_step
+
+    def interrupted(run: "TrainingSession", batches: Sequence["Batch"], rate: float) -> StepResult:
+        result = train_step(run, batches, rate)
+        if run.progress.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", interrupted)
+        with pytest.raises(loop.Interrupted):
+            loop.train(config, "cpu")
 
 
 @pytest.fixture(params=DECODERS)

@@ -1,18 +1,14 @@
 """Runs whose layers are gated units or normalised LSTMs, from training to every kind of search."""
 
-import os
-import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import toy_pairs
+from conftest import toy_pairs, train_until
 from test_scoring import Respelled
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.inference_model import InferenceLayer, InferenceModel
 from seq2seq.inference.scoring import score_lines
@@ -20,10 +16,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import Int8Weight
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
-from seq2seq.training import loop
-from seq2seq.training.loop import Interrupted, train
-from seq2seq.training.session import TrainingSession
-from seq2seq.training.step import StepResult, train_step
+from seq2seq.training.loop import train
 
 UNITS = {
     "gru": ("model.decoder=bahdanau", "model.cell=gru", "model.maxout=true"),
@@ -55,18 +48,8 @@ def test_a_run_is_resumed_exactly(
 ) -> None:
     keys = (*UNITS[unit], "training.precision=bf16")
     complete = train(configured(small_corpus, "complete", *keys), "cpu")
-
-    def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
-        result = train_step(run, batches, rate)
-        if run.progress.step == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return result
-
     config = configured(small_corpus, "resumed", *keys)
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", interrupted)
-        with pytest.raises(Interrupted):
-            train(config, "cpu")
+    train_until(config, 3, monkeypatch)
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
     weights = [load_model(run, CPU)[0].parameters() for run in (complete, resumed)]

@@ -1,24 +1,18 @@
 """`data.embeddings`: which rows are set, before the first step and only then."""
 
-import os
-import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import toy_pairs
+from conftest import toy_pairs, train_until
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config, with_paths
-from seq2seq.data.batching import Batch
 from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.runtime.errors import UserError
-from seq2seq.training import loop
-from seq2seq.training.loop import Interrupted, train
-from seq2seq.training.session import TrainingSession, prepare
-from seq2seq.training.step import StepResult, train_step
+from seq2seq.training.loop import train
+from seq2seq.training.session import prepare
 
 CPU = torch.device("cpu")
 SHORT = (
@@ -108,18 +102,8 @@ def test_a_run_is_resumed_without_the_file(
     path, key = vectors[0], f"data.embeddings.src={vectors[0]}"
     complete = train(configured(small_corpus, key, run="complete"), "cpu")
     assert "vectors of" in (complete / LOG).read_text(encoding="utf-8")
-
-    def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
-        result = train_step(run, batches, rate)
-        if run.progress.step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return result
-
     config = configured(small_corpus, key)
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", interrupted)
-        with pytest.raises(Interrupted):
-            train(config, "cpu")
+    train_until(config, 2, monkeypatch)
     path.unlink()
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()

@@ -1,19 +1,13 @@
 """Training with dropout of parts and of words: seeded, resumed exactly, and as before."""
 
-import os
-import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from conftest import train_until
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import Batch
 from seq2seq.runs.layout import METRICS
-from seq2seq.training import loop
-from seq2seq.training.loop import Interrupted, train
-from seq2seq.training.session import TrainingSession
-from seq2seq.training.step import StepResult, train_step
+from seq2seq.training.loop import train
 
 PARTS = ("word", "embedding", "hidden", "output")
 WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.losses.consistency=1")
@@ -31,18 +25,8 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
 
 def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     complete = train(configured(small_corpus, "complete", *WORDS), "cpu")
-
-    def interrupted(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
-        result = train_step(run, batches, rate)
-        if run.progress.step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return result
-
     config = configured(small_corpus, "resumed", *WORDS)
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", interrupted)
-        with pytest.raises(Interrupted):
-            train(config, "cpu")
+    train_until(config, 2, monkeypatch)
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
 
