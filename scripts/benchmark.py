@@ -11,7 +11,6 @@ figure.
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarking import peers
-from benchmarking.machine import isolated, matmul_gflops
+from benchmarking.machine import isolated, machine_name, matmul_gflops
 from benchmarking.search_speed import search_speed, supports_int8
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import LENGTHS, length_cost, training_speed
@@ -209,19 +208,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 def _test(options: argparse.Namespace) -> Path:
     test: Path = options.data / "test_2016_flickr.en.gz"
     return test
-
-
-def machine_name(device: str) -> str:
-    import torch
-
-    name = platform.processor() or platform.machine()
-    if device == "cuda":
-        name = torch.cuda.get_device_name()
-    elif Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next((line.split(":")[1].strip() for line in lines if "model name" in line), name)
-    threads = os.environ.get("OMP_NUM_THREADS", str(torch.get_num_threads()))
-    return f"{name}, {threads} threads, torch {torch.__version__}"
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -14,8 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmark import machine_name
-from benchmarking.machine import isolated, matmul_gflops
+from benchmarking.machine import isolated, machine_name, matmul_gflops
 from benchmarking.random_text import MODELS, profile_step, search_speed, training_speed
 from seq2seq.runtime.console import say
 from seq2seq.runtime.files import atomic_write

@@ -1,10 +1,13 @@
-"""Peak speed of the machine, peak memory of a process, and isolated measurements."""
+"""Name and peak speed of the machine, peak memory of a process, and isolated measurements."""
 
 import math
 import multiprocessing
+import os
+import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -49,3 +52,15 @@ def _gflops(left: torch.Tensor, right: torch.Tensor, setting: str) -> float:
         product[0, 0].item()  # synchronises with the device
         seconds.append(time.perf_counter() - started)
     return 2 * SIZE**3 * repeats / min(seconds) / 1e9
+
+
+def machine_name(device: str) -> str:
+    """Return the processor or GPU, the threads and the version of torch."""
+    name = platform.processor() or platform.machine()
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+    elif Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.split(":")[1].strip() for line in lines if "model name" in line), name)
+    threads = os.environ.get("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    return f"{name}, {threads} threads, torch {torch.__version__}"
