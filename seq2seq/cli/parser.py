@@ -138,48 +138,11 @@ class _PrintCompletion(argparse.Action):
 
 def command_modules() -> dict[str, ModuleType]:
     """Import the modules of all subcommands."""
-    from seq2seq.cli import (
-        attention,
-        average,
-        back_translate,
-        check,
-        compare,
-        demo,
-        distill,
-        download,
-        evaluate,
-        export,
-        init,
-        report,
-        schema,
-        score,
-        serve,
-        split,
-        train,
-        translate,
-    )
+    return {name: _command_module(name) for name in COMMANDS}
 
-    modules = (
-        attention,
-        average,
-        back_translate,
-        check,
-        compare,
-        demo,
-        distill,
-        download,
-        evaluate,
-        export,
-        init,
-        report,
-        schema,
-        score,
-        serve,
-        split,
-        train,
-        translate,
-    )
-    return {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in modules}
+
+def _command_module(name: str) -> ModuleType:
+    return import_module(f"seq2seq.cli.{name.replace('-', '_')}")
 
 
 def _needed_modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
@@ -192,7 +155,7 @@ def _needed_modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
     called = next((each for each in arguments if each in COMMANDS), None)
     if called is None:
         return {}
-    return {called: import_module(f"seq2seq.cli.{called.replace('-', '_')}")}
+    return {called: _command_module(called)}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
