@@ -8,10 +8,6 @@ from pydantic import (
     field_validator,
 )
 
-from seq2seq.config.corpora import Corpus as Corpus
-from seq2seq.config.corpora import DataConfig as DataConfig
-from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
-from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.fields import (
     Bool,
     Count,

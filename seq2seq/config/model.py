@@ -18,10 +18,6 @@ from seq2seq.config.compound_keys import (
     Layers,
     LocalWindow,
 )
-from seq2seq.config.corpora import Corpus as Corpus
-from seq2seq.config.corpora import DataConfig as DataConfig
-from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
-from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.document import Tree
 from seq2seq.config.fields import (
     Bool,

@@ -19,10 +19,6 @@ from seq2seq.config.compound_keys import (
     BatchTokens,
     LossWeights,
 )
-from seq2seq.config.corpora import Corpus as Corpus
-from seq2seq.config.corpora import DataConfig as DataConfig
-from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
-from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.fields import (
     Count,
     CountOrZero,

@@ -17,10 +17,6 @@ from pydantic import (
 from seq2seq.config.compound import Named
 from seq2seq.config.compound_keys import NAMES
 from seq2seq.config.corpora import SPECIAL, split_list
-from seq2seq.config.corpora import Corpus as Corpus
-from seq2seq.config.corpora import DataConfig as DataConfig
-from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
-from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.fields import (
     Bool,
     FilePath,
