@@ -4,21 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_config import MINIMAL
 
 from seq2seq.config.diff import changed_keys
 from seq2seq.config.schema import Config, ConfigError, dump_config, load_config
 from seq2seq.runtime.callers import on_command_line
-
-MINIMAL = """\
-name: tiny
-run_dir: runs/tiny
-data:
-  src_lang: en
-  tgt_lang: de
-  train: {src: train.en, tgt: train.de}
-  valid: {file: valid.tsv}
-training: {max_epochs: 3}
-"""
 
 
 @pytest.fixture(autouse=True)

@@ -53,10 +53,10 @@ def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first
     _, vocabularies, _, _ = load_model(first, CPU)
     assert run.data.vocabularies.src.model == vocabularies.src.model
     assert run.data.vocabularies.src.sampling == 0.3
-    learnt = weights(first)
+    known = weights(first)
     for found in (named_weights(run.model), run.averages):
-        assert found.keys() == learnt.keys()
-        assert all(torch.equal(found[name], learnt[name]) for name in learnt)
+        assert found.keys() == known.keys()
+        assert all(torch.equal(found[name], known[name]) for name in known)
     assert all(weight.requires_grad for weight in run.model.parameters())
     assert notes[-1] == f"initialised from the vocabulary and the best weights of {first}"
     alone, _ = prepare(other(small_corpus, f"run_dir={first.parent}/third"), CPU)
@@ -66,7 +66,7 @@ def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first
 def test_it_learns_from_there_and_leaves_the_other_as_it_was(
     small_corpus: Path, first: Path
 ) -> None:
-    before, learnt = (first / LAST).read_bytes(), weights(first)
+    before, known = (first / LAST).read_bytes(), weights(first)
     config = other(small_corpus, "training.max_steps=2", "training.learning_rate=1e-6")
     second = train(config, "cpu", init_from=first)
     assert (first / LAST).read_bytes() == before
@@ -74,8 +74,8 @@ def test_it_learns_from_there_and_leaves_the_other_as_it_was(
         second / LOG
     ).read_text("utf-8")
     for name, weight in weights(second).items():
-        assert torch.allclose(weight, learnt[name], atol=1e-5)
-    assert any(not torch.equal(weights(second)[name], learnt[name]) for name in learnt)
+        assert torch.allclose(weight, known[name], atol=1e-5)
+    assert any(not torch.equal(weights(second)[name], known[name]) for name in known)
 
 
 def test_a_run_that_goes_on_goes_on_with_its_own(small_corpus: Path, first: Path) -> None:
@@ -104,8 +104,8 @@ def test_what_it_begins_with_stays_the_best_where_training_harms(
     monkeypatch.setattr(validation, "valid_bleu", lambda run: real(run) and 0.0)  # loss decides
     harm = ("training.max_steps=2", "training.learning_rate=1", "training.warmup_steps=0")
     second = train(other(small_corpus, *harm, "training.patience=null"), "cpu", init_from=first)
-    learnt = weights(first)
-    assert all(torch.equal(each, learnt[name]) for name, each in weights(second).items())
+    known = weights(first)
+    assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
     begun, *after = read_metrics(second)
     assert begun["step"] == 0
     assert all(line.get("valid_loss", 1e9) > begun["valid_loss"] for line in after)
@@ -115,16 +115,16 @@ def test_what_it_begins_with_stays_the_best_where_training_harms(
     assert load_model(second, CPU)[3].run_dir == second
     again = other(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
     train(again, "cpu", resume=True)
-    assert all(torch.equal(each, learnt[name]) for name, each in weights(second).items())
+    assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
 
 
 def test_its_own_folder_is_refused(small_corpus: Path, first: Path) -> None:
-    learnt = weights(first)
+    known = weights(first)
     config = other(small_corpus, f"run_dir={first.parent}/x/../{first.name}")
     first.with_name("x").mkdir()
     with pytest.raises(UserError, match=r"is run_dir itself; set another run_dir"):
         train(config, "cpu", overwrite=True, init_from=first)
-    assert all(torch.equal(each, learnt[name]) for name, each in weights(first).items())
+    assert all(torch.equal(each, known[name]) for name, each in weights(first).items())
 
 
 def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> None:
@@ -206,10 +206,10 @@ def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
 ) -> None:
     keys = (f"vocabulary.model={first}/vocabulary/joint.model", "vocabulary.symbols=<2yy>")
     run, notes = prepare(other(small_corpus, *keys), CPU, init_from=first)
-    learnt, size = weights(first), len(load_model(first, CPU)[1].src)
+    known, size = weights(first), len(load_model(first, CPU)[1].src)
     assert run.data.vocabularies.src.symbols == ("<2yy>",)
     for name, weight in named_weights(run.model).items():
-        assert torch.equal(weight[:size] if len(weight) == size + 2 else weight, learnt[name])
+        assert torch.equal(weight[:size] if len(weight) == size + 2 else weight, known[name])
     assert any(f"{size:,} of {size + 2:,} tokens keep their weights" in note for note in notes)
 
 
