@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from seq2seq.inference.interface import Hypothesis
+from seq2seq.inference.search.interface import Hypothesis
 
 
 def check_batch_invariance(

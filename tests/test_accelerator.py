@@ -91,7 +91,7 @@ TRAININGS = {
 }
 AT_TIMES = {  # modules that read values, but not within a step
     "runtime/device.py",
-    "inference/greedy_search.py",
+    "inference/search/greedy.py",
     "runs/tensor_file.py",
     "runs/training_state.py",
     "training/loop.py",

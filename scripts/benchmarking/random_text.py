@@ -13,8 +13,8 @@ from benchmarking.standard import Work, work
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import SearchOptions
-from seq2seq.inference.search import search
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.model.builder import build_model
 from seq2seq.runs.training_state import Progress
 from seq2seq.runtime.device import choose_device, synchronize

@@ -12,7 +12,7 @@ from seq2seq.data.lines import bounded_lines, iter_lines, read_lines
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.inference.interface import Sampling
+    from seq2seq.inference.search.interface import Sampling
     from seq2seq.inference.settings import SearchSettings
 
 
@@ -79,7 +79,7 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
 
 def sampling_options(options: argparse.Namespace) -> "Sampling | None":
     """Return how to sample, or None for beam search; raises UserError."""
-    from seq2seq.inference.interface import Sampling
+    from seq2seq.inference.search.interface import Sampling
 
     details = {
         name: value

@@ -257,7 +257,7 @@ class _Prefixes:
             prefixes, kept = zip(*in_step(named, rule), strict=True)
             self._lines = [prefix.decode() for prefix in prefixes]
         if self._text or self._path:
-            from seq2seq.inference.prefixes import check_prefixes
+            from seq2seq.inference.search.prefixes import check_prefixes
 
             check_prefixes(self._lines)
         if self._path is None or isinstance(lines, Prompt):

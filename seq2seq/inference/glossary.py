@@ -7,7 +7,7 @@ from typing import Self
 
 from seq2seq.data.lines import is_blank, read_lines
 from seq2seq.data.vocabulary.vocabulary import normalized
-from seq2seq.inference.lexical import is_letter
+from seq2seq.inference.search.lexical import is_letter
 from seq2seq.runtime.errors import UserError
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection
+from seq2seq.inference.search.topk import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
 from seq2seq.model.copying import CopyOutputs, CopyStep

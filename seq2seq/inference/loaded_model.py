@@ -13,9 +13,9 @@ from seq2seq.inference.exported.folder import is_export, read_description
 from seq2seq.inference.exported.loading import load_exports
 from seq2seq.inference.exported.model import ExportedModel
 from seq2seq.inference.exported.search import search_exported
-from seq2seq.inference.interface import DecodingSettings, Hypothesis, SearchOptions
-from seq2seq.inference.lexical import Lexical
-from seq2seq.inference.prefixes import Prefix
+from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
+from seq2seq.inference.search.lexical import Lexical
+from seq2seq.inference.search.prefixes import Prefix
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.errors import UserError
@@ -24,7 +24,7 @@ from seq2seq.runtime.extras import needs_train
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.inference.interface import Model
+    from seq2seq.inference.search.interface import Model
 
 
 @dataclass(eq=False)
@@ -109,11 +109,11 @@ class LoadedModel:
         lexical: Sequence[Lexical],
         on_found: Callable[[int], None] | None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each source, best first, as `inference.search.search`."""
+        """Return the hypotheses for each source, best first; see `search` of `search.batched`."""
         if isinstance(self.model, ExportedModel):
             given = sources, limits, prefixes, lexical
             return search_exported(self.model, *given, options, on_found)
-        from seq2seq.inference.search import search
+        from seq2seq.inference.search.batched import search
 
         model, device = self.trained
         return search(model, sources, limits, options, device, prefixes, on_found, lexical)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.interface import Hypothesis
+from seq2seq.inference.search.interface import Hypothesis
 
 MAX_WIDENING = 8  # factor on the beam size
 MAX_BEAM = 512  # hypotheses of a widened beam, to bound its memory

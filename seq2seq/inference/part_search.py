@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, normalized
-from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
-from seq2seq.inference.lexical import LexicalMaker, both
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.search.lexical import LexicalMaker, both
 from seq2seq.inference.source_lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.runtime.errors import RunError

@@ -15,7 +15,7 @@ from seq2seq.inference import weights
 from seq2seq.inference.compatibility import check_ensemble
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import Model
+from seq2seq.inference.search.interface import Model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
 from seq2seq.runtime import argument_types

@@ -11,11 +11,11 @@ from torch import Tensor
 from seq2seq.data.batching import pad, pad_sources
 from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, normalized
-from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
-from seq2seq.inference.interface import Model
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.inference.sentences import by_width
+from seq2seq.inference.search.batch_invariance import smallest_fitting, tile_sizes
+from seq2seq.inference.search.interface import Model
+from seq2seq.inference.search.sentences import by_width
 from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS, has_no_tokens, line_list
 from seq2seq.inference.translation import Translation, with_names
 from seq2seq.runtime.errors import UserError

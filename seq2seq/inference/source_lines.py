@@ -8,10 +8,10 @@ from seq2seq.data.names.names import Masked
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.line_splitting import split_line, with_tag
-from seq2seq.inference.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.requirements import Requirements, phrase_lists
+from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.runtime import argument_types
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"

@@ -22,7 +22,7 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.interface import Sampling
+from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

@@ -15,10 +15,14 @@ from torch import Tensor
 from seq2seq.inference import inference_model, weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import SearchOptions
-from seq2seq.inference.prefixes import NO_PREFIX
-from seq2seq.inference.search import search
-from seq2seq.inference.topk import ApproximateLogits, ApproximateProjection, argmax_of_approximate
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.prefixes import NO_PREFIX
+from seq2seq.inference.search.topk import (
+    ApproximateLogits,
+    ApproximateProjection,
+    argmax_of_approximate,
+)
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import int8_is_exact

@@ -11,13 +11,18 @@ from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference import batch_invariance as tiles
-from seq2seq.inference.batch_invariance import GPU_FACTOR, smallest_fitting, tile_rows, tile_sizes
-from seq2seq.inference.continuous_batching import ContinuousBatch
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import SearchOptions
-from seq2seq.inference.search import search
+from seq2seq.inference.search import batch_invariance as tiles
+from seq2seq.inference.search.batch_invariance import (
+    GPU_FACTOR,
+    smallest_fitting,
+    tile_rows,
+    tile_sizes,
+)
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.continuous_batching import ContinuousBatch
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.weights import PackedWeight, prepacking_is_exact
 from seq2seq.model.builder import build_model
 
@@ -53,7 +58,7 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         shrunk.append((len(slots.rows.limits), count))
         return shrink(slots, count)
 
-    monkeypatch.setattr("seq2seq.inference.search.tile_sizes", sizes)
+    monkeypatch.setattr("seq2seq.inference.search.batched.tile_sizes", sizes)
     monkeypatch.setattr(ContinuousBatch, "shrink", told)
     return shrunk
 
@@ -79,7 +84,8 @@ def test_a_tile_that_shrinks_finds_the_same(
     assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
     assert all(after < before for before, after in always_shrinking)
     monkeypatch.setattr(
-        "seq2seq.inference.search.tile_sizes", lambda _, __, width, *___: [tile_rows(width, CPU)]
+        "seq2seq.inference.search.batched.tile_sizes",
+        lambda _, __, width, *___: [tile_rows(width, CPU)],
     )
     whole = search(model, sources, limits, beam, CPU)
     for some, others in zip(found, whole, strict=True):

@@ -22,7 +22,8 @@ from test_search import (
 )
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
-from seq2seq.inference.constraints import (
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.constraints import (
     ForbiddenIds,
     KeepPrefix,
     LengthLimits,
@@ -30,10 +31,9 @@ from seq2seq.inference.constraints import (
     Rows,
     search_constraints,
 )
-from seq2seq.inference.interface import Hypothesis, SearchOptions
-from seq2seq.inference.lexical import NO_LEXICAL
-from seq2seq.inference.prefixes import NO_PREFIX, Prefix, PrefixState
-from seq2seq.inference.search import search
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.lexical import NO_LEXICAL
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
 
 SOURCES = [[4, 5], [6, 5, 5, 4]]
 
@@ -167,7 +167,7 @@ def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
     for name in ("KeepPrefix", "NoRepeatNgram", "Rows.in_prefix"):
-        monkeypatch.setattr(f"seq2seq.inference.constraints.{name}", None)
+        monkeypatch.setattr(f"seq2seq.inference.search.constraints.{name}", None)
     again = search(model, sources, [9] * 5, SearchOptions(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 

@@ -11,8 +11,8 @@ from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, 
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference.interface import Hypothesis, SearchOptions
-from seq2seq.inference.search import search
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError

@@ -13,9 +13,9 @@ from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.scoring import forced_log_probs
-from seq2seq.inference.search import search
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import SearchOptions
 
 CPU = torch.device("cpu")
 SOURCES = random_sources(70, seed=8)

@@ -26,8 +26,9 @@ from test_search import (
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.interface import Hypothesis, SearchOptions
-from seq2seq.inference.lexical import (
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.lexical import (
     MAX_TOKENS,
     NO_LEXICAL,
     Lexical,
@@ -35,7 +36,6 @@ from seq2seq.inference.lexical import (
     both,
     lexical_of,
 )
-from seq2seq.inference.search import search
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError

@@ -13,9 +13,9 @@ from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
 
 from seq2seq.cli.main import main
 from seq2seq.inference import nbest as nbest_module
-from seq2seq.inference.interface import Hypothesis, SearchOptions
 from seq2seq.inference.nbest import Candidate, fill, merged
-from seq2seq.inference.search import search
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 

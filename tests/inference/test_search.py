@@ -15,16 +15,16 @@ from torch import Tensor
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
-from seq2seq.inference import greedy_search as greedy
-from seq2seq.inference import search as search_module
-from seq2seq.inference.batch_invariance import tile_rows
-from seq2seq.inference.beam_search import MIN_COVERAGE, BeamSearch
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import Hypothesis, SearchOptions
-from seq2seq.inference.search import search
-from seq2seq.inference.sentences import by_width
-from seq2seq.inference.topk import argmax_token, topk_continuations
+from seq2seq.inference.search import batched as search_module
+from seq2seq.inference.search import greedy
+from seq2seq.inference.search.batch_invariance import tile_rows
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.beam import MIN_COVERAGE, BeamSearch
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.sentences import by_width
+from seq2seq.inference.search.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
 from seq2seq.model.state import SourcePositions
 
@@ -516,7 +516,7 @@ def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.Monke
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
         monkeypatch.setattr(
-            "seq2seq.inference.batch_invariance.tile_rows", lambda *_, rows=rows: rows
+            "seq2seq.inference.search.batch_invariance.tile_rows", lambda *_, rows=rows: rows
         )
         found = search(model, sources, limits, SearchOptions(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]

@@ -12,10 +12,10 @@ from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, rando
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
-from seq2seq.inference.forbidden import Forbidden
-from seq2seq.inference.interface import SearchOptions
 from seq2seq.inference.scoring import score_lines
-from seq2seq.inference.search import search
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.forbidden import Forbidden
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError

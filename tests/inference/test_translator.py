@@ -25,9 +25,9 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.interface import Hypothesis
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.inference.translator import Translator
@@ -157,7 +157,7 @@ def test_text_is_free_of_line_breaks(
     def always(*_: object) -> list[list[Hypothesis]]:
         return [[Hypothesis([*emitted, EOS_ID], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.inference.search.search", always)
+    monkeypatch.setattr("seq2seq.inference.search.batched.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
     assert [(each.text, each.score) for each in translation.n_best] == [(translation.text, -1.0)]
@@ -550,11 +550,11 @@ def test_every_one_of_the_n_best_looks_for_itself(
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, looks),
         Hypothesis([UNK_ID, EOS_ID], -2.0, looks[1:]),
     ]
-    monkeypatch.setattr("seq2seq.inference.search.search", lambda *_: [both])
+    monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
     assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
     blind = [each._replace(attention_weights=None) for each in both]
-    monkeypatch.setattr("seq2seq.inference.search.search", lambda *_: [blind])
+    monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
 
 

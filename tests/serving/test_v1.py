@@ -14,7 +14,7 @@ from served import Served
 from seq2seq import Translator
 from seq2seq.cli.main import main
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.interface import Sampling
+from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 
 LINES = [*toy_pairs(9, seed=6)[0], "", "日本語 <b>&", "lazy " * 60]

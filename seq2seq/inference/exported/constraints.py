@@ -1,4 +1,4 @@
-"""Constraints on the next token in NumPy: those of `inference.constraints`, in the same order."""
+"""Constraints on the next token in NumPy, in the order of `inference.search.constraints`."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.exported.model import Array
 from seq2seq.inference.exported.sentence_search import SentenceSearch
-from seq2seq.inference.forbidden import Forbidden
-from seq2seq.inference.interface import SearchOptions
+from seq2seq.inference.search.forbidden import Forbidden
+from seq2seq.inference.search.interface import SearchOptions
 
 
 def constrain(log_probs: Array, batch: Sequence[SentenceSearch], options: SearchOptions) -> None:

@@ -1,7 +1,7 @@
 """Greedy and beam search over exported models: ids in, ids out.
 
-The searches take the same decisions as those of `inference.search`, in NumPy. Sentences of one
-padded length are searched together; finished ones leave the batch.
+The searches take the decisions of `inference.search`, in NumPy. Sentences of one padded length are
+searched together; finished ones leave the batch.
 """
 
 import math
@@ -13,10 +13,10 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.inference.exported.constraints import constrain
 from seq2seq.inference.exported.model import Array, Arrays, ExportedModel
 from seq2seq.inference.exported.sentence_search import Finished, Node, SentenceSearch, path_to
-from seq2seq.inference.interface import Hypothesis, NonFiniteError, SearchOptions
-from seq2seq.inference.lexical import Lexical
-from seq2seq.inference.prefixes import Prefix
-from seq2seq.inference.sentences import by_width, make_sentence
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.search.lexical import Lexical
+from seq2seq.inference.search.prefixes import Prefix
+from seq2seq.inference.search.sentences import by_width, make_sentence
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runtime.errors import UserError
 

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from seq2seq.inference.exported.model import Array
-from seq2seq.inference.interface import Hypothesis
-from seq2seq.inference.sentences import Sentence
+from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.search.sentences import Sentence
 
 
 class Node(NamedTuple):

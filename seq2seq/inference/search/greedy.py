@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.interface import Hypothesis, NonFiniteError
-from seq2seq.inference.topk import argmax_of_approximate, argmax_token
+from seq2seq.inference.search.continuous_batching import ContinuousBatch
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError
+from seq2seq.inference.search.topk import argmax_of_approximate, argmax_token
 from seq2seq.runtime.device import values_of
 
 ATTENTION_STEPS = 64  # steps for which attention weights are allocated at a time

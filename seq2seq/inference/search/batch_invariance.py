@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
-from seq2seq.inference.interface import Model
+from seq2seq.inference.search.interface import Model
 
 MAX_TILE_POSITIONS = 16_384  # source positions per tile of long sentences on CPU
 GREEDY_FACTOR = 4  # greedy search of many sentences uses tiles larger by this factor

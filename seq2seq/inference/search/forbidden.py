@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabulary, normalized
-from seq2seq.inference.lexical import is_letter
+from seq2seq.inference.search.lexical import is_letter
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _FIRST_TOKEN = 4  # ids below are PAD, UNK, BOS and EOS

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.inference.greedy_search import GreedySearch
-from seq2seq.inference.interface import Sampling
+from seq2seq.inference.search.greedy import GreedySearch
+from seq2seq.inference.search.interface import Sampling
 from seq2seq.runtime.device import has_float64
 
 

@@ -13,16 +13,22 @@ import torch
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.inference.batch_invariance import smallest_fitting, tile_sizes
-from seq2seq.inference.beam_search import BeamSearch
-from seq2seq.inference.constraints import search_constraints
-from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.greedy_search import GreedySearch
-from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, Sampling, SearchOptions
-from seq2seq.inference.lexical import NO_LEXICAL, Lexical
-from seq2seq.inference.prefixes import NO_PREFIX, Prefix
-from seq2seq.inference.sampling import SampledSearch
-from seq2seq.inference.sentences import Sentence, by_width, make_sentence
+from seq2seq.inference.search.batch_invariance import smallest_fitting, tile_sizes
+from seq2seq.inference.search.beam import BeamSearch
+from seq2seq.inference.search.constraints import search_constraints
+from seq2seq.inference.search.continuous_batching import ContinuousBatch
+from seq2seq.inference.search.greedy import GreedySearch
+from seq2seq.inference.search.interface import (
+    Hypothesis,
+    Model,
+    NonFiniteError,
+    Sampling,
+    SearchOptions,
+)
+from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.search.sampling import SampledSearch
+from seq2seq.inference.search.sentences import Sentence, by_width, make_sentence
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 

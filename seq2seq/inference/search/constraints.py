@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
-from seq2seq.inference.forbidden import Forbidden
-from seq2seq.inference.interface import SearchOptions
-from seq2seq.inference.lexical import NO_LEXICAL, Lexical, PhraseProgress
-from seq2seq.inference.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.search.forbidden import Forbidden
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical, PhraseProgress
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 
 Missing = tuple[int, ...]  # tokens that a hypothesis must still contain
 

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.inference.beam_allocation import (
+from seq2seq.inference.search.beam_allocation import (
     advancing_tokens,
     allocate,
     constrain_lexically,
 )
-from seq2seq.inference.continuous_batching import ContinuousBatch
-from seq2seq.inference.interface import Hypothesis
-from seq2seq.inference.topk import Continuations, diverse_continuations, topk_continuations
+from seq2seq.inference.search.continuous_batching import ContinuousBatch
+from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.search.topk import Continuations, diverse_continuations, topk_continuations
 from seq2seq.runtime.device import values_of
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID
-from seq2seq.inference.constraints import Constraint, Rows
-from seq2seq.inference.interface import Hypothesis, Model, NonFiniteError, SearchOptions
-from seq2seq.inference.sentences import Sentence
+from seq2seq.inference.search.constraints import Constraint, Rows
+from seq2seq.inference.search.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.inference.search.sentences import Sentence
 
 
 class ContinuousBatch(ABC):

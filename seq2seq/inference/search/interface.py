@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from seq2seq.inference.forbidden import Forbidden
-    from seq2seq.inference.topk import ApproximateLogits
+    from seq2seq.inference.search.forbidden import Forbidden
+    from seq2seq.inference.search.topk import ApproximateLogits
 
 
 class ModelStep(Protocol):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.inference.lexical import Lexical
-from seq2seq.inference.prefixes import Prefix
+from seq2seq.inference.search.lexical import Lexical
+from seq2seq.inference.search.prefixes import Prefix
 
 WIDTH_STEP = 16  # padded source lengths are multiples of it
 

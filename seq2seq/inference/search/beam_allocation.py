@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.inference.constraints import Rows
-from seq2seq.inference.lexical import Lexical, PhraseProgress
-from seq2seq.inference.topk import Continuations
+from seq2seq.inference.search.constraints import Rows
+from seq2seq.inference.search.lexical import Lexical, PhraseProgress
+from seq2seq.inference.search.topk import Continuations
 
 
 class Continuation(NamedTuple):

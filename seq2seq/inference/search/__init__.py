@@ -1,0 +1,1 @@
+"""From encoded sentences to hypotheses: greedy, beam and sampled search, and constraints."""
