@@ -124,7 +124,7 @@ class Corpus(ParallelFiles):
         1.0, "pairs per epoch: all of the corpus of the largest weight, of others in proportion"
     )
     alignment: FilePath | None = key(
-        None, "word alignments in Pharaoh form, such as 0-0 1-2, for training.guided_alignment"
+        None, "word alignments in Pharaoh form, such as 0-0 1-2, for losses: guided_alignment"
     )
 
     @property

@@ -32,7 +32,7 @@ class Coverage(nn.Module):
     See et al. (2017), eq. 10 and 11, after Tu et al. (2016), without the paper's bias. The term
     `w c_s` is added to the keys `U h_s`, to which the additive score adds the query. w is zero at
     first, so training starts from the additive score. The coverage loss of the paper is
-    `training.coverage_loss`.
+    `training.losses: {coverage: 1}`.
     """
 
     def __init__(self, attention_size: int) -> None:
