@@ -18,8 +18,8 @@ from simulated_device import (
 )
 
 from seq2seq.cli.main import main
-from seq2seq.inference import sampling
 from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.search import sampling
 from seq2seq.model import lstm
 from seq2seq.runs import training_state
 from seq2seq.runs.layout import METRICS
