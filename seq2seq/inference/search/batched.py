@@ -28,7 +28,7 @@ from seq2seq.inference.search.interface import (
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.search.sampling import SampledSearch
-from seq2seq.inference.search.sentences import Sentence, by_width, make_sentence
+from seq2seq.inference.search.sentences import Sentence, make_sentence, queues
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
@@ -61,7 +61,7 @@ def search(
     found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
     lexical = lexical or [NO_LEXICAL] * len(sources)
-    for width, rows in _queues(sources, lexical):
+    for width, rows in queues(sources, lexical):
         sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
         sentences = []
         for i in rows:
@@ -122,17 +122,6 @@ def _search_samples(
 def _seed(sampling: Sampling | None, sample: int, source: Ids) -> str:
     """Return the seed of a sample: it depends on the sentence, not on the others."""
     return "" if sampling is None else f"{sampling.seed} {sample} {' '.join(map(str, source))}"
-
-
-def _queues(sources: Sequence[Ids], lexical: Sequence[Lexical]) -> Iterator[tuple[int, list[int]]]:
-    """Yield padded lengths and the sources searched together: those with phrases separately.
-
-    They need beam search with any beam size, and the others must not depend on them.
-    """
-    for width, rows in by_width(sources).items():
-        for with_phrases in (False, True):
-            if chosen := [i for i in rows if bool(lexical[i].phrases) == with_phrases]:
-                yield width, chosen
 
 
 @torch.inference_mode()

@@ -5,24 +5,16 @@ each, and every token that starts or continues a missing phrase. Candidates that
 number of tokens form a bank, and each bank receives an equal share of the beam.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
+from seq2seq.inference.search.banks import Continuation, chosen_from_banks
 from seq2seq.inference.search.constraints import Rows
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.topk import Continuations
-
-
-class Continuation(NamedTuple):
-    """Continuation of a hypothesis by a token."""
-
-    score: float  # log-probability of the extended hypothesis, nats
-    parent: int
-    token: int
 
 
 class Advancing(NamedTuple):
@@ -104,8 +96,7 @@ def allocate(
         of_all = zip(*(part[slot].tolist() for part in candidates), strict=True)
         found = {Continuation(*each) for each in (*of_each, *of_all)}
         found |= set(advancing_of.get(slot, ()))
-        chosen = _divide(_unique(found), lexical, progress, size)
-        chosen += [Continuation(-torch.inf, 0, 0)] * (candidates.scores.shape[1] - len(chosen))
+        chosen = chosen_from_banks(found, lexical, progress, size, candidates.scores.shape[1])
         for part, values in zip(candidates, zip(*chosen, strict=True), strict=True):
             part[slot] = torch.tensor(values, dtype=part.dtype, device=part.device)
 
@@ -117,43 +108,3 @@ def _constrained(rows: Rows) -> list[tuple[int, Lexical, list[PhraseProgress]]]:
         for slot in rows.busy()
         if rows.lexical[slot].phrases
     ]
-
-
-def _unique(candidates: set[Continuation]) -> list[Continuation]:
-    """Return the possible candidates, one per parent and token, best first."""
-    best = {
-        (each.parent, each.token): each for each in sorted(candidates) if each.score > -torch.inf
-    }
-    return sorted(best.values(), key=lambda each: (-each.score, each.parent, each.token))
-
-
-def _divide(
-    candidates: Sequence[Continuation],
-    lexical: Lexical,
-    progress: Sequence[PhraseProgress],
-    size: int,
-) -> list[Continuation]:
-    """Return the candidates that end, and at most `size` others, divided among banks.
-
-    A candidate ends if it is among the `size` best that meet all tokens. Shares that a bank does
-    not use go to the banks that have met most.
-    """
-    total = lexical.total
-    banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
-    complete: list[Continuation] = []
-    for each in candidates:
-        if each.token == EOS_ID:
-            complete.append(each)
-            continue
-        met = lexical.met(lexical.after(progress[each.parent], each.token))
-        banks[met].append(each)
-        if met == total:
-            complete.append(each)
-    ended = [each for each in complete[:size] if each.token == EOS_ID]
-    shares = [size // len(banks)] * len(banks)
-    shares[-1] += size % len(banks)
-    shares = [min(share, len(bank)) for share, bank in zip(shares, banks, strict=True)]
-    for n in reversed(range(len(banks))):
-        shares[n] += min(size - sum(shares), len(banks[n]) - shares[n])
-    kept = [each for share, bank in zip(shares, banks, strict=True) for each in bank[:share]]
-    return ended + sorted(kept, key=lambda each: (-each.score, each.parent, each.token))

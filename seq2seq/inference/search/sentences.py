@@ -1,6 +1,6 @@
 """Sentences to search: sources with the limits on their translations, and their padded lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.data.vocabulary.vocabulary import Ids
@@ -50,3 +50,14 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
         width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
         groups.setdefault(width, []).append(i)
     return groups
+
+
+def queues(sources: Sequence[Ids], lexical: Sequence[Lexical]) -> Iterator[tuple[int, list[int]]]:
+    """Yield padded lengths and the sources searched together: those with phrases separately.
+
+    They need beam search with any beam size, and the others must not depend on them.
+    """
+    for width, rows in by_width(sources).items():
+        for with_phrases in (False, True):
+            if chosen := [i for i in rows if bool(lexical[i].phrases) == with_phrases]:
+                yield width, chosen
