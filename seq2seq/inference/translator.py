@@ -138,7 +138,7 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         if isinstance(self.model, ExportedModel):
-            check_settings(settings, constraints is not None)
+            check_settings(settings)
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
         splitter = LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
         split = splitter.split(lines, prefixes, constraints, settings.glossary, not text_only)

@@ -53,7 +53,7 @@ def _keep_tokens(own: Array, each: SentenceSearch, ids: range) -> None:
     """Let each hypothesis take those of `ids` that its source has, once, before it ends."""
     before = own[:, ids.start : ids.stop].copy()
     own[:, ids.start : ids.stop] = -np.inf
-    room = each.sentence.limit - 1 - each.length
+    room = each.room - each.sentence.lexical.total
     for k, missing in enumerate(each.missing):
         if not missing:
             continue

@@ -36,7 +36,9 @@ class Network:
         self._graphs = encoder, decoder
         self._encoder, self._decoder = session(encoder), session(decoder)
         self._encoded = [each.name for each in self._encoder.get_outputs()]
-        self._inputs = [each.name for each in self._decoder.get_inputs()]
+        inputs = self._decoder.get_inputs()
+        self._inputs = [each.name for each in inputs]
+        self._dims = {each.name: each.shape for each in inputs}
         self._outputs = [each.name for each in self._decoder.get_outputs()]
         self._state = [
             name.removeprefix("next_") for name in self._outputs if name.startswith("next_")
@@ -58,7 +60,8 @@ class Network:
         state = {name: values.pop(name) for name in self._state if name in values}
         for name in self._state:  # these start at zero
             if name not in state:
-                width = src.shape[1] if name == "coverage" else 1
+                width = self._dims[name][1]
+                width = src.shape[1] if width == "source" else width
                 state[name] = np.zeros((len(src), width), np.float32)
         return values, state
 

@@ -11,12 +11,18 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.inference.exported.constraints import constrain
+from seq2seq.inference.exported.lexical import (
+    Advancing,
+    advancing_tokens,
+    allocate,
+    constrain_lexically,
+)
 from seq2seq.inference.exported.model import Array, Arrays, ExportedModel
 from seq2seq.inference.exported.sentence_search import Finished, Node, SentenceSearch, path_to
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import Lexical
 from seq2seq.inference.search.prefixes import Prefix
-from seq2seq.inference.search.sentences import by_width, make_sentence
+from seq2seq.inference.search.sentences import make_sentence, queues
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runtime.errors import UserError
 
@@ -45,7 +51,7 @@ def search_exported(
     ]
     found: list[list[Hypothesis]] = [[] for _ in sentences]
     tile = max(1, TILE_ROWS // options.size)
-    for width, numbers in by_width([each.source for each in sentences]).items():
+    for width, numbers in queues(sources, lexical):
         for start in range(0, len(numbers), tile):
             batch = [
                 SentenceSearch(number, sentences[number], options.size)
@@ -58,14 +64,12 @@ def search_exported(
     return found
 
 
-def check_settings(settings: SearchSettings, constrained: bool) -> None:
+def check_settings(settings: SearchSettings) -> None:
     """Raise UserError for a setting of one call that only run folders support."""
     refused = {
         "--sample": settings.sampling is not None,
         "--groups": settings.groups > 1,
         "--mbr": settings.mbr is not None,
-        "--glossary": settings.glossary is not None,
-        "--constraints": constrained,
     }
     for option, given in refused.items():
         if given:
@@ -92,13 +96,16 @@ class _Batch:
         self.scores = np.full((len(batch), self.size), -np.inf, np.float32)
         self.scores[:, 0] = 0
         self.coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
+        self.has_phrases = bool(batch[0].sentence.lexical.phrases)  # as all of a queue
+        self.advancing: dict[int, Advancing] = {}  # by slot, of this step
         if options.forbidden is not None:
             for each in batch:
                 each.text_states = [options.forbidden.start] * self.size
 
     def run(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the number and the hypotheses of each sentence as its search ends."""
-        step = self._greedy_step if self.size == 1 else self._beam_step
+        greedy = self.size == 1 and not self.has_phrases
+        step = self._greedy_step if greedy else self._beam_step
         left = len(self.batch)
         while left:
             for each in step():
@@ -110,7 +117,7 @@ class _Batch:
 
     def _shrink(self) -> None:
         """Drop the finished sentences."""
-        kept = [slot for slot, each in enumerate(self.batch) if not each.finished]
+        kept = self._searched()
         slots = np.array(kept)
         rows = (self._first_rows()[slots, None] + np.arange(self.size)).ravel()
         self.batch = [self.batch[slot] for slot in kept]
@@ -125,8 +132,17 @@ class _Batch:
         for slot in np.flatnonzero(np.isnan(found.log_probs[:: self.size, EOS_ID])).tolist():
             if not self.batch[slot].finished:
                 raise NonFiniteError(self.batch[slot].number, math.nan)
+        searched = self._searched() if self.has_phrases else []
+        own = found.log_probs.reshape(len(self.batch), self.size, -1)
+        self.advancing = {n: advancing_tokens(own[n], self.batch[n]) for n in searched}
         constrain(found.log_probs, self.batch, self.options)
+        for slot, advancing in self.advancing.items():
+            constrain_lexically(own[slot], self.batch[slot], advancing)
         return found.log_probs, found.attention_weights
+
+    def _searched(self) -> list[int]:
+        """Return the slots of sentences whose search has not ended."""
+        return [slot for slot, each in enumerate(self.batch) if not each.finished]
 
     def _greedy_step(self) -> list[SentenceSearch]:
         log_probs, weights = self._advance()
@@ -157,6 +173,10 @@ class _Batch:
         log_probs, weights = self._advance()
         totals, places = self.model.topk(log_probs, self.scores, 2 * self.size)
         parents, tokens = np.divmod(places, log_probs.shape[1])
+        for slot, advancing in self.advancing.items():
+            own = log_probs[slot * self.size : (slot + 1) * self.size]
+            candidates = [part[slot] for part in (totals, parents, tokens)]
+            allocate(candidates, own, self.scores[slot], self.batch[slot], advancing)
         values = log_probs[parents + self._first_rows()[:, None], tokens]
         penalties = self._coverage_penalties(weights)  # [N] or None
         chosen = [part.tolist() for part in (totals, parents, tokens, values)]
@@ -240,6 +260,10 @@ class _Batch:
         ] + [complete] * unused
         each.missing = [_without(missing[parent], node.token) for parent, node in kept]
         each.missing += [()] * unused
+        if self.has_phrases:
+            lexical, progress = each.sentence.lexical, each.progress
+            each.progress = [lexical.after(progress[parent], node.token) for parent, node in kept]
+            each.progress += [lexical.start()] * unused
         if (forbidden := self.options.forbidden) is not None:
             each.text_states = [
                 forbidden.after(text_states[parent], node.token) for parent, node in kept

@@ -31,6 +31,7 @@ class SentenceSearch:
         self.nodes: list[Node | None] = [None] * size
         self.prefix_states = [0] + [len(sentence.prefix.states)] * (size - 1)
         self.missing = [sentence.kept] * size
+        self.progress = [sentence.lexical.start()] * size
         self.text_states: list[int] = []
         self.pool: list[Finished] = []
         self.hypotheses: list[Hypothesis] | None = None  # once the search has ended
@@ -39,6 +40,11 @@ class SentenceSearch:
     def finished(self) -> bool:
         """Return whether the search has ended."""
         return self.hypotheses is not None
+
+    @property
+    def room(self) -> int:
+        """Return the number of tokens that may still precede end-of-sentence."""
+        return self.sentence.limit - 1 - self.length
 
     def in_prefix(self, k: int) -> bool:
         """Return whether the prefix of partial hypothesis k is incomplete."""
