@@ -11,6 +11,16 @@ from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
 from seq2seq.runtime.errors import UserError
 
+SCORES = (
+    attention.AdditiveScore,
+    attention.NormedAdditiveScore,
+    attention.DotScore,
+    attention.GeneralScore,
+    attention.ScaledDotScore,
+    attention.MultiHeadScore,
+    attention.LocationScore,
+)
+WINDOWS = (MonotonicWindow, PredictiveWindow)
 LEAST = float(np.finfo(np.float32).min)  # score of positions beyond those of a location score
 Values = dict[str, str]
 
@@ -21,6 +31,18 @@ class Attended(NamedTuple):
     context: str  # [N, C]
     weights: str  # [N, S]
     state: Values  # coverage and position for the next step, where they are used
+
+
+def check_attention(layer: AttentionLayer) -> None:
+    """Raise UserError for a score or a window without ONNX form, such as a score of a user's."""
+    score, window = type(layer.score), type(layer.window)
+    if score not in SCORES:
+        name = f"{score.__module__}:{score.__qualname__}"
+        raise UserError(f"export: model.score {name} has no ONNX form; use the run folder")
+    if layer.window is not None and window not in WINDOWS:
+        raise UserError(
+            f"export: the window {window.__name__} has no ONNX form; use the run folder"
+        )
 
 
 def memory_of(
@@ -67,6 +89,14 @@ def _values(graph: Graph, layer: AttentionLayer, outputs: str) -> tuple[str, Dim
     return values, ["batch", score.heads, "source", size // score.heads]
 
 
+def joined_heads(graph: Graph, layer: AttentionLayer, values: str) -> str:
+    """Return the values [B, S, C] of the memory, whose heads are apart."""
+    if not isinstance(layer.score, attention.MultiHeadScore):
+        return values
+    values = graph.op("Transpose", values, perm=[0, 2, 1, 3])
+    return graph.op("Reshape", values, graph.constant([0, 0, layer.score.context_size]))
+
+
 def _keys(graph: Graph, layer: AttentionLayer, outputs: str) -> tuple[str, Dims]:
     """Return the keys [B, A, S], [B, 1, S, A] for an additive score, or of M heads."""
     score, size = layer.score, layer.score.context_size
@@ -79,10 +109,9 @@ def _keys(graph: Graph, layer: AttentionLayer, outputs: str) -> tuple[str, Dims]
         size = score.key_projection.out_features
         keys = _project(graph, outputs, score.key_projection)
         keys = graph.op("Mul", keys, graph.constant(score.scale))
-    elif isinstance(score, attention.ScaledDotScore):
-        keys = _project(graph, outputs, score.key_projection)
     else:
-        raise UserError(f"export: the score {type(score).__name__} has no ONNX form yet")
+        assert isinstance(score, attention.ScaledDotScore), "see check_attention"
+        keys = _project(graph, outputs, score.key_projection)
     if isinstance(score, attention.MultiHeadScore):
         part = size // score.heads
         keys = graph.op("Reshape", keys, graph.constant([0, 0, score.heads, part]))
@@ -208,13 +237,12 @@ def _window_weights(
     if isinstance(window, MonotonicWindow):
         position = graph.reshape(state["position"], batch, -1)
         centre = graph.op("Min", position, graph.op("Sub", lengths, graph.constant(1.0)))
-    elif isinstance(window, PredictiveWindow):
+    else:
+        assert isinstance(window, PredictiveWindow), "see check_attention"
         hidden = graph.op("Tanh", graph.linear(query, window.query_projection.weight))
         energy = graph.op("MatMul", hidden, graph.weight(window.energy.weight[0]))  # [N]
         share = graph.op("Sigmoid", graph.reshape(energy, batch, -1))
         centre = graph.op("Mul", lengths, share)  # [B, K]
-    else:
-        raise UserError(f"export: the window {type(window).__name__} has no ONNX form yet")
     distances = graph.op("Abs", graph.op("Sub", positions, graph.unsqueeze(centre, 2)))
     inside = graph.op("LessOrEqual", distances, graph.constant(float(window.half_width)))
     if isinstance(window, MonotonicWindow):

@@ -27,7 +27,9 @@ def cell_step(
         gates = input_gates(graph, layer, inputs)
         return normed_lstm_step(graph, layer, gates, hidden, cell)
     if type(layer) is not LSTMLayer:
-        raise UserError(f"export: the layer {type(layer).__name__} has no ONNX form yet")
+        raise UserError(
+            f"export: the layer {type(layer).__name__} has no ONNX form; use the run folder"
+        )
     weight = torch.cat([*inputs.values(), layer.hidden_weight], dim=1)
     gates = graph.linear(graph.concat(*inputs, hidden), weight, layer.bias)  # [N, 4H]
     new_cell, o = _new_cell(graph, gates, cell, layer.hidden_size)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from torch import nn
 
-from seq2seq.export.attention import Values, attend, memory_dims
+from seq2seq.export.attention import Values, attend, check_attention, memory_dims
 from seq2seq.export.cells import Weights, cell_step
+from seq2seq.export.copying import mixture
 from seq2seq.export.graph import INT, Graph
 from seq2seq.model.decoder import (
     HIDDEN_SCALE,
@@ -39,8 +40,9 @@ class Stepped(NamedTuple):
 def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     """Return the graph of `Seq2Seq.step` and the log-softmax of `project`.
 
-    Inputs are `ids` [N], the state and the memory; the outputs `log_probs` [N, V] and
-    `attention_weights` [N, S], if any, are followed by `next_NAME` for each part of the state.
+    With copying the log-probabilities are those of the mixture. Inputs are `ids` [N], the state
+    and the memory; the outputs `log_probs` [N, V] and `attention_weights` [N, S], if any, are
+    followed by `next_NAME` for each part of the state.
     """
     graph, decoder = Graph("decoder", int8), known_decoder(model)
     ids = graph.input("ids", ["rows"], INT)
@@ -53,6 +55,11 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     stepped = _step(graph, decoder, embedded, state, memory)
     logits = graph.linear(stepped.outputs, model.projection.weight, model.projection.bias)
     log_probs = graph.op("LogSoftmax", logits, axis=-1)
+    if model.copying is not None:
+        assert stepped.weights is not None, "no copying without attention"
+        given = stepped.outputs, stepped.weights, state | {"ids": ids}
+        log_probs, copied = mixture(graph, model.copying, log_probs, *given)
+        stepped.state["copied"] = copied
     graph.output(log_probs, "log_probs", ["rows", model.projection.out_features])
     if stepped.weights is not None:
         graph.output(stepped.weights, "attention_weights", ["rows", "source"])
@@ -72,11 +79,12 @@ def embed(graph: Graph, embedding: nn.Embedding, ids: str) -> str:
 def known_decoder(model: Seq2Seq) -> KnownDecoder:
     """Return the decoder of a model; raises UserError if it has no ONNX form."""
     decoder = model.decoder
-    if model.copying is not None:
-        raise UserError("export: model.copy has no ONNX form yet; use the run folder")
     if type(decoder) not in (BahdanauDecoder, LuongDecoder, GNMTDecoder, PlainDecoder):
-        raise UserError(f"export: the decoder {type(decoder).__name__} has no ONNX form yet")
+        name = type(decoder).__name__
+        raise UserError(f"export: the decoder {name} has no ONNX form; use the run folder")
     assert isinstance(decoder, KnownDecoder)
+    if not isinstance(decoder, PlainDecoder):
+        check_attention(decoder)
     return decoder
 
 
@@ -108,6 +116,8 @@ def state_dims(model: Seq2Seq) -> dict[str, int | str]:
             dims["coverage"] = "source"
         if isinstance(decoder.window, MonotonicWindow):
             dims["position"] = 1
+    if model.copying is not None:
+        dims["copied"] = "source"
     return dims
 
 

@@ -2,7 +2,8 @@
 
 from onnx import TensorProto
 
-from seq2seq.export.attention import memory_of
+from seq2seq.export.attention import joined_heads, memory_of
+from seq2seq.export.copying import DIMS, POSITIONS, positions_of
 from seq2seq.export.decoder import embed, known_decoder
 from seq2seq.export.graph import INT, Graph
 from seq2seq.export.recurrent import run_layer
@@ -22,8 +23,13 @@ def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     outputs, hiddens, cells = _run(graph, model.encoder, src, src_lengths)
     decoder = known_decoder(model)
     if not isinstance(decoder, PlainDecoder):
-        for name, (value, dims) in memory_of(graph, decoder, outputs, src, src_lengths).items():
+        memory = memory_of(graph, decoder, outputs, src, src_lengths)
+        for name, (value, dims) in memory.items():
             graph.output(value, name, dims)
+        if model.copying is not None:
+            values = joined_heads(graph, decoder, memory["values"][0])
+            for name, value in positions_of(graph, model.copying, src, values).items():
+                graph.output(value, name, DIMS, POSITIONS[name])
     layers = len(decoder.layers)
     hiddens, cells = _aligned(hiddens, layers), _aligned(cells, layers)
     if isinstance(decoder, BahdanauDecoder):

@@ -42,7 +42,7 @@ def run_layer(
             for parts, axis in zip(zip(*ends, strict=True), axes, strict=True)
         ]
     if kind is not LSTMLayer and kind is not GRULayer:
-        raise UserError(f"export: the layer {kind.__name__} has no ONNX form yet")
+        raise UserError(f"export: the layer {kind.__name__} has no ONNX form; use the run folder")
     own = [_lstm_weights(each) if kind is LSTMLayer else _gru_weights(each) for each in layers]
     weight, hidden_weight, bias = (torch.stack(parts) for parts in zip(*own, strict=True))
     return graph.ops(
