@@ -197,3 +197,12 @@ def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(
         epochs.append(found.epochs)
     assert sizes == [1900, 4000, 8600, 32_000]
     assert epochs == [34, 12, 4, 2]
+
+
+def test_scripts_are_named_in_the_reason_for_a_separate_vocabulary(
+    monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
+) -> None:
+    english_japanese = facts._replace(scripts=("LATIN", "CJK"))
+    found = recipe_for(monkeypatch, english_japanese, data, None, 1.0)
+    assert found.sections["vocabulary"]["joint"] is False
+    assert found.reasons["vocabulary.joint"] == "two scripts: Latin and CJK"

@@ -177,7 +177,7 @@ def _fit_to_length(
 
 def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str, str]:
     """Explain, by dotted key, the choices that depend on text, machine and time."""
-    names = " and ".join(dict.fromkeys(script.title() or "no" for script in facts.scripts))
+    names = " and ".join(dict.fromkeys(map(_script_name, facts.scripts)))
     time = "" if minutes is None else f" in {minutes:g} minutes"
     passes = f"for {epochs:.1f} epochs{time}"
     return {
@@ -191,3 +191,7 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
         "training.max_minutes": "the learning rate falls to 0 at its end",
         "training.max_epochs": "the learning rate falls to 0 at its end",
     }
+
+
+def _script_name(script: str) -> str:
+    return script if script == "CJK" else script.title() or "no"

@@ -1,0 +1,153 @@
+"""Compare configs of `seq2seq init` with configs by hand and with bare defaults at equal minutes.
+
+    python scripts/measure_init.py DATA -o FOLDER --minutes 3
+
+DATA has the corpora of `seq2seq download` as folders: multi30k, anki-eng-mar, anki-eng-deu and
+small-parallel-enja. Each training has one thread; as many run side by side as there are cores, so
+nothing else should. FOLDER receives the configs, run folders and `scores.json`; existing scores are
+kept, so a second call with other --corpora or --minutes extends the table.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
+SIDES = ("init", "hand", "bare")
+
+
+class Corpus(NamedTuple):
+    """A corpus: languages, files below DATA, and sections of the config by hand."""
+
+    languages: tuple[str, str]
+    train: tuple[str, ...]
+    valid: tuple[str, ...]
+    vocabulary: str
+    batch_tokens: int
+
+
+CORPORA = {
+    "multi30k": Corpus(
+        ("en", "de"), ("train.en.gz", "train.de.gz"), ("val.en.gz", "val.de.gz"), "size: 4000", 1500
+    ),
+    "anki-eng-mar": Corpus(
+        ("en", "mr"), ("train.tsv.gz",), ("dev.tsv.gz",), "size: 4000, joint: false", 1000
+    ),
+    "anki-eng-deu": Corpus(("en", "de"), ("train.tsv.gz",), ("dev.tsv.gz",), "size: 6000", 1500),
+    "small-parallel-enja": Corpus(
+        ("en", "ja"),
+        ("train.en.gz", "train.ja.gz"),
+        ("dev.en.gz", "dev.ja.gz"),
+        "size: 3500, joint: false",
+        1500,
+    ),
+}
+# As the shipped configs of short and of long trainings are.
+SHORT = "model: {embedding_size: 256, hidden_size: 512, layers: 1, dropout: 0.1}"
+LONG = "model: {embedding_size: 256, hidden_size: 512, layers: 2, dropout: 0.2}"
+
+
+def main() -> None:
+    """Train and evaluate every cell that has no score, then print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--minutes", type=float, default=3)
+    parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / "scores.json"
+    scores = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        cells = {
+            pool.submit(measure, options, corpus, side): f"{corpus} {options.minutes:g} {side}"
+            for corpus in options.corpora
+            for side in options.sides
+            if f"{corpus} {options.minutes:g} {side}" not in scores
+        }
+        for cell in concurrent.futures.as_completed(cells):
+            scores[cells[cell]] = cell.result()
+            path.write_text(json.dumps(scores, indent=1) + "\n", "utf-8")
+            print(cells[cell], scores[cells[cell]], flush=True)
+    print_table(scores)
+
+
+def measure(options: argparse.Namespace, corpus: str, side: str) -> dict[str, object]:
+    """Train by one config and return its validation scores with a beam of 5."""
+    name = f"{corpus}-{options.minutes:g}-{side}"
+    config, run = options.output / f"{name}.yaml", options.output / "runs" / name
+    write_config(options, corpus, side, config)
+    seq2seq("train", config, f"run_dir={run}", "--overwrite")
+    report = options.output / f"{name}.json"
+    seq2seq("evaluate", "-m", run, "--split", "valid", "-b", "5", "--json", report)
+    scores = json.loads(report.read_text("utf-8"))
+    return {metric: scores[metric] for metric in ("bleu", "chrf")}
+
+
+def write_config(options: argparse.Namespace, corpus: str, side: str, path: Path) -> None:
+    """Write the config of a cell."""
+    own = CORPORA[corpus]
+    train, valid = (
+        [(options.data / corpus / each).as_posix() for each in files]
+        for files in (own.train, own.valid)
+    )
+    if side == "init":
+        languages = ("--src-lang", own.languages[0], "--tgt-lang", own.languages[1])
+        text = ("--train", *train, "--valid", *valid)
+        seq2seq("init", path, *languages, *text, "--minutes", options.minutes, "--overwrite")
+        return
+    files = [
+        f"{{file: {each[0]}}}" if len(each) == 1 else f"{{src: {each[0]}, tgt: {each[1]}}}"
+        for each in (train, valid)
+    ]
+    lines = [
+        f"name: {path.stem}",
+        f"run_dir: runs/{path.stem}",
+        f"data: {{src_lang: {own.languages[0]}, tgt_lang: {own.languages[1]},"
+        f" train: {files[0]}, valid: {files[1]}}}",
+    ]
+    if side == "bare":
+        lines.append(f"training: {{max_minutes: {options.minutes:g}}}")
+    else:
+        long = options.minutes >= 10
+        sampling = ", sampling: 0.5" if long else ""
+        average = 0.998 if long else 0.99
+        lines += [
+            f"vocabulary: {{type: unigram, {own.vocabulary}{sampling}}}",
+            LONG if long else SHORT,
+            f"training: {{batch_tokens: {own.batch_tokens}, learning_rate: 2e-3, decay: linear,"
+            f" warmup_steps: 200, average: {average}, max_minutes: {options.minutes:g},"
+            " precision: bf16}",
+        ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def seq2seq(*arguments: object) -> None:
+    """Run a subcommand with one thread; raise CalledProcessError, with its messages, on failure."""
+    command = [sys.executable, "-m", "seq2seq", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+        done.check_returncode()
+
+
+def print_table(scores: dict[str, dict[str, dict[str, object]]]) -> None:
+    """Print the scores as Markdown: BLEU of each side, chrF2 for Japanese."""
+    print("| corpus, minutes | metric | " + " | ".join(SIDES) + " |")
+    print("| --- | --- | " + "--- | " * len(SIDES))
+    for row in dict.fromkeys(cell.rpartition(" ")[0] for cell in scores):
+        metric = "chrf" if "enja" in row else "bleu"
+        cells = (scores.get(f"{row} {side}") for side in SIDES)
+        values = ("" if each is None else f"{each[metric]['score']:.1f}" for each in cells)
+        print(f"| {row.replace(' ', ', ')} | {METRICS[metric]} | " + " | ".join(values) + " |")
+
+
+if __name__ == "__main__":
+    main()
