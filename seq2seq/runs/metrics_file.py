@@ -1,10 +1,11 @@
-"""Lines of metrics.jsonl, checked on resume against those that the training state counts."""
+"""Files of metrics: read, truncate and tabulate them, and restore metrics.jsonl on resume."""
 
 import csv
 import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from seq2seq.runs.layout import METRICS
 from seq2seq.runs.training_state import Progress
 from seq2seq.runtime.files import atomic_write, read_bounded
 
-MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
+_MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 _SHOWN_LINES = 5  # maximum number of line numbers in a note
 
 
@@ -32,6 +33,31 @@ class LineCount:
         """Count a line, given without its line end."""
         self.lines += 1
         self._digest.update(line + b"\n")
+
+
+def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
+    """Return the lines of a run's metrics.jsonl or timing.jsonl, without damaged ones."""
+    kept = []
+    for line in (folder / name).read_bytes().split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            if isinstance(values := json.loads(line), dict):
+                kept.append(values)
+    return kept
+
+
+def truncate_metrics(path: Path, step: int) -> list[bytes]:
+    """Remove lines of later steps and damaged lines from a JSON-lines file; return the others."""
+    kept: list[bytes] = []
+    if not path.exists():
+        return kept
+    for line in read_bounded(path, _MAX_BYTES).split(b"\n"):
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+    atomic_write(path, b"".join(line + b"\n" for line in kept))
+    return kept
 
 
 def metrics_table(lines: Sequence[Mapping[str, float]]) -> str:
@@ -79,7 +105,7 @@ def restore_metrics(folder: Path, progress: Progress) -> str | None:
 def read_saved_metrics(folder: Path, progress: Progress) -> SavedMetrics:
     """Read the lines of metrics.jsonl that a state counts. Raises OSError."""
     path = folder / METRICS
-    content = read_bounded(path, MAX_BYTES) if path.exists() else b""
+    content = read_bounded(path, _MAX_BYTES) if path.exists() else b""
     lines = content.split(b"\n")
     if not lines[-1]:
         del lines[-1]  # the last line is complete

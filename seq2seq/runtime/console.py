@@ -102,3 +102,8 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def fixed(value: float, digits: int) -> str:
+    """Format a number with `digits` decimals, or with an exponent if it is very large."""
+    return f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:.3g}"

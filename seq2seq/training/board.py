@@ -1,8 +1,10 @@
 """TensorBoard: scalars in groups, hyperparameters, sample translations and attention maps."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,33 @@ import numpy as np
 from seq2seq.config.compound import show_value
 from seq2seq.config.schema import Config
 from seq2seq.inference.translation import Translation
+from seq2seq.runs.layout import TENSORBOARD
 from seq2seq.runtime.console import printable
 from seq2seq.training.samples import Sample
 
 _CELL = 16  # pixels of an attention weight in each direction
 _MAX_TOKENS = 100  # per side of an attention map, which grows with their product
+
+
+def open_board(folder: Path) -> tuple[Any, str]:
+    """Open a TensorBoard writer, or return None if the package is missing; and the problem."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(folder / TENSORBOARD)), ""
+    except OSError:
+        raise  # the folder is not writable
+    except Exception as error:  # for example, it does not fit the installed protobuf
+        if isinstance(error, ModuleNotFoundError) and str(error.name).endswith("tensorboard"):
+            return None, ""
+        reason = str(error).partition("\n")[0]
+        return None, f"no TensorBoard: its package fails ({reason}); reinstall it"
+
+
+def ignore_write_errors(failure: threading.ExceptHookArgs) -> None:
+    """Print no traceback if TensorBoard's thread cannot write: its next call raises again."""
+    if not issubclass(failure.exc_type, OSError):
+        threading.__excepthook__(failure)
 
 
 def tag(name: str) -> str:

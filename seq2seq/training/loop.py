@@ -15,15 +15,16 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
-from seq2seq.runtime.console import console
+from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.callbacks import Callback, check_callbacks
+from seq2seq.training.clock import Clock
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
-from seq2seq.training.reporting import Clock, Reporter, fixed
+from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.selection import best_note
 from seq2seq.training.session import SessionData, TrainingSession, join_run, prepare
 from seq2seq.training.step import own_batches, train_step
@@ -141,8 +142,9 @@ def _train(
     """Train until a stopping criterion is met, then validate and save once more."""
     config, began = session.config, session.progress.step
     length = training_length(config, session.data.train)
-    called = callbacks if session.group.is_main else ()
-    reporter = session.writer.reporter(config.run_dir, began, length.last_step, called)
+    reporter = Reporter()
+    if session.group.is_main:
+        reporter = RunReporter(config.run_dir, began, length.last_step, callbacks)
     with reporter, stop_signals() as stops:
         unwise = None if began else schedule_note(config.training, length.last_step)
         warnings = [f"warning: {unwise}"] if unwise else []

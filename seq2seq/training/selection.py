@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.runs.training_state import Progress
-from seq2seq.training.reporting import fixed
+from seq2seq.runtime.console import fixed
 
 FLOORS = {"bleu": 2.0, "chrf": 20.0}  # percentage points
 MIN_DECAY = 0.01  # share of the peak below which a plateau ends training

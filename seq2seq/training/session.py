@@ -50,7 +50,6 @@ from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.pretrained import NOT_PRETRAINED, Pretrained, read_pretrained
-from seq2seq.training.reporting import NullReporter, Reporter
 
 
 class SessionData(NamedTuple):
@@ -72,8 +71,6 @@ class SessionData(NamedTuple):
 class NullWriter:
     """Run folder of a rank other than the main process: writes nothing."""
 
-    reporter: type[Reporter] = NullReporter
-
     def verify_lock(self) -> None:
         """Raise RunError if another process may write in the run folder."""
 
@@ -86,8 +83,6 @@ class NullWriter:
 
 class RunWriter(NullWriter):
     """Run folder of the main process."""
-
-    reporter = Reporter
 
     def __init__(self, lock: FolderLock | None = None) -> None:
         """Write in a folder that this process has locked, if others might train there."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.training.reporting import Clock
+from seq2seq.training.clock import Clock
 from seq2seq.training.stopping import TrainingLength
 
 

@@ -43,7 +43,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 @pytest.fixture(autouse=True)
 def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has tests of its own."""
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda *_: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 

@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = write_small_corpus(tmp_path_factory.mktemp("run"))
     settings = ("max_steps=8", "validate_every=2", "keep=3", "learning_rate=0.01")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+        patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
         overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
         return train(load_config(corpus, overrides)[0], "cpu")
 

@@ -12,7 +12,7 @@ from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import BEST, CONFIG, LOG
 from seq2seq.runtime.console import aligned_table, console, logger, one_line
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
-from seq2seq.training.reporting import Reporter
+from seq2seq.training.reporting import RunReporter
 
 FORGED = "seq2seq: error: forged"
 NAME = f"x\n{FORGED}\r\x1b[2K\u2028{FORGED}"
@@ -96,10 +96,10 @@ def test_each_line_of_a_message_is_meant(
 def test_notes_and_the_log_of_a_run_have_a_line_each(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     with console():
         logger.info(f"note: {NAME}")
-        with Reporter(here, step=0, last_step=1) as reporter:
+        with RunReporter(here, step=0, last_step=1) as reporter:
             reporter.log(f"warning: {NAME}")
     printed = capsys.readouterr().err.split("\n")
     assert printed == [f"note: {one_line(NAME)}", f"warning: {one_line(NAME)}", ""]

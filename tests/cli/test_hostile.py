@@ -52,7 +52,7 @@ resource = pytest.importorskip("resource", reason="limits, links and pipes are t
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     yield
     patch.undo()
 

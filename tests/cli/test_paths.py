@@ -30,7 +30,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a config with its corpus and its run."""
     folder = tmp_path_factory.mktemp("corpus")
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     patch.chdir(folder)
     config = write_small_corpus(folder)
     config.write_text(config.read_text("utf-8").replace(folder.as_posix(), "."), "utf-8")

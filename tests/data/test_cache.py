@@ -468,7 +468,7 @@ def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_pa
 def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     with (small_corpus.parent / "train.src").open("a") as src:
         src.write(" \nba ba\n")
     with (small_corpus.parent / "train.tgt").open("a") as tgt:

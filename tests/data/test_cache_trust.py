@@ -653,7 +653,7 @@ SETTINGS = (
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     return write_small_corpus(tmp_path)
 
 

@@ -73,7 +73,7 @@ def test_all_decoders_with_attention_take_it(decoder: str) -> None:
 def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
 
     def trained(run: str, *overrides: str, **options: Any) -> Path:
@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_refused_in_a_line(
 def test_a_run_without_its_module_is_refused(
     scores: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "training.max_steps=2", "decoding.max_length=9"]
     run = train(load_config(small_corpus, keys)[0], "cpu", quiet=True)
     scores.unlink()

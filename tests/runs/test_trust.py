@@ -26,7 +26,7 @@ LINES = ["buda ki.", "zu mo lu."]
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     yield
     patch.undo()
 

@@ -12,12 +12,12 @@ from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, VOCABULARY
+from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import validation
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import read_metrics
 from seq2seq.training.session import prepare
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from seq2seq.runs.layout import (
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime.files import PART_SUFFIX, atomic_write
 from seq2seq.training import loop as training
-from seq2seq.training.reporting import Reporter
+from seq2seq.training.reporting import RunReporter
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
@@ -44,7 +44,7 @@ TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a run that is not to be changed; the run lies beside it."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     assert train(corpus, corpus.parent / "finished") == 0
     patch.undo()
     return corpus
@@ -178,12 +178,14 @@ def test_a_log_that_cannot_be_written_ends_training_in_words(
     name: str,
 ) -> None:
     run = tmp_path / "run"
-    reporters: list[Reporter] = []
-    enter = Reporter.__enter__
-    monkeypatch.setattr(Reporter, "__enter__", lambda self: reporters.append(self) or enter(self))
+    reporters: list[RunReporter] = []
+    enter = RunReporter.__enter__
+    monkeypatch.setattr(
+        RunReporter, "__enter__", lambda self: reporters.append(self) or enter(self)
+    )
 
     def fill() -> None:
-        files = reporters[0]._files
+        files = reporters[0]._files._files
         files[name] = FullDisk(files[name])  # type: ignore[assignment]
 
     with monkeypatch.context() as patched:
@@ -253,7 +255,7 @@ def test_tensorboard_that_cannot_be_written_ends_training_in_words(
     room: int,
 ) -> None:
     """Hyperparameters, figures, samples."""
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (FullBoard(room), ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (FullBoard(room), ""))
     assert train(finished, tmp_path / "run") == 1
     error = error_of(capsys)
     assert f"{tmp_path / 'run' / TENSORBOARD}: cannot be written (No space left on dev" in error
@@ -269,9 +271,9 @@ def test_tensorboard_itself_fails_without_a_traceback(tmp_path: Path) -> None:
 import resource, sys, time
 from pathlib import Path
 from seq2seq.runtime.errors import RunError
-from seq2seq.training.reporting import Reporter
+from seq2seq.training.reporting import RunReporter
 try:
-    with Reporter(Path({str(tmp_path)!r}), 0, None) as reporter:
+    with RunReporter(Path({str(tmp_path)!r}), 0, None) as reporter:
         resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
         for step in range(500):
             reporter._plot(step, {{"train_loss": 1.0}})

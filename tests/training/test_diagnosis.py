@@ -10,9 +10,9 @@ from conftest import toy_pairs
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Vocabularies
 from seq2seq.runs.layout import LOG, METRICS
+from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.training.diagnosis import FEW_STEPS, UNKNOWN, Metrics, ValidationResult, diagnose
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import read_metrics
 
 SOURCES, REFERENCES = toy_pairs(40, seed=5)
 DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
@@ -340,7 +340,7 @@ def test_attention_is_not_waited_for_without_attention() -> None:
 def test_a_training_that_ends_too_early_says_so_in_its_log(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     config, _ = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
     run = train(config, "cpu")
     lines = (run / LOG).read_text(encoding="utf-8").splitlines()

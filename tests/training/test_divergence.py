@@ -26,7 +26,7 @@ from seq2seq.training.session import TrainingSession
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
@@ -85,7 +85,7 @@ def test_an_interruption_does_not_forget_them(
         train(config, "cpu")
     assert "skipped: non-finite" not in (config.run_dir / LOG).read_text()
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     run = train(config, "cpu", resume=True)
     assert "step 2 skipped: non-finite" in (run / LOG).read_text()
 
@@ -99,7 +99,7 @@ def test_a_shorter_interval_of_reports_does_not_blame_others(
     with pytest.raises(Interrupted):
         train(config, "cpu")
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
     log = (train(often, "cpu", resume=True) / LOG).read_text()
     assert log.count(" skipped: non-finite") == 1

@@ -38,9 +38,10 @@ from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
 from seq2seq.training import stopping, validation
+from seq2seq.training.clock import Clock
 from seq2seq.training.loop import Interrupted, share_in_training, train
 from seq2seq.training.loss import Losses, batch_loss
-from seq2seq.training.reporting import Clock, Reporter
+from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import StepResult, train_step
 
@@ -50,7 +51,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings; test_reporting.py looks at it."""
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:

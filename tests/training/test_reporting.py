@@ -15,9 +15,9 @@ import pytest
 from seq2seq.config.schema import load_config
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOARD, TIMING
-from seq2seq.runs.metrics_file import metrics_table
+from seq2seq.runs.metrics_file import metrics_table, truncate_metrics
 from seq2seq.training.loop import train
-from seq2seq.training.reporting import Reporter, truncate_metrics
+from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.samples import Sample
 
 pytestmark = pytest.mark.usefixtures("on_console")
@@ -35,7 +35,7 @@ def text_of(path: Path) -> str:
 
 @pytest.mark.usefixtures("without_tensorboard")
 def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter(tmp_path, step=0, last_step=20) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=20) as reporter:
         reporter.log("Grüße, नमस्ते")
         reporter.metrics(5, {"train_loss": 1 / 3, "learning_rate": 1e-3})
         reporter.timing(5, {"target_tokens_per_second": 812.5})
@@ -52,9 +52,29 @@ def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Grüße, नमस्ते\n" in printed.err
 
 
+def test_other_ranks_report_by_the_same_calls_and_write_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = {name for name in vars(RunReporter) if not name.startswith("_")}
+    assert made - vars(Reporter).keys() == set()
+    with Reporter() as reporter:
+        reporter.log("here")
+        reporter.log_step(3, "loss 1")
+        reporter.metrics(3, {"train_loss": 1.0})
+        reporter.samples(3, [SAMPLE], [])
+        reporter.sync()
+        reporter.roll_back(2)
+        assert (reporter.read_metrics(), reporter.count.lines) == ([], 0)
+        assert not reporter.bar_is_due()
+        assert not reporter.draws_attention
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.usefixtures("without_tensorboard")
 def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
-    with Reporter(tmp_path, step=0, last_step=None) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=None) as reporter:
         for step in (1, 2):
             reporter.metrics(step, {"train_loss": 2.0 / step})
             reporter.timing(step, {"seconds": 0.5})
@@ -65,7 +85,7 @@ def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_tensorboard")
 def test_figures_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
-    with Reporter(tmp_path, step=0, last_step=None) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=None) as reporter:
         reporter.metrics(3, {"train_loss": float("nan"), "learning_rate": 0.5})
         reporter.timing(3, {"seconds": float("inf")})
         assert reporter.read_metrics() == [{"step": 3, "learning_rate": 0.5}]
@@ -84,7 +104,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Reporter(tmp_path, step=7, last_step=30) as reporter:
+    with RunReporter(tmp_path, step=7, last_step=30) as reporter:
         assert (reporter.bar.n, reporter.bar.total) == (7, 30)
         for _ in range(5):
             reporter.advance(8)
@@ -104,7 +124,7 @@ def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_what_is_no_terminal_gets_lines_and_no_bar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Reporter(tmp_path, step=7, last_step=30) as reporter:
+    with RunReporter(tmp_path, step=7, last_step=30) as reporter:
         reporter.advance(8)
         reporter.log_step(8, "epoch 2, loss 3.10")
         assert not reporter.bar_is_due()
@@ -114,7 +134,7 @@ def test_what_is_no_terminal_gets_lines_and_no_bar(
 
 @pytest.mark.usefixtures("without_tensorboard")
 def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
-    with Reporter(tmp_path, step=0, last_step=3) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
         reporter.timing(1, {"seconds": 2.0})
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
@@ -143,7 +163,7 @@ def test_a_tensorboard_that_fails_is_told_of(
             raise error
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", Broken("tensorboard"))
-    with Reporter(tmp_path, step=0, last_step=3) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
     reason = str(error).partition("\n")[0]
     told = f"no TensorBoard: its package fails ({reason})"
@@ -156,14 +176,14 @@ SAMPLE = Sample(3, "\x85 a | b", "r\u2028e", "t\nx")
 
 @pytest.mark.usefixtures("without_tensorboard")
 def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -> None:
-    with Reporter(tmp_path, step=0, last_step=9) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         for step in (2, 4, 6):
             reporter.metrics(step, {"valid_bleu": step / 3})
             reporter.samples(step, [SAMPLE, SAMPLE._replace(line=5)], [])
             reporter.sync()
     assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4", "6"]
     (tmp_path / METRICS_TABLE).write_text("edited")
-    with Reporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
+    with RunReporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
         assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4"]
         reporter.metrics(6, {"train_loss": 0.25})
         reporter.roll_back(2)
@@ -197,7 +217,7 @@ def test_the_table_has_a_row_for_each_step() -> None:
 @pytest.mark.slow
 def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    with Reporter(tmp_path, step=0, last_step=3) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(2, {"train_loss": 1.25})
         reporter.timing(3, {"seconds": 9.5})
     (events,) = (tmp_path / TENSORBOARD).iterdir()
@@ -259,12 +279,12 @@ def test_tensorboard_shows_samples_attention_and_hyperparameters(
 
 @pytest.mark.usefixtures("without_tensorboard")
 def test_a_resumed_run_goes_on_in_the_same_files(tmp_path: Path) -> None:
-    with Reporter(tmp_path, step=0, last_step=9) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         reporter.log("first")
         for step in (2, 4, 6):
             reporter.metrics(step, {"train_loss": 7.0 - step})
             reporter.timing(step, {"seconds": 1.5 * step})
-    with Reporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
+    with RunReporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
         reporter.log("second")
         reporter.metrics(6, {"train_loss": 0.25})
     metrics = [json.loads(line) for line in text_of(tmp_path / METRICS).splitlines()]
@@ -275,11 +295,11 @@ def test_a_resumed_run_goes_on_in_the_same_files(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_tensorboard")
 def test_the_files_are_closed_when_training_fails(tmp_path: Path) -> None:
-    def fail(reporter: Reporter) -> None:
+    def fail(reporter: RunReporter) -> None:
         with reporter:
             raise KeyError("training")
 
-    reporter = Reporter(tmp_path, step=0, last_step=9)
+    reporter = RunReporter(tmp_path, step=0, last_step=9)
     with pytest.raises(KeyError, match="training"):
         fail(reporter)
     with pytest.raises(ValueError, match="closed file"):
@@ -340,7 +360,7 @@ def test_a_terminal_that_goes_does_not_end_training(
 ) -> None:
     terminal = Gone()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Reporter(tmp_path, step=0, last_step=200) as reporter:
+    with RunReporter(tmp_path, step=0, last_step=200) as reporter:
         reporter.log("here")
         terminal.here = False
         for step in range(1, 200):

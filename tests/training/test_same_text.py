@@ -26,7 +26,7 @@ SETTINGS = ("decoding.max_length=9", "training.validate_every=2", "training.log_
 def no_tensorboard() -> Iterator[None]:
     """It takes longer than these trainings."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+        patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
         yield
 
 

@@ -49,7 +49,7 @@ loop.train(load_config(sys.argv[1], sys.argv[3:])[0], "cpu", resume=True)
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:

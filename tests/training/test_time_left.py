@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.training.reporting import Clock
+from seq2seq.training.clock import Clock
 from seq2seq.training.stopping import TrainingLength
 from seq2seq.training.time_left import TimeLeft, describe_time_left, estimate_time_left
 

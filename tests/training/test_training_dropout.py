@@ -15,7 +15,7 @@ WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.losses.consistency=
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting._tensorboard", lambda _: (None, ""))
+    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:

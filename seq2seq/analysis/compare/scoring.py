@@ -21,12 +21,11 @@ from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
-from seq2seq.runs.metrics_file import read_saved_metrics
+from seq2seq.runs.metrics_file import read_metrics, read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import Progress, TrainingState, read_state
 from seq2seq.runtime.console import hides_bars, logger, one_line
 from seq2seq.runtime.files import atomic_write
-from seq2seq.training.reporting import read_metrics
 
 BUCKET_WIDTH = 5  # source words
 MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little

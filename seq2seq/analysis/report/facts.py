@@ -22,10 +22,10 @@ from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import read_config
 from seq2seq.runs.layout import BEST, METRICS, TIMING
+from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError
-from seq2seq.training.reporting import read_metrics
 
 Split = Literal["valid", "test"]
 SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
