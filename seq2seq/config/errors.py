@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from seq2seq.config.unknown_keys import KeyPath, describe_unknown, section_class
+from seq2seq.config.unknown_keys import RENAMED, KeyPath, describe_unknown, section_class
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.suggestions import did_you_mean, shorten
 
@@ -21,6 +21,7 @@ class ConfigIssue(NamedTuple):
     line: int | None
     text: str
     command_line: bool = False
+    renamed: bool = False  # a key of an earlier version
 
 
 class ConfigError(UserError):
@@ -104,7 +105,8 @@ def _describe(
         if kind == "literal_error":
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
     place = shorten(".".join(path)) + (" (command line)" if typed else "")
-    return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed)
+    renamed = kind == "extra_forbidden" and ".".join(path) in RENAMED
+    return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed, renamed)
 
 
 def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> KeyPath:

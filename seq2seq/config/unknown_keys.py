@@ -9,7 +9,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 KeyPath = tuple[str, ...]
-_RENAMED = {  # keys of earlier versions
+RENAMED = {  # keys of earlier versions
     "training.max_length": "data.max_length",
     "model.num_layers": "model.layers",
     "model.encoder_layers": "model.layers: {encoder: N, decoder: M}",
@@ -43,7 +43,7 @@ def describe_unknown(
     path: KeyPath, value: object, schema: type[BaseModel], with_hint: bool = True
 ) -> str:
     """Return the continuation of an error that starts with the key: its new name, or a hint."""
-    if renamed := _RENAMED.get(".".join(path)):
+    if renamed := RENAMED.get(".".join(path)):
         return f" is now {renamed}"
     return f": unknown key{_hint(path, value, schema) if with_hint else ''}"
 

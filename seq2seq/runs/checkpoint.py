@@ -40,7 +40,12 @@ from seq2seq.runs.layout import (
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
+from seq2seq.runs.provenance import (
+    EARLIER_VERSION,
+    Header,
+    check_model_keys,
+    recorded_vocabularies,
+)
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_paths, check_readable
@@ -112,11 +117,9 @@ def read_config(folder: Path) -> Config:
     try:
         return _relocated(load_config(folder / CONFIG)[0], folder)
     except ConfigError as error:
-        raise UserError(
-            f"{'; '.join(error.lines)} "
-            "(`seq2seq train CONFIG --resume` writes it again; a run of an earlier version of "
-            "seq2seq has to be trained again)"
-        ) from None
+        restored = "`seq2seq train CONFIG --resume` writes it again"
+        remedy = EARLIER_VERSION if any(each.renamed for each in error.issues) else restored
+        raise UserError(f"{'; '.join(error.lines)} ({remedy})") from None
 
 
 def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) -> DecodingConfig:

@@ -10,6 +10,7 @@ from typing import Any
 
 from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.schema import Config
+from seq2seq.config.unknown_keys import RENAMED
 from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs.tensor_file import header_errors
@@ -18,6 +19,10 @@ from seq2seq.runtime.errors import UnreadableFile, UserError
 Header = dict[str, Any]
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
 _SHAPELESS = ("model.dropout:", "vocabulary.sampling:")  # act on training only
+EARLIER_VERSION = (
+    "the run is of an earlier version of seq2seq; train it again: "
+    "`seq2seq train CONFIG --overwrite`"
+)
 _NAMES = "vocabulary.names:"  # the same, unless names are placeholders
 
 
@@ -32,9 +37,20 @@ def provenance_of(
 
 
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
-    """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header."""
+    """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header.
+
+    Raises UserError for a run of an earlier version, whose keys had other names.
+    """
     with header_errors(path):
-        return changed_since(dict(header["config"]), config)
+        recorded = dict(header["config"])
+        if (old := renamed_key(header)) is None:
+            return changed_since(recorded, config)
+    raise UserError(f"{path.parent}: {old} is now {RENAMED[old]} ({EARLIER_VERSION})")
+
+
+def renamed_key(header: Header) -> str | None:
+    """Return a key of an earlier version among those recorded in the header, if there is one."""
+    return next((key for key in header.get("config", ()) if key in RENAMED), None)
 
 
 def model_changes(

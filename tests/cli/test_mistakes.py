@@ -618,8 +618,7 @@ MODELS = {
     "a config of another version": Row(
         "translate -m own",
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
-        "(`seq2seq train CONFIG --resume` writes it again; a run of an earlier version of seq2seq "
-        "has to be trained again)",
+        "(`seq2seq train CONFIG --resume` writes it again)",
         own(change("own/config.yaml", "name: ", "title: ")),
     ),
     "weights of another config": Row(
