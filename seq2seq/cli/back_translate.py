@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Translate the text into the source language and write the pairs."""
     from seq2seq.inference.settings import SearchSettings
 
-    search = SearchSettings(sampling=sampling_options(options))
+    search = SearchSettings(sampling=sampling_options(options), written_names=False)
     synthetic.check_file(options.input)
     data = synthetic.config_of(options.model[0]).data
     languages = data.tgt_lang, data.src_lang

@@ -33,9 +33,10 @@ def run(options: argparse.Namespace) -> int:
         text = _training_text(config.data.train, options.model[0])
     else:
         synthetic.check_file(text)
-    from seq2seq.inference.settings import DEFAULT_SETTINGS
+    from seq2seq.inference.settings import SearchSettings
 
-    corpus = synthetic.SyntheticCorpus(text, options.output, languages, False, DEFAULT_SETTINGS)
+    search = SearchSettings(written_names=False)
+    corpus = synthetic.SyntheticCorpus(text, options.output, languages, False, search)
     return synthetic.write_corpus(options, corpus)
 
 

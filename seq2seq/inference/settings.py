@@ -21,6 +21,7 @@ class SearchSettings:
     groups: int = 1  # diverse beam search: number of groups
     diversity: float = 0.5  # penalty, nats, for a token that an earlier group takes
     mbr: Metric | None = None  # choose among the hypotheses or samples by minimum Bayes risk
+    written_names: bool = True  # a name whose spelling is not certain follows it as written
 
     def __post_init__(self) -> None:
         """Raise UserError for values that are out of range or do not go together."""

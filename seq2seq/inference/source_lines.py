@@ -12,6 +12,7 @@ from seq2seq.inference.line_splitting import split_line, with_tag
 from seq2seq.inference.requirements import Requirements, phrase_lists
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime import argument_types
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
@@ -61,7 +62,7 @@ class LineSplitter:
         lines: Sequence[str],
         prefixes: Iterable[str] | None = None,
         constraints: Iterable[Sequence[str]] | None = None,
-        glossary: Glossary | None = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
         return_attention: bool = True,
     ) -> list[SourceLine]:
         """Split each line; the arguments are those of `Translator.stream`, which names errors."""
@@ -70,7 +71,7 @@ class LineSplitter:
         phrases = phrase_lists(lines, constraints)
         encoded = self._vocabularies.src.encode([first.text for first, *_ in masked])
         return [
-            self._require(number, self._split(*each, return_attention=return_attention), glossary)
+            self._require(number, self._split(*each, return_attention=return_attention), settings)
             for number, each in enumerate(
                 zip(lines, masked, encoded, line_prefixes, phrases, strict=True), start=1
             )
@@ -123,13 +124,16 @@ class LineSplitter:
         ]
         return SourceLine(parts, left_out, notes, phrases)
 
-    def _require(self, number: int, line: SourceLine, glossary: Glossary | None) -> SourceLine:
+    def _require(self, number: int, line: SourceLine, settings: SearchSettings) -> SourceLine:
         """Add to the parts of line `number` the phrases that their translations must contain."""
-        if not line.phrases and glossary is None:
+        glossary = settings.glossary
+        if not line.phrases and glossary is None and settings.written_names:
             return line
         parts: list[LinePart] = []
         for part in line.parts:
             phrases = list(line.phrases) if not parts else []
+            if not settings.written_names:
+                part = self._with_spellings(part)
             if glossary is not None:
                 part = self._with_glossary(part, glossary)
                 phrases += glossary.targets(part.masked.text)
@@ -138,6 +142,12 @@ class LineSplitter:
             parts.append(part._replace(lexical=lexical))
         notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
         return line._replace(parts=parts, notes=notes)
+
+    def _with_spellings(self, part: LinePart) -> LinePart:
+        """Take the spelling of each name as given, so that the written form does not follow it."""
+        if (names := self._vocabularies.names) is None:
+            return part
+        return part._replace(masked=part.masked._replace(given=names.spellings(part.masked)))
 
     def _with_glossary(self, part: LinePart, glossary: Glossary) -> LinePart:
         """Spell names as the glossary does; where it has a phrase with a name, mask none."""
@@ -148,6 +158,7 @@ class LineSplitter:
             for mark, name in part.masked.names.items()
             if glossary.targets(name)
         }
+        given = {**part.masked.given, **given}
         terms = sum(len(glossary.targets(name)) for name in part.masked.names.values())
         text = part.masked.written
         if len(glossary.targets(text)) == terms + len(glossary.targets(part.masked.text)):

@@ -141,7 +141,7 @@ class Translator(LoadedModel):
             check_settings(settings)
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
         splitter = LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
-        split = splitter.split(lines, prefixes, constraints, settings.glossary, not text_only)
+        split = splitter.split(lines, prefixes, constraints, settings, not text_only)
         forbidden = self._requirements.forbidden(settings.forbidden)
         options = search_options(
             settings, self.decoding, self.vocabularies, size, text_only, forbidden

@@ -179,6 +179,24 @@ def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert hypotheses.read_text(encoding="utf-8") == output("-m", run)
 
 
+def test_a_synthetic_corpus_has_spellings_alone(run: Path, tmp_path: Path) -> None:
+    """A student would learn to write the written form of a name behind its placeholder."""
+    source, pairs = tmp_path / "in.txt", tmp_path / "pairs.tsv"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    assert main(["translate", "-m", str(run), "-i", str(source), "-o", str(tmp_path / "out")]) == 0
+    shown = (tmp_path / "out").read_text(encoding="utf-8")
+    unsure = [name for name in UNKNOWN if f" ({name})" in shown]
+    assert unsure
+    call = ["-m", str(run), "-i", str(source), "-o", str(pairs), "--overwrite"]
+    for command in ("distill", "back-translate"):
+        assert main([command, *call]) == 0
+        found = pairs.read_text(encoding="utf-8")
+        assert [name for name in unsure if f"({name})" in found] == []
+        texts = found.splitlines()
+        for line, text in zip(LINES, texts, strict=True):
+            assert all(spelled(name) in text or name in text for name in names_of(line))
+
+
 def test_resumed_training_is_the_same(run: Path, tmp_path: Path) -> None:
     config, _ = load_config(run / "config.yaml")
     names = []

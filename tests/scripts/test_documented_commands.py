@@ -1,10 +1,11 @@
-"""Commands of README and documentation: all are well-formed, and those of the guides run here."""
+"""Commands of README, documentation and configs: all are well-formed; those of guides run here."""
 
 import itertools
 import os
 import re
 import shlex
 import shutil
+import string
 import subprocess
 import sys
 import textwrap
@@ -116,12 +117,43 @@ def programs(line: str) -> Iterator[list[str]]:
             words.append(token)
 
 
-LINES = [line for page in PAGES for line in command_lines(page)]
+def header_lines(config: str) -> list[Line]:
+    """List the commands in the first comment of a config, with loops and variables expanded."""
+    found, variables = [], {}
+    text = (ROOT / config).read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.startswith("#"):
+            break
+        if not line.startswith("#   ") or line.startswith("#   the commands of "):
+            continue
+        command = line.removeprefix("#   ")
+        values = [""]
+        if loop := re.match(r"for (\w+) in (.*?); do (.*); done$", command):
+            name, values, command = loop[1], loop[2].split(), loop[3]
+            variables[name] = ""
+        elif re.fullmatch(r"(\w+=('[^']*'|\S+)\s*)+", command):
+            variables |= {k: v.strip("'") for k, v in re.findall(r"(\w+)=('[^']*'|\S+)", command)}
+            continue
+        for value in values:
+            known = {**variables, name: value} if value else variables
+            found.append(Line(config, number, string.Template(command).substitute(known)))
+    return found
+
+
+CONFIGS = sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("configs/*.yaml"))
+HEADERS = [line for config in CONFIGS for line in header_lines(config)]
+LINES = [line for page in PAGES for line in command_lines(page)] + HEADERS
 
 
 def test_the_pages_have_commands() -> None:
     assert len(LINES) > 60
     assert {line.page for line in LINES} >= set(GUIDES)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_header_of_a_config_has_the_command_that_uses_it(config: str) -> None:
+    commands = [line.text for line in HEADERS if line.page == config]
+    assert [each for each in commands if " configs/" in each] != []
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.page}:{line.text[:50]}")
@@ -142,6 +174,7 @@ def check_program(words: list[str]) -> None:
         case ["python", "-m", "pytest", *rest]:
             assert all((ROOT / each).exists() for each in rest if each.endswith(".py"))
         case ["python", script, *rest]:
+            assert (ROOT / script).is_file(), f"{script}: no such script"
             source = (ROOT / script).read_text(encoding="utf-8")
             assert [each for each in rest if each.startswith("--") and each not in source] == []
             assert [e for e in rest if e.startswith("configs/") and not (ROOT / e).is_file()] == []
