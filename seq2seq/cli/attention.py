@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         if not translator.attends:
             raise UserError(
                 f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
-                "use a run with model.decoder bahdanau or luong"
+                "use a run with model.decoder bahdanau, luong or gnmt"
             )
         name = str(options.input or "standard input")
         reader = LineReport(options.input)

@@ -114,7 +114,7 @@ class ModelConfig(Section):
     @classmethod
     def _check_copying(cls, copy: bool, info: ValidationInfo) -> bool:
         if copy and info.data.get("decoder") == "none":
-            raise ValueError("needs attention to copy by; set decoder to bahdanau or luong")
+            raise ValueError("needs attention to copy by; set decoder to bahdanau, luong or gnmt")
         return copy
 
     @field_validator("attention_size")

@@ -126,7 +126,7 @@ def _check_guided(earlier: Tree) -> None:
     model: Any = earlier.get("model")
     if model is not None and model.decoder == "none":
         raise ValueError(
-            "losses: guided_alignment needs attention; set decoder to bahdanau or luong"
+            "losses: guided_alignment needs attention; set decoder to bahdanau, luong or gnmt"
         )
     if vocabulary is not None and vocabulary.names:
         raise ValueError(

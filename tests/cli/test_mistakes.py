@@ -781,7 +781,7 @@ FILES = {
     "no attention": Row(
         "attention -m none -o looks.html",
         "none: the model has no attention to plot (model.decoder: none); "
-        "use a run with model.decoder bahdanau or luong",
+        "use a run with model.decoder bahdanau, luong or gnmt",
     ),
     "nothing to look at": Row(
         "attention -m luong -i blank -o looks.html",
