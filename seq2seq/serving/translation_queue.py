@@ -42,13 +42,16 @@ class _AbandonedError(Exception):
 
 @dataclass(frozen=True)
 class Search:
-    """Model and settings of a request; requests with an equal search can share a batch."""
+    """Model and settings of a request; requests with an equal search can share a batch.
+
+    `text_only` is not compared: it changes the time of a search, but neither text nor tokens.
+    """
 
     pair: str
     translator: Translator = field(compare=False)
     beam_size: int | None = None  # None: that of the config
     n_best: int = 1
-    text_only: bool = True
+    text_only: bool = field(default=True, compare=False)
     constrained: bool = False
     settings: SearchSettings = DEFAULT_SETTINGS
 
@@ -255,7 +258,7 @@ class TranslationQueue:
             beam_size=search.beam_size,
             n_best=search.n_best,
             prefixes=prefixes if any(prefixes) else None,
-            text_only=search.text_only,
+            text_only=all(share.waiting.search.text_only for share in batch),
             on_translated=check,
             constraints=[line.phrases for line in lines] if search.constrained else None,
             settings=search.settings,

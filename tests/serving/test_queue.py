@@ -1,6 +1,7 @@
 """The queue: batches, bounds, fairness, cancelled requests, failures of one request alone."""
 
 import asyncio
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,14 +27,20 @@ class Echo:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.text_only: list[bool] = []  # of each batch
         self.open = threading.Event()
         self.open.set()
         self.started = threading.Event()
 
     def translate(
-        self, lines: Sequence[str], on_translated: Callable[[int], object], **_options: Any
+        self,
+        lines: Sequence[str],
+        on_translated: Callable[[int], object],
+        text_only: bool,
+        **_options: Any,
     ) -> list[Translation]:
         self.batches.append(list(lines))
+        self.text_only.append(text_only)
         self.started.set()
         while not self.open.wait(0.01):
             on_translated(0)
@@ -107,6 +114,23 @@ def test_other_searches_are_other_batches() -> None:
 
     _, echo, _ = run(body)
     assert echo.batches == [["first"], ["a0", "a2"], ["a1", "a3"]]
+
+
+def test_requests_with_and_without_attention_share_a_batch() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        searches = [search(echo), dataclasses.replace(search(echo), text_only=False)]
+        tasks = [
+            asyncio.create_task(queue.translate(each, lines_of(f"a{n}"), 60))
+            for n, each in enumerate(searches)
+        ]
+        await asyncio.sleep(0.05)
+        echo.open.set()
+        await asyncio.gather(first, *tasks)
+
+    _, echo, _ = run(body)
+    assert echo.batches == [["first"], ["a0", "a1"]]
+    assert echo.text_only == [True, False]
 
 
 def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
