@@ -14,6 +14,7 @@ _LENGTH = ("training.max_epochs", "training.max_steps")
 _FREE = (
     "run_dir.",
     "data.test.",
+    "data.embeddings.",  # read at the start of a run alone
     "decoding.",
     "vocabulary.model.",  # checksums of the vocabulary are recorded
     "training.max_minutes.",
@@ -23,7 +24,7 @@ _FREE = (
     "training.log_every.",
 )
 # Keys of the content of a text, of which the training state records a checksum.
-_TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag)")
+_TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag|alignment)")
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:

@@ -218,6 +218,10 @@ def test_another_alignment_is_another_text_for_the_cache_and_for_resume(
     first, again = ((folder / name / METRICS).read_bytes() for name in ("first", "again"))
     assert first == again
     assert "rebuilt" not in capsys.readouterr().err
+    moved = path.rename(folder / "moved.align")
+    elsewhere = (*SHORT, *GUIDE, f"data.train.alignment={moved}")
+    train(configured(small_corpus, *elsewhere, f"run_dir={folder / 'first'}"), "cpu", resume=True)
+    path = moved.rename(path)
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("".join(f"{line.split()[0]}\n" for line in lines), encoding="utf-8")
     with pytest.raises(UserError, match=r"data\.train: is not the text that .*first was trained"):
