@@ -229,6 +229,29 @@ def test_a_json_array_is_refused_with_the_command_that_converts_it(tmp_path: Pat
         assert "jq -c '.[]'" in refusal(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "line", "kind"),
+    [
+        ("a.tsv", '{"english": "a", "german": "b"}', "JSON lines: give the file a name in .jsonl"),
+        ("a.csv", '{"english": "a", "german": "b"}', "JSON lines: give the file a name in .jsonl"),
+        ("a.tsv", "english,german", "CSV: give the file a name in .csv"),
+        ("a.jsonl", "english,german", "CSV: give the file a name in .csv"),
+        ("a.jsonl", "a\tb", "TSV: give the file a name in .tsv"),
+    ],
+)
+def test_a_table_under_the_ending_of_another_is_recognised(
+    tmp_path: Path, name: str, line: str, kind: str
+) -> None:
+    path = write(tmp_path / name, f"{line}\n")
+    assert refusal(path).endswith(f". It seems to be {kind}")
+
+
+@pytest.mark.parametrize("line", ["Hello, world", "No tab here", '{"english": "a"'])
+def test_a_sentence_is_taken_for_no_table(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / ("a.jsonl" if line.startswith("{") else "a.tsv"), f"{line}\n")
+    assert "It seems to be" not in refusal(path)
+
+
 def test_null_and_missing_text_are_blank(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"english": null, "german": "b"}\n\n')
     assert pairs_of(path, COLUMNS) == [("", "b")]

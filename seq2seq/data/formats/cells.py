@@ -26,12 +26,30 @@ def as_line(text: str, place: str) -> str:
     return text
 
 
-def missing_column(path: Path, name: str, names: Sequence[str], remedy: str = "") -> UserError:
-    """Return the error for a column that a file lacks, with the names it has."""
+def missing_column(
+    path: Path, name: str, names: Sequence[str], remedy: str = "", other_format: str = ""
+) -> UserError:
+    """Return the error for a column that a file lacks, with the names it has.
+
+    A hint to another format of the file replaces the others.
+    """
     shown = ", ".join(shorten(each) for each in names[:_SHOWN_NAMES])
     more = ", ..." * (len(names) > _SHOWN_NAMES)
-    hint = did_you_mean(name, names) or f". Set columns: [SOURCE, TARGET]{remedy}"
+    hint = other_format or did_you_mean(name, names) or f". Set columns: [SOURCE, TARGET]{remedy}"
     return UserError(f"{path}:1: has no column {name!r}; it has: {shown}{more}{hint}")
+
+
+def format_hint(line: str, ending: str) -> str:
+    """Return a hint to the format that a line has, if it is not the one of the ending."""
+    if line.lstrip().startswith("{"):
+        found, kind = ".jsonl", "JSON lines"
+    elif "\t" in line:
+        found, kind = ".tsv", "TSV"
+    elif "," in line and " " not in line:  # a header, not a sentence
+        found, kind = ".csv", "CSV"
+    else:
+        return ""
+    return "" if found == ending else f". It seems to be {kind}: give the file a name in {found}"
 
 
 def as_numbers(columns: Sequence[str]) -> list[int] | None:

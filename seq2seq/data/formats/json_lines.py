@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seq2seq.data.formats.cells import as_line, missing_column
+from seq2seq.data.formats.cells import as_line, format_hint, missing_column
 from seq2seq.data.lines import iter_lines
 from seq2seq.runtime.errors import UserError
 
@@ -31,6 +31,7 @@ def _fields(line: str, place: str) -> dict[str, object]:
         fields = json.loads(line)
     except ValueError as error:
         hint = ". Each line must be an object" + _array_hint(line, place)
+        hint += format_hint(line, ".jsonl") if place.endswith(":1") else ""
         raise UserError(f"{place}: invalid JSON ({error}){hint}") from None
     except RecursionError:
         raise UserError(f"{place}: invalid JSON (nested too deeply)") from None

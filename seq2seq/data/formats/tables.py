@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.data.formats.cells import as_line, as_numbers, missing_column
+from seq2seq.data.formats.cells import as_line, as_numbers, format_hint, missing_column
 from seq2seq.data.line_counts import MAX_COUNTED_LINES
 from seq2seq.data.lines import iter_lines, iter_text
 from seq2seq.runtime.errors import UserError
@@ -72,7 +72,7 @@ def _first_two(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             more = f" (the first of {least}{others + 1} such lines)" if others else ""
             raise UserError(
                 f"{path}:{number}: the line has no tab{more}. "
-                "Each line must be: source, a tab, target."
+                f"Each line must be: source, a tab, target{format_hint(line, '.tsv') or '.'}"
             )
         yield src, rest.partition("\t")[0]
 
@@ -93,7 +93,8 @@ def _chosen(
 
 def _position(path: Path, names: Sequence[str], name: str) -> int:
     if name not in names:
-        raise missing_column(path, name, names, _NO_HEADER)
+        other_format = format_hint("\t".join(names), ".tsv")
+        raise missing_column(path, name, names, _NO_HEADER, other_format)
     return names.index(name)
 
 
@@ -133,7 +134,8 @@ def _delimiter(path: Path, start: list[str], columns: Sequence[str]) -> tuple[st
             "read"
         )
     missing = next((each for each in columns if each not in longest), columns[0])
-    raise missing_column(path, missing, longest, _NO_HEADER)
+    other_format = format_hint("".join(start), ".csv")
+    raise missing_column(path, missing, longest, _NO_HEADER, other_format)
 
 
 def _next_record(path: Path, reader: "CsvReader") -> list[str] | None:
