@@ -8,7 +8,7 @@ from typing import NamedTuple
 from seq2seq.analysis.report.facts import Curve
 
 WIDTH, HEIGHT = 480, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 34  # margins around the plot
+LEFT, RIGHT, TOP, BOTTOM = 54, 10, 12, 34  # margins around the plot
 MAX_POINTS = 400  # maximum points of a line; more are averaged
 MARKED = 40  # a curve of at most as many points has a mark for each
 
