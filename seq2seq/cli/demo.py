@@ -6,6 +6,7 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
+from seq2seq.cli import schema
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
@@ -83,13 +84,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_config() -> None:
-    """Write the config of the demo, unless there is one."""
-    if CONFIG.exists():
-        return
-    content = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
+    """Write the config of the demo and the schema that it names, unless they exist."""
     with write_errors(CONFIG):
         CONFIG.parent.mkdir(exist_ok=True)
-        atomic_write(CONFIG, content)
+        if not CONFIG.exists():
+            content = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
+            atomic_write(CONFIG, content)
+    if not (path := CONFIG.with_name(schema.FILE)).exists():
+        schema.write_schema(path)
 
 
 def _call(options: argparse.Namespace, *words: str) -> int:

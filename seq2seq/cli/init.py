@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, schema
 from seq2seq.cli.output import check_output
 from seq2seq.runtime.console import duration, say
 from seq2seq.runtime.errors import UserError
@@ -135,7 +135,8 @@ def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
     from seq2seq.analysis.recipe.document import as_yaml
 
     with write_errors(path):
-        atomic_write(path, as_yaml(path, data, recipe).encode())
+        modeline = schema.MODELINE if schema.is_schema(path.with_name(schema.FILE)) else None
+        atomic_write(path, as_yaml(path, data, recipe, modeline).encode())
     model = recipe.sections["model"]
     say(
         f"{path}: {model['decoder']} decoder, {recipe.cost.parameters:,} parameters, "

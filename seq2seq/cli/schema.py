@@ -3,15 +3,18 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from seq2seq.runtime.files import atomic_write, write_errors
 
-_ABOUT = """\
+FILE = "schema.json"  # beside a config that names it
+MODELINE = f"# yaml-language-server: $schema={FILE}"
+_ABOUT = f"""\
 Print the JSON schema of a config file: every key with its type, description and default. Editors
 with a YAML language server read it from a file that the config names in its first line:
 
-  seq2seq schema -o schema.json
-  # yaml-language-server: $schema=schema.json
+  seq2seq schema -o {FILE}
+  {MODELINE}
 """
 
 
@@ -26,12 +29,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write the schema."""
+    if options.output is None:
+        print(_as_text(), end="")
+    else:
+        write_schema(options.output)
+    return 0
+
+
+def write_schema(path: Path) -> None:
+    """Write the schema to a file; raises RunError if it cannot be written."""
+    with write_errors(path):
+        atomic_write(path, _as_text().encode())
+
+
+def is_schema(path: Path) -> bool:
+    """Return whether a file is a schema of configs, of this version or another."""
+    from seq2seq.config.schema import SCHEMA_TITLE
+
+    try:
+        schema: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(schema, dict) and schema.get("title") == SCHEMA_TITLE
+
+
+def _as_text() -> str:
     from seq2seq.config.schema import json_schema
 
-    text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
-    if options.output is None:
-        print(text)
-        return 0
-    with write_errors(options.output):
-        atomic_write(options.output, f"{text}\n".encode())
-    return 0
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -43,6 +43,7 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
+SCHEMA_TITLE = "Config of seq2seq"
 _LIMITS = {  # pydantic's words for limits of strict integers, and those of JSON Schema
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -217,6 +218,7 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a config file, with the description and default of every key."""
     schema: dict[str, Any] = _in_standard_words(Config.model_json_schema())
+    schema["title"] = SCHEMA_TITLE
     texts = schema["$defs"]["DataConfig"]["properties"]
     as_list = {key: texts["train"].pop(key) for key in ("type", "items")}
     texts["train"]["anyOf"] = [as_list["items"], as_list]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.cli import schema
 from seq2seq.cli.demo import SENTENCES
 from seq2seq.cli.main import main
 from seq2seq.runtime.console import printable
@@ -34,6 +35,7 @@ def test_it_trains_translates_and_evaluates_in_an_empty_folder(
     assert all(f"-> {printable(line)}\n" in out for line in translations)
     assert len(Path("runs/demo/test.hyp.fr").read_text("utf-8").splitlines()) == 500
     assert Path("runs/demo/attention.html").stat().st_size > 1000
+    assert schema.is_schema(Path("configs", schema.FILE))  # which the config names
     for line in out.split("What to try next:")[0].splitlines():
         name = line.split()[0] if line.startswith("  ") else ""
         assert not name.startswith(("runs/", "configs/")) or Path(name).exists()

@@ -11,6 +11,7 @@ from seq2seq.analysis.check.forecast import Forecast
 from seq2seq.analysis.recipe import recipe, text_facts
 from seq2seq.analysis.recipe.recipe import Recipe, choose
 from seq2seq.analysis.recipe.text_facts import TextFacts, measure_text
+from seq2seq.cli import schema
 from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config
 from seq2seq.data.corpus import read_pairs
@@ -68,6 +69,16 @@ def test_given_texts_stay_where_they_are(folder: Path) -> None:
     assert data.test is not None
     for files, name in ((data.train[0], "all"), (data.valid, "valid"), (data.test, "valid")):
         assert (files.file, files.columns) == (Path(f"{name}.tsv"), ["2", "3"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
+    arguments = [*LANGUAGES, *ALL, "--hold-out", "10", "--minutes", "1"]
+    for name, line in (("without", "# en to de, "), ("with", schema.MODELINE)):
+        assert main(["init", f"{name}.yaml", *arguments]) == 0
+        assert Path(f"{name}.yaml").read_text(encoding="utf-8").startswith(line)
+        assert load_config(f"{name}.yaml")[0].name == name
+        assert main(["schema", "-o", "schema.json"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import pydantic
 import pytest
 import yaml
 
+from seq2seq.cli import schema
 from seq2seq.cli.main import main
 from seq2seq.config.schema import VARIANTS, json_schema
 
@@ -21,6 +23,27 @@ def test_the_schema_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_p
     assert main(["schema", "-o", str(tmp_path / "schema.json")]) == 0
     assert json.loads((tmp_path / "schema.json").read_text("utf-8")) == printed
     assert printed["$defs"]["ModelConfig"]["properties"]["layers"]["description"]
+
+
+def test_the_schema_beside_the_shipped_configs_is_the_current_one(tmp_path: Path) -> None:
+    """`seq2seq schema -o configs/schema.json` writes it again."""
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    if f"pydantic=={pydantic.VERSION}\n" not in locked:
+        pytest.skip(f"pydantic {pydantic.VERSION} may word a schema unlike the locked version")
+    schema.write_schema(tmp_path / "schema.json")
+    assert (ROOT / "configs" / schema.FILE).read_text("utf-8") == (
+        tmp_path / "schema.json"
+    ).read_text("utf-8")
+
+
+def test_a_schema_of_configs_is_recognized(tmp_path: Path) -> None:
+    path = tmp_path / schema.FILE
+    assert not schema.is_schema(path)
+    schema.write_schema(path)
+    assert schema.is_schema(path)
+    for other in ('{"title": "A book"}', "[]", "{", "\udcff"):
+        path.write_bytes(other.encode("utf-8", "surrogateescape"))
+        assert not schema.is_schema(path)
 
 
 def strict_numbers(tree: object) -> object:
@@ -40,6 +63,8 @@ def test_every_shipped_config_fits_the_schema(path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     tree = strict_numbers(yaml.safe_load(path.read_text(encoding="utf-8")))
     assert isinstance(tree, dict)
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    assert (first == schema.MODELINE) == (VARIANTS not in tree)
     if VARIANTS in tree:
         pytest.skip("is for seq2seq compare")
     validator = jsonschema.Draft202012Validator(json_schema())

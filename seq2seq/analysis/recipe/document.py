@@ -14,10 +14,11 @@ from seq2seq.runtime.console import duration, one_line
 _WIDTH = 100
 
 
-def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
+def as_yaml(path: Path, data: DataConfig, recipe: Recipe, modeline: str | None = None) -> str:
     """Format the config of a recipe, to be written to `path`: its header, then section by section.
 
-    The run is named after the file. A comment beside a key gives the reason of its value.
+    The run is named after the file. A comment beside a key gives the reason of its value;
+    `modeline` is a first line for editors.
     """
     tree = {
         "name": path.stem,
@@ -25,7 +26,9 @@ def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
         "data": {**_data(data), **recipe.sections["data"]},
         **{name: keys for name, keys in recipe.sections.items() if name != "data"},
     }
-    return "\n".join([*_header(path, data, recipe), *_entries(tree, recipe.reasons)]) + "\n"
+    first = [modeline] if modeline else []
+    lines = [*first, *_header(path, data, recipe), *_entries(tree, recipe.reasons)]
+    return "\n".join(lines) + "\n"
 
 
 def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
