@@ -1,6 +1,6 @@
 """Training text with its vocabulary and token ids, cached on disk and read on demand.
 
-FOLDER/NAME-OF-THE-FILES/
+.token-cache/NAME-OF-THE-FILES/
     text/           copy of the usable pairs, and counts of the pairs dropped
     vocabulary-*/   SentencePiece models trained under one `vocabulary` section of a config
     tokens-*/       token ids under one vocabulary, and the positions of their lines in the text
@@ -59,9 +59,11 @@ from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.folders import PrivateFolder, is_foreign
 
 FOLDER = ".token-cache"
+PLACE = "SEQ2SEQ_CACHE"  # environment variable
 T = TypeVar("T")
 _NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
@@ -131,10 +133,11 @@ def training_data(
         counts = sum(blanks), count_same(text)
         yield TrainingData(files, text, sizes, *counts, checksum_of_text(text, sizes))
         return
-    with closing(EntryCache(cache_of(run_dir), _folder_name(files))) as cache:
+    place = cache_of(run_dir)
+    with closing(EntryCache(place, _folder_name(files))) as cache:
         try:
             data = _CachedTrainingData(files, cache, digests or {})
-            if is_foreign(shared := _shared_cache(run_dir)):
+            if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
                 data.notes.append(f"note: {shared} belongs to another user and is not used")
             yield data
         except UserError:
@@ -146,12 +149,25 @@ def cache_of(run_dir: Path) -> Path:
     """Return the cache of a run: next to the run folder, or in it if only that is writable.
 
     Runs in the same folder share their cache, but not with other users: if another user's cache is
-    next to the run folder, that of the run is in it.
+    next to the run folder, that of the run is in it. The environment variable SEQ2SEQ_CACHE names
+    another parent folder. Raises UserError if that one cannot be used.
     """
-    shared = _shared_cache(run_dir)
-    nearest = next(each for each in (shared, *shared.parents) if each.exists())
-    usable = nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(shared)
-    return shared if usable else run_dir / FOLDER
+    if not (parent := os.environ.get(PLACE)):
+        shared = _shared_cache(run_dir)
+        return shared if _is_usable(shared) else run_dir / FOLDER
+    chosen = Path(parent).absolute() / FOLDER
+    check_paths(chosen)
+    if not _is_usable(chosen):
+        raise UserError(
+            f"{PLACE}: {chosen} cannot be written or belongs to another user. Name another folder"
+        )
+    return chosen
+
+
+def _is_usable(cache: Path) -> bool:
+    """Return whether a cache is the user's own or can be made."""
+    nearest = next(each for each in (cache, *cache.parents) if each.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(cache)
 
 
 def _shared_cache(run_dir: Path) -> Path:

@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 
 import scaling
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig, load_config
+from seq2seq.data import training_data as training_data_module
 from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
 from seq2seq.data.cache import entries, workers
 from seq2seq.data.cache.arrays import copy_text, open_text
 from seq2seq.data.cache.entries import MANIFEST, Entry, read_entry
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
-from seq2seq.data.training_data import FOLDER, cache_of, training_data
+from seq2seq.data.training_data import FOLDER, PLACE, cache_of, training_data
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
@@ -355,6 +356,43 @@ def test_where_nothing_can_be_written_beside_the_run_it_lies_inside(
     assert not (run.parent / FOLDER).exists()
 
 
+def test_the_environment_sets_its_place_for_all_runs(
+    files: ParallelFiles, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(PLACE, "scratch/mine")
+    place = tmp_path / "scratch" / "mine"
+    found = taken(files, run)
+    assert_alike(found, read_into_memory(files))
+    assert f"are cached in {place / FOLDER}" in found.notes[-1]
+    assert not (run.parent / FOLDER).exists()
+    assert taken(files, tmp_path / "other" / "run").built == []
+    if os.name != "nt":
+        assert place.stat().st_mode & 0o777 != 0o700  # only the cache in it is private
+        assert (place / FOLDER).stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv(PLACE, "")
+    assert cache_of(run) == run.parent / FOLDER
+
+
+@pytest.mark.parametrize("fault", ["a file", "too long", "read only", "foreign"])
+def test_a_place_of_the_environment_that_cannot_be_used_is_refused(
+    files: ParallelFiles, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    place = tmp_path / ("x" * 300 if fault == "too long" else "place")
+    monkeypatch.setenv(PLACE, str(place))
+    if fault == "a file":
+        place.write_text("text", encoding="utf-8")
+    elif fault == "read only":
+        monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != tmp_path)
+    elif fault == "foreign":
+        monkeypatch.setattr(training_data_module, "is_foreign", lambda path: place in path.parents)
+    with pytest.raises(UserError) as refused:
+        taken(files, run)
+    name = "File name too long" if fault == "too long" else f"{PLACE}: {place / FOLDER} cannot be"
+    assert name in str(refused.value)
+    assert not run.parent.exists()
+
+
 @pytest.mark.parametrize("failing", ["os.fsync", "os.rename", "os.mkdir", "pathlib.Path.mkdir"])
 def test_a_cache_that_cannot_be_written_is_told_in_a_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, failing: str
@@ -367,7 +405,8 @@ def test_a_cache_that_cannot_be_written_is_told_in_a_line(
         with pytest.raises(RunError) as told:
             taken(files, run)
     message = str(told.value)
-    assert ", in the token cache next to run_dir: cannot be written (No space left on" in message
+    place = ", in the token cache (SEQ2SEQ_CACHE sets another place)"
+    assert f"{place}: cannot be written (No space left on device)" in message
     assert "\n" not in message
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
     assert_alike(taken(files, run), read_into_memory(files))

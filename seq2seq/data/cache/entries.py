@@ -27,6 +27,7 @@ MISSING = "it does not exist"
 STALE = "what it was built from has changed"
 UNRECORDED = "it is not what the run was trained on"
 _LOCK = "lock"
+_PLACE = "in the token cache (SEQ2SEQ_CACHE sets another place)"  # in messages
 _MAX_MANIFEST_BYTES = 1 << 20
 _FILE_NAME = re.compile(r"[a-z]+(\.[a-z]+)?")
 
@@ -73,7 +74,7 @@ class EntryCache:
         path = root / name
         self.built: list[str] = []
         self._made = [each for each in (path, *path.parents) if not each.exists()]
-        with write_errors(f"{path}, in the token cache next to run_dir"):
+        with write_errors(f"{path}, {_PLACE}"):
             root.parent.mkdir(parents=True, exist_ok=True)
             with closing(PrivateFolder(root, create=True)) as above:  # may hold confidential text
                 self.folder = above.subfolder(name, create=True)
@@ -95,7 +96,7 @@ class EntryCache:
         It is unusable if it is damaged, if `read` raises Unusable, or if it does not have the given
         digest. Raises RunError if the entry cannot be written.
         """
-        with write_errors(f"{self.folder.path / name}, in the token cache next to run_dir"):
+        with write_errors(f"{self.folder.path / name}, {_PLACE}"):
             seen = self._identity(name)
             try:
                 entry = self._read(name, key, digest)

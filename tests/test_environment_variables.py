@@ -1,0 +1,79 @@
+"""The table of environment variables has all that package, scripts, tests and make read."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OF_THE_SYSTEM = {"PATH"}
+OWN = re.compile("SEQ2SEQ_[A-Z_]+")
+SHELL = re.compile(r"\$\{([A-Z_]+):[-+]|^([A-Z_]+) \?=", re.MULTILINE)
+
+
+def documented() -> set[str]:
+    """Names in the first column of the table."""
+    page = (ROOT / "docs/reference/environment.md").read_text(encoding="utf-8")
+    rows = page.partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
+    return {name for row in rows for name in re.findall("`([A-Z0-9_]+)`", row.split("|")[1])}
+
+
+def read_by_python(path: Path) -> Iterator[str]:
+    """Yield what is looked up in os.environ, and names of our own in any string."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    constants = {
+        each.targets[0].id: each.value
+        for each in nodes
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+    }
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from OWN.findall(node.value)
+        name = looked_up(node)
+        if isinstance(name, ast.Name):
+            name = constants[name.id]
+        if name is not None:
+            assert isinstance(name, ast.Constant), f"{path}: {ast.unparse(node)}"
+            yield str(name.value)
+
+
+def looked_up(node: ast.AST) -> ast.expr | None:
+    """Return the expression of the name that a node looks up in os.environ, if it does."""
+    match node:
+        case ast.Subscript(value=place, slice=name) if ast.unparse(place) == "os.environ":
+            return name
+        case ast.Call(func=called, args=[name, *_]) if ast.unparse(called) in (
+            "os.environ.get",
+            "os.environ.setdefault",
+            "os.getenv",
+        ):
+            return name
+        case ast.Compare(left=name, ops=[ast.In() | ast.NotIn()], comparators=[place]) if (
+            ast.unparse(place) == "os.environ"
+        ):
+            return name
+    return None
+
+
+def in_sources() -> set[str]:
+    python = [
+        path for top in ("seq2seq", "scripts", "tests") for path in (ROOT / top).rglob("*.py")
+    ]
+    own = Path(__file__)
+    found = {name for path in python if path != own for name in read_by_python(path)}
+    for path in (ROOT / "Makefile", *(ROOT / ".ci").iterdir()):
+        for match in SHELL.finditer(path.read_text(encoding="utf-8")):
+            found.add(match[1] or match[2])
+    return found - OF_THE_SYSTEM
+
+
+def test_every_variable_that_is_read_is_in_the_table() -> None:
+    found = in_sources()
+    assert {"SEQ2SEQ_CACHE", "RANK", "OMP_NUM_THREADS", "CONSTRAINTS", "TORCH_INDEX"} <= found
+    assert found - documented() == set()
+
+
+def test_every_variable_of_ours_in_the_table_is_read() -> None:
+    own = {name for name in documented() if OWN.fullmatch(name)}
+    assert len(own) > 5
+    assert own - in_sources() == set()
