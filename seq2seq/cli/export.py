@@ -14,8 +14,8 @@ from seq2seq.runtime.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write a trained model as ONNX graphs, vocabularies and one JSON file. The folder is given "
-        "to translate and serve as a run folder is, and needs no torch."
+        "Write a trained model as ONNX graphs, vocabularies and one JSON file. Give the folder to\n"
+        "translate and serve like a run folder; they then need no torch."
     )
     arguments.add_model(parser)
     arguments.add_output_folder(parser, "folder to write", required=True)

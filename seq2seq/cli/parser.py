@@ -66,6 +66,17 @@ class Parser(argparse.ArgumentParser):
         )
         super().__init__(**settings, allow_abbrev=False)
 
+    def format_help(self) -> str:
+        """Return the help, followed by all config keys if the command takes overrides."""
+        text = super().format_help()
+        if not self._takes_overrides():
+            return text
+        try:
+            from seq2seq.cli.config_keys import keys_help
+        except ModuleNotFoundError:  # the packages of training are not installed
+            return text
+        return f"{text}\n{keys_help()}"
+
     def error(self, message: str) -> NoReturn:
         """Raise UserError with the message and the command that prints the help."""
         raise UserError(f"{message}; see {self.prog} --help")
@@ -85,12 +96,15 @@ class Parser(argparse.ArgumentParser):
         meant += [each for each in [_SYNONYMS.get(name.lstrip("-"))] if each in known]
         if meant:
             return f"; did you mean '{meant[0]}'?"
-        if any(action.dest == "overrides" for action in self._actions):
+        if self._takes_overrides():
             from seq2seq.config.schema import Config
             from seq2seq.config.unknown_keys import suggest_override
 
             return suggest_override(argument, Config) or did_you_mean(name, known, _SIMILAR)
         return did_you_mean(name, known, _SIMILAR)
+
+    def _takes_overrides(self) -> bool:
+        return any(action.dest == "overrides" for action in self._actions)
 
     def _text_hint(self, text: str) -> str:
         """Explain how the command takes the text or file that was given as an argument."""

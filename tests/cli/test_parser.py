@@ -1,6 +1,7 @@
 """The parser: no abbreviated options, suggestions, completion scripts of shells."""
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, Parser, command_modules
+from seq2seq.config.schema import Config
+from seq2seq.config.unknown_keys import section_class
 
 ARGUMENTS = {
     "demo": [],
@@ -170,6 +173,39 @@ def test_overrides_are_not_required(command: str, capsys: pytest.CaptureFixture[
     assert error == f"seq2seq: error: {required}; see seq2seq {command} --help\n"
 
 
+def printed_help(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_lists_the_keys_where_they_can_be_overridden(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed_help(command, capsys)
+    assert all(len(line) <= 100 for line in text.splitlines())
+    listed = text.partition("config keys and defaults")[2]
+    assert bool(listed) == (command in ("train", "check", "compare", "demo"))
+    words = re.split(r"[\s,]+", listed)
+    for section, keys in Config.model_fields.items():
+        known = section_class(keys.annotation)
+        assert not listed or f"{section}:" in words or known is None
+        for name, field in (known.model_fields if known else {section: keys}).items():
+            entry = name if field.is_required() else f"{name}="
+            assert not listed or any(word.startswith(entry) for word in words), name
+    assert not listed or {"seed=1", "clip_norm=1.0", "type=unigram", "test=null"} < set(words)
+
+
+def test_the_help_needs_no_package_of_training(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "seq2seq.config.schema", None)
+    monkeypatch.delitem(sys.modules, "seq2seq.cli.config_keys", raising=False)
+    assert "--resume" in printed_help("train", capsys)
+
+
 def printed_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     pytest.importorskip("shtab")
     with pytest.raises(SystemExit) as stop:
@@ -220,6 +256,23 @@ def test_bash_completes(
         ["bash", "-c", program], cwd=folder, capture_output=True, text=True, check=True
     )
     assert {word.rstrip("/ ") for word in done.stdout.splitlines()} == expected
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="runs bash")
+def test_bash_completes_every_option_of_every_subcommand(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    program = printed_completion("bash", capsys)
+    for command in COMMANDS:
+        program += (
+            f"COMP_WORDS=(seq2seq {command} --); COMP_CWORD=2; COMP_LINE='seq2seq {command} --'\n"
+            "COMP_POINT=${#COMP_LINE}; _shtab_seq2seq; echo ${COMPREPLY[@]}\n"
+        )
+    done = subprocess.run(
+        ["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    for command, line in zip(COMMANDS, done.stdout.splitlines(), strict=True):
+        assert set(line.split()) == {"--help", *(name for name, _ in long_options(command))}
 
 
 def test_without_shtab_one_line_says_how_to_get_it(
