@@ -1,6 +1,7 @@
 """Properties of the package that import-linter cannot state."""
 
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -64,6 +65,17 @@ def test_the_public_names_are_these() -> None:
     assert set(seq2seq.__all__) == PUBLIC.keys()
     with pytest.raises(AttributeError, match="module 'seq2seq' has no attribute 'Translater'"):
         _ = seq2seq.Translater
+
+
+def test_version_and_date_of_the_release_are_the_same_everywhere() -> None:
+    changelog, citation, page = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("CHANGELOG.md", "CITATION.cff", "docs/how-to/cite.md")
+    )
+    version, date = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", changelog, re.M)[0]
+    assert version == seq2seq.__version__
+    assert f"\nversion: {version}\ndate-released: \"{date}\"\n" in citation
+    assert f"  version = {{{version}}},\n  date = {{{date}}},\n" in page
 
 
 def test_every_package_was_found() -> None:
