@@ -6,7 +6,7 @@ torch is imported inside functions: the command line asks for the rank before it
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
@@ -174,18 +174,25 @@ class ProcessGroup:
         shares = [json.loads(text) for text in texts]
         return [shares[n % self.size][n // self.size] for n in range(sum(map(len, shares)))]
 
-    def sum_tensors(self, tensors: Sequence["Tensor"]) -> "Sequence[Tensor]":
-        """Return the sums of the tensors over the ranks, bitwise the same on all, in one call."""
+    def start_sum(self, tensor: "Tensor") -> Callable[[], None]:
+        """Start to sum a tensor over the ranks, in place; return a call that waits for the sum.
+
+        Sums start in the same order on all ranks, and are bitwise the same on all. On CUDA only
+        the current stream waits, not the host.
+        """
         if self.size == 1:
-            return tensors
-        import torch
+            return lambda: None
         import torch.distributed as dist
 
-        buffer = torch.cat([tensor.flatten() for tensor in tensors])
         with _distributed_errors():
-            dist.all_reduce(buffer)
-        parts = buffer.split([tensor.numel() for tensor in tensors])
-        return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
+            work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None, "this rank is in the group"
+
+        def wait() -> None:
+            with _distributed_errors():
+                work.wait()
+
+        return wait
 
     def _own_keys(self, store: "Store") -> "Store":
         """Return the store without the keys of other attempts and of earlier trainings."""

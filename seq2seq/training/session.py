@@ -48,6 +48,7 @@ from seq2seq.runtime.device import derive_seed, resolve_precision, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
+from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.optimizer import Optimizer
 from seq2seq.training.pretrained import NOT_PRETRAINED, Pretrained, read_pretrained
 
@@ -132,6 +133,12 @@ class TrainingSession:
     def inference(self) -> InferenceModel:
         """The model as search sees it, with the weights in training."""
         return InferenceModel(self.model)
+
+    @cached_property
+    def exchange(self) -> GradientExchange | None:
+        """The exchange of gradients with other ranks, if there are any."""
+        several = self.group.size > 1
+        return GradientExchange(self.model.parameters(), self.group) if several else None
 
     @cached_property
     def inventor(self) -> NameInventor | None:

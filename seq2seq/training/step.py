@@ -97,14 +97,11 @@ def _sum_over_ranks(
 
     A non-finite value on one rank is non-finite on all. A rank without a pair adds zeros.
     """
-    if session.group.size == 1:
+    if session.exchange is None:
         return losses, tokens
-    parameters = list(session.model.parameters())
-    own = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
-    losses, tokens, *summed = session.group.sum_tensors([losses, tokens, *own])
-    torch._foreach_div_(summed, tokens)
-    for parameter, gradient in zip(parameters, summed, strict=True):
-        parameter.grad = gradient
+    losses, tokens = session.exchange.finish([losses, tokens])
+    gradients = [each.grad for each in session.model.parameters() if each.grad is not None]
+    torch._foreach_div_(gradients, tokens)
     return losses, tokens
 
 
@@ -155,6 +152,8 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
                     settings.losses.coverage,
                     settings.losses.guided_alignment,
                 )
+            if session.exchange is not None:
+                session.exchange.expect_last_pass(number == len(parts) - 1)
             objective = loss.objective / divisor
             (objective if scale is None else objective * scale).backward()
             total += torch.stack(loss).detach()

@@ -40,6 +40,7 @@ from seq2seq.training import session as preparation
 from seq2seq.training import loop as training
 from seq2seq.training import step as update
 from seq2seq.training import validation
+from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.loss import Losses
 from seq2seq.cli.main import main
 
@@ -82,6 +83,16 @@ def little_memory(run):
         return loss_of(model, batch, *weights)
     update.batch_loss = loss
 
+def little_memory_in_backward(run):
+    if run.progress.step == 1:
+        run.exchange = GradientExchange(run.model.parameters(), run.group, 4000)
+    def fail(gradient):
+        handle.remove()
+        assert 0 < len(run.exchange._sums) < len(run.exchange._buckets)
+        raise RuntimeError("can't allocate memory")
+    if run.group.rank == 1 and run.progress.step == 1:
+        handle = next(run.model.parameters()).register_hook(fail)
+
 def first_is_killed(run):
     if run.group.rank == 0 and run.progress.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -95,6 +106,7 @@ BEFALL = {
     "first killed": first_is_killed,
     "nan": spoiled,
     "memory": little_memory,
+    "memory in backward": little_memory_in_backward,
     "other clock": lambda run: None,
     "other data": lambda run: None,
     "other config": lambda run: None,
@@ -109,11 +121,12 @@ def all_told():
             assert group.gather_shares(group.share(lines)) == lines
         assert group.gather([number, 0.5]) == [[n, 0.5] for n in range(size)]
         assert group.sum([number, 1]) == [size * (size - 1) / 2, size]
-        tensors = [torch.full((2, 3), float(number)), torch.tensor(1.5), torch.ones(0)]
-        summed = group.sum_tensors(tensors)
-        assert [each.shape for each in summed] == [each.shape for each in tensors]
-        assert summed[0].unique().tolist() == [size * (size - 1) / 2]
-        assert summed[1] == 1.5 * size
+        tensors = [torch.full((2, 3), float(number)), torch.tensor(1.5)]
+        waits = [group.start_sum(each) for each in tensors]
+        for wait in reversed(waits):
+            wait()
+        assert tensors[0].unique().tolist() == [size * (size - 1) / 2]
+        assert tensors[1] == 1.5 * size
     assert not torch.distributed.is_initialized()
     return 0
 
@@ -315,7 +328,7 @@ def assert_same(ended: Ended, other: Ended) -> None:
 def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
-    tensors = [torch.ones(2)]
+    values = torch.ones(2)
     with process_group() as group:
         assert not torch.distributed.is_initialized()
         assert (group.rank, group.size, group.seed_part()) == (0, 1, ())
@@ -326,7 +339,8 @@ def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         assert group.share([3, 4]) == [3, 4]
         assert group.gather_shares(["a"]) == ["a"]
         assert group.sum([2.5]) == [2.5]
-        assert group.sum_tensors(tensors) is tensors
+        group.start_sum(values)()
+        assert values.tolist() == [1, 1]
         assert group.device_for("cuda:1") == "cuda:1"
         group.start([1.0], Path("run"))
         group.barrier()
@@ -437,6 +451,14 @@ def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
 
 def test_a_rank_may_do_its_share_in_pieces(trainings: Trainings, alone: Ended) -> None:
     ended = trainings("pieces", 2, EXACT, befall="memory")
+    assert_near(ended, alone)
+    assert "out of memory; from now on a batch of more than" in ended.told[0]
+    assert ended.weights()[0] == ended.weights()[1]
+
+
+def test_memory_may_run_out_while_sums_are_under_way(trainings: Trainings, alone: Ended) -> None:
+    """Sums of complete gradients are kept; the other rank waits for those of the second pass."""
+    ended = trainings("under way", 2, EXACT, befall="memory in backward")
     assert_near(ended, alone)
     assert "out of memory; from now on a batch of more than" in ended.told[0]
     assert ended.weights()[0] == ended.weights()[1]
