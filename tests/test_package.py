@@ -1,6 +1,7 @@
 """Properties of the package that import-linter cannot state."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -99,3 +100,57 @@ def test_no_class_name_occurs_twice() -> None:
                 places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {"Config", "Seq2Seq", "Translator"} <= places.keys()
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+STARTS = """
+import gc, json, sys
+from importlib.abc import MetaPathFinder
+
+class Watcher(MetaPathFinder):
+    collecting = None
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            Watcher.collecting = gc.isenabled()
+
+sys.meta_path.insert(0, Watcher())
+from seq2seq.cli.main import main
+code = main(json.loads(sys.argv[1]))
+loaded = sorted(set(json.loads(sys.argv[2])) & set(sys.modules))
+print(json.dumps([code, Watcher.collecting, loaded]))
+"""
+RARE = (  # slow to import, and needed by few commands
+    *("PIL", "fastapi", "ftfy", "matplotlib", "onnx", "onnxruntime", "pandas", "sacrebleu"),
+    *("scipy", "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "torch.onnx"),
+)
+COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # arguments, and what they need of RARE
+    "translate": (["translate", "-m", "RUN", "buda ki."], []),
+    "translate as JSON": (["translate", "-m", "RUN", "--json", "-b", "2", "buda ki."], []),
+    "score": (["score", "-m", "RUN", "-i", "TEST.src", "-r", "TEST.tgt"], []),
+    "evaluate": (["evaluate", "-m", "RUN", "-i", "TEST.src", "-r", "TEST.tgt"], ["sacrebleu"]),
+    "attention": (["attention", "-m", "RUN", "-i", "TEST.src"], []),
+    "back-translate": (["back-translate", "-m", "RUN", "-i", "TEST.src", "-o", "OUT"], []),
+    "check": (["check", "CONFIG"], ["ftfy", "sacrebleu"]),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_loads_what_it_needs_and_no_garbage_is_collected_meanwhile(
+    name: str, tiny_runs: dict[str, Path], small_corpus: Path
+) -> None:
+    folder = small_corpus.parent
+    arguments, needed = COMMANDS[name]
+    known = {
+        **{"RUN": str(tiny_runs["bahdanau"]), "CONFIG": str(small_corpus)},
+        **{f"TEST.{side}": str(folder / f"test.{side}") for side in ("src", "tgt")},
+        "OUT": str(folder / "out"),
+    }
+    command = [known.get(each, each) for each in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS, json.dumps(command), json.dumps(RARE)],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [0, False, needed]

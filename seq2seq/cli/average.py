@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
+from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import open_output
 from seq2seq.cli.progress import above_bar, progress
 from seq2seq.runtime.console import logger, one_line
@@ -67,7 +68,9 @@ def average(
     `folder` contains anything else.
     """
     from seq2seq.data.corpus import read_pairs, usable
-    from seq2seq.runs import averaging
+
+    with frozen_objects():
+        from seq2seq.runs import averaging
     from seq2seq.runtime.device import choose_device
 
     paths = averaging.select_checkpoints(runs, last)

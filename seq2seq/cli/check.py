@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import resolve_config
+from seq2seq.cli.loading import frozen_objects, resolve_config
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import aligned_table, duration, one_line
 
@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     config = resolve_config(options.config, options.overrides)
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
-    from seq2seq.analysis.check.check import check
+    with frozen_objects():
+        from seq2seq.analysis.check.check import check
 
     report = check(config, options.device, options.init_from, options.write)
     write_report(as_text(report), as_json(report), options.json)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import check_output, open_output, write_report
 from seq2seq.cli.progress import log_duration
 from seq2seq.runtime.console import logger, one_line
@@ -63,8 +64,9 @@ def run(options: argparse.Namespace) -> int:
     outputs = [*options.table, *([options.json] if options.json else [])]
     for number, path in enumerate(outputs):
         check_output(path, *configs, *outputs[:number])
-    from seq2seq.analysis.compare.tables import check_table_path
-    from seq2seq.analysis.compare.variants import read_plan
+    with frozen_objects():
+        from seq2seq.analysis.compare.tables import check_table_path
+        from seq2seq.analysis.compare.variants import read_plan
 
     for path in options.table:
         check_table_path(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import LineReport
-from seq2seq.cli.loading import load_translator
+from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import as_tree, check_output, open_output, write_report
 from seq2seq.cli.progress import progress
 from seq2seq.data.line_counts import read_aligned
@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     data = None
     if options.model:
-        from seq2seq.runs.checkpoint import read_config
+        with frozen_objects():
+            from seq2seq.runs.checkpoint import read_config
 
         data = read_config(Path(options.model[0])).data
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, schema
+from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import check_output
 from seq2seq.runtime.console import duration, say
 from seq2seq.runtime.errors import UserError
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     inputs = [path for files in texts.values() for path in files.paths.values()]
     _check_absent(options, options.config)
     check_output(options.config, *inputs)
-    from seq2seq.analysis.recipe.recipe import choose
+    with frozen_objects():
+        from seq2seq.analysis.recipe.recipe import choose
     from seq2seq.analysis.recipe.text_facts import measure_text
     from seq2seq.data.corpus import iter_pairs, read_pairs, source_name, usable
     from seq2seq.runtime.device import choose_device

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
-from seq2seq.cli.loading import load_translator
+from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines
@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Score all pairs and log the perplexity."""
     check_output(options.output, options.input, options.ref, runs=options.model)
-    from seq2seq.inference.scoring import perplexity, score_lines
+    with frozen_objects():
+        from seq2seq.inference.scoring import perplexity, score_lines
 
     (src_report, sources), (report, targets) = _read([options.input, options.ref])
     translator = load_translator(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport
-from seq2seq.cli.loading import load_translator
+from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, termination_raises
 from seq2seq.cli.progress import progress
 from seq2seq.data.lines import checksum_of_file, iter_lines
@@ -118,7 +118,8 @@ def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
 
 def config_of(run: str) -> "Config":
     """Return the config of a run; raises UserError if it has none."""
-    from seq2seq.runs.checkpoint import read_config
+    with frozen_objects():
+        from seq2seq.runs.checkpoint import read_config
 
     return read_config(Path(run))
 

@@ -4,7 +4,7 @@ import argparse
 import shlex
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import resolve_config
+from seq2seq.cli.loading import frozen_objects, resolve_config
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process
 
@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train and log the commands that use the new run."""
     config = resolve_config(options.config, options.overrides)
-    from seq2seq.training.loop import Interrupted, train
+    with frozen_objects():
+        from seq2seq.training.loop import Interrupted, train
 
     try:
         run_dir = train(
