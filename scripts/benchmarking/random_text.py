@@ -16,6 +16,7 @@ from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.model.builder import build_model
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.training_state import Progress
 from seq2seq.runtime.device import choose_device, synchronize
 from seq2seq.training.optimizer import Optimizer
@@ -134,9 +135,8 @@ def training_speed(
             synchronize(session.device)
     synchronize(session.device)
     elapsed = time.perf_counter() - started
-    src = sum(int(batch.src_lengths.sum()) for batch in used)
-    tgt = sum(len(batch.tgt_out) for batch in used)
-    flop = _flop(work(session.model), used, src, tgt)
+    src, tgt = _tokens(used)
+    flop = flop_of_batches(session.model, used)
     return Speed(src / elapsed, tgt / elapsed, flop / elapsed / 1e9, peak_mib(device))
 
 
@@ -144,6 +144,16 @@ def _step(session: TrainingSession, batch: Batch) -> None:
     session.progress.step += 1
     result = train_step(session, [batch], 1e-4)
     session.progress.add(result.losses, result.skipped)
+
+
+def flop_of_batches(model: Seq2Seq, used: list[Batch]) -> float:
+    """Return the operations of a model's matrix products in training on the batches."""
+    return _flop(work(model), used, *_tokens(used))
+
+
+def _tokens(used: list[Batch]) -> tuple[int, int]:
+    src = sum(int(batch.src_lengths.sum()) for batch in used)
+    return src, sum(len(batch.tgt_out) for batch in used)
 
 
 def _flop(costs: Work, used: list[Batch], src: int, tgt: int) -> float:
