@@ -75,7 +75,7 @@ def test_version_and_date_of_the_release_are_the_same_everywhere() -> None:
     )
     version, date = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", changelog, re.M)[0]
     assert version == seq2seq.__version__
-    assert f"\nversion: {version}\ndate-released: \"{date}\"\n" in citation
+    assert f'\nversion: {version}\ndate-released: "{date}"\n' in citation
     assert f"  version = {{{version}}},\n  date = {{{date}}},\n" in page
 
 
