@@ -216,7 +216,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "export/test_exported_models.py::test_unsupported_settings_are_refused_by_name",
         "export/test_graphs.py::test_a_graph_steps_as_the_model_does",
         "export/test_graphs.py::test_encoders_of_every_shape",
-        "export/test_graphs.py::test_copying_is_refused_in_one_line",
+        "export/test_graphs.py::test_a_graph_copies_as_the_model_does",
+        "export/test_exported_models.py::test_a_score_of_a_user_is_refused",
     ),
     "an exported model needs no package of training": (
         "export/test_runtime.py::test_translate_needs_no_torch",
