@@ -2,14 +2,16 @@
 
 Inside `simulated()`, every operation on the device `lazy` runs on the CPU and fails as it would on
 CUDA: tensors of two devices in one operation, and operators that only CPUs have. Copies to the host
-are recorded, since each makes a GPU wait. Unlike torch's `FakeTensorMode`, tensors have values, so
-that a search takes its real course and results can be compared with those of the CPU; autograd
-works, too, which for a fake CUDA device needs a build of torch with CUDA.
+are recorded, since each makes a GPU wait, and operations that launch kernels are counted. Unlike
+torch's `FakeTensorMode`, tensors have values, so that a search takes its real course and results
+can be compared with those of the CPU; autograd works, too, which for a fake CUDA device needs a
+build of torch with CUDA.
 
 torch has no autocast for this device; it is off.
 """
 
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -74,15 +76,23 @@ class SimulatedTensor(Tensor):
 
 
 class Simulation(TorchDispatchMode):
-    """Runs operations on the simulated device; `reads` are places that read values on the host."""
+    """Runs operations on the simulated device.
+
+    `reads` are places that read values on the host; `launches` counts operations by name, except
+    views and empty tensors. Kernels that CUDA launches within one operation count as one.
+    """
 
     def __init__(self, float64: bool = True) -> None:
         super().__init__()
         self.reads: list[str] = []
+        self.launches: Counter[str] = Counter()
         self._float64 = float64
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = _run(func, args, kwargs or {}, self.reads)
+        on_device = any(isinstance(each, SimulatedTensor) for each in tree_leaves(found))
+        if on_device and not _is_view(func) and "empty" not in func.__name__:
+            self.launches[func.__name__.partition(".")[0]] += 1
         for each in () if self._float64 else tree_leaves(found):
             if isinstance(each, SimulatedTensor) and each.dtype == torch.float64:
                 raise Float64(f"{func}: the device has no float64")
@@ -126,6 +136,12 @@ def _waits(name: str, args: Any) -> bool:
     return name.startswith(_HOST_READS) or any(
         isinstance(each, Tensor) and each.dtype == torch.bool for each in masks
     )
+
+
+def _is_view(func: Any) -> bool:
+    """Return whether an operation returns memory of its argument without writing to it."""
+    aliases = [each.alias_info for each in func._schema.returns]
+    return any(each is not None and not each.is_write for each in aliases)
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:

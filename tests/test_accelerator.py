@@ -2,12 +2,13 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
-from conftest import DECODERS, toy_pairs
+from conftest import DECODERS, tiny_config, toy_pairs
 from simulated_device import (
     DEVICE,
     CpuOnly,
@@ -18,12 +19,15 @@ from simulated_device import (
 )
 
 from seq2seq.cli.main import main
+from seq2seq.data.batching import make_batch
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import sampling
 from seq2seq.model import lstm
+from seq2seq.model.builder import build_model
 from seq2seq.runs import training_state
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime import device as runtime_device
+from seq2seq.training.loss import Losses, batch_loss
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
@@ -147,6 +151,38 @@ def test_an_interrupted_training_continues(small_corpus: Path) -> None:
         assert main([*half, "training.max_steps=4", "--resume"]) == 0
     whole, half_ = (metrics_of(folder / name)[-1]["valid_loss"] for name in ("whole", "half"))
     assert whole == half_
+
+
+# Operations of a further target position in training, forward and backward, and of a search step.
+LAUNCHES = {"bahdanau": (21, 22, 36), "luong": (21, 17, 31)}
+
+
+@pytest.mark.parametrize("decoder", LAUNCHES)
+def test_a_step_launches_few_kernels(decoder: str) -> None:
+    """On a GPU the time of the loops is that of launching their kernels."""
+    config = tiny_config(Path("unused"), decoder).model
+    with simulated() as device:
+        model = build_model(config, 20, 20, True).to(DEVICE)
+
+        def launched(run: Callable[[], object]) -> int:
+            device.launches.clear()
+            run()
+            return device.launches.total()
+
+        def of_training(width: int) -> tuple[int, int]:
+            batch = make_batch([[5] * 7] * 3, [[6] * width] * 3).to(DEVICE)
+            model.zero_grad()
+            losses: list[Losses] = []
+            forward = launched(lambda: losses.append(batch_loss(model, batch, 0.1)))
+            return forward, launched(losses[0].objective.backward)
+
+        shorter, longer = of_training(5), of_training(6)
+        found = [more - fewer for fewer, more in zip(shorter, longer, strict=True)]
+        ids = torch.full((2, 7), 5, device=DEVICE)
+        with torch.no_grad():
+            memory, state = model.start(model.encode(ids, torch.tensor([7, 7], device=DEVICE)))
+            found.append(launched(lambda: model.step(ids[:, 0], state, memory)))
+    assert all(map(int.__le__, found, LAUNCHES[decoder])), found
 
 
 SEARCHES = {
