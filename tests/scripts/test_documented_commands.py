@@ -293,7 +293,7 @@ def test_the_commands_of_a_guide_run(
             if "--help" not in words[0] and "--version" not in words[0]:
                 assert main(words[0][1:]) == 0, line
             continue
-        command = line.text.replace("tail -f", "cat")
+        command = line.text.replace("tail -f", "cat").replace("scripts/", f"{ROOT}/scripts/")
         done = subprocess.run(
             ["bash", "-c", command], cwd=workplace, capture_output=True, text=True
         )

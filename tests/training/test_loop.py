@@ -1221,7 +1221,7 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
     session = join_run(config, CPU, ProcessGroup(1, 2))
     session.writer.save_state(session)
     session.writer.save_weights(session, 99.0, best=True)
-    with session.writer.reporter(run, 2, 9) as reporter:
+    with Reporter() as reporter:
         reporter.log("a line")
         reporter.metrics(3, {"train_loss": 1.0})
         reporter.timing(3, {"seconds": 1.0})
