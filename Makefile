@@ -66,15 +66,16 @@ format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-# torch is held at the release whose CPU wheel the project is tested with.
+# torch is held at the release whose CPU wheel the project is tested with. The lock must do for every
+# Python 3.11: pymdown-extensions 13 needs 3.11.5.
 lock:
 	@"$(PYTHON)" -m venv $(VENV)-lock
 	@$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check pip-tools
-	@echo "torch==2.13.0" > $(VENV)-lock/torch.txt
+	@printf '%s\n' 'torch==2.13.0' 'pymdown-extensions<13' > $(VENV)-lock/held.txt
 	@CUSTOM_COMPILE_COMMAND="make lock" $(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 	  $(foreach extra,$(subst $(comma),$(space),$(EXTRAS)) browser,--extra $(extra)) \
-	  --constraint $(VENV)-lock/torch.txt --output-file $(LOCK) pyproject.toml
+	  --constraint $(VENV)-lock/held.txt --output-file $(LOCK) pyproject.toml
 	@rm -rf $(VENV)-lock
 
 gpu: $(READY)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,22 @@ def test_a_command_loads_what_it_needs_and_no_garbage_is_collected_meanwhile(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [0, False, needed]
+
+
+def test_locked_versions_install_on_the_oldest_python() -> None:
+    """On Debian 12, whose Python is 3.11.2, a pin that needs 3.11.5 ends `make demo` at once."""
+    specifiers = pytest.importorskip("packaging.specifiers")
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    checked, refused = [], []
+    for name, version in re.findall(r"^([\w.-]+)==(\S+)$", lock, re.MULTILINE):
+        try:
+            found = metadata(name)
+        except PackageNotFoundError:
+            continue
+        if found["Version"] == version:
+            checked.append(name)
+            if not specifiers.SpecifierSet(found["Requires-Python"] or "").contains("3.11.0"):
+                refused.append(f"{name}=={version}")
+    if not checked:
+        pytest.skip("other versions are installed than those of the lock file")
+    assert not refused
