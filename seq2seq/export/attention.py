@@ -5,11 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from torch import nn
 
-from seq2seq.export.graph import FLOAT, Dims, Graph
+from seq2seq.export.graph import FLOAT, Dims, Graph, without_onnx_form
 from seq2seq.model import attention
 from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
-from seq2seq.runtime.errors import UserError
 
 SCORES = (
     attention.AdditiveScore,
@@ -37,12 +36,9 @@ def check_attention(layer: AttentionLayer) -> None:
     """Raise UserError for a score or a window without ONNX form, such as a score of a user's."""
     score, window = type(layer.score), type(layer.window)
     if score not in SCORES:
-        name = f"{score.__module__}:{score.__qualname__}"
-        raise UserError(f"export: model.score {name} has no ONNX form; use the run folder")
+        raise without_onnx_form(f"model.score {score.__module__}:{score.__qualname__}")
     if layer.window is not None and window not in WINDOWS:
-        raise UserError(
-            f"export: the window {window.__name__} has no ONNX form; use the run folder"
-        )
+        raise without_onnx_form(f"the window {window.__name__}")
 
 
 def memory_of(

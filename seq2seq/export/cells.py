@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from seq2seq.export.graph import Graph
+from seq2seq.export.graph import Graph, without_onnx_form
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer
-from seq2seq.runtime.errors import UserError
 
 EPSILON = 1e-5  # added to the variance in layer normalisation, torch's default
 Weights = dict[str, Tensor]  # gate weights by the part of the layer's input
@@ -27,9 +26,7 @@ def cell_step(
         gates = input_gates(graph, layer, inputs)
         return normed_lstm_step(graph, layer, gates, hidden, cell)
     if type(layer) is not LSTMLayer:
-        raise UserError(
-            f"export: the layer {type(layer).__name__} has no ONNX form; use the run folder"
-        )
+        raise without_onnx_form(f"the layer {type(layer).__name__}")
     weight = torch.cat([*inputs.values(), layer.hidden_weight], dim=1)
     gates = graph.linear(graph.concat(*inputs, hidden), weight, layer.bias)  # [N, 4H]
     new_cell, o = _new_cell(graph, gates, cell, layer.hidden_size)

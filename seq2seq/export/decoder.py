@@ -11,7 +11,7 @@ from torch import nn
 from seq2seq.export.attention import Values, attend, check_attention, memory_dims
 from seq2seq.export.cells import Weights, cell_step
 from seq2seq.export.copying import mixture
-from seq2seq.export.graph import INT, Graph
+from seq2seq.export.graph import INT, Graph, without_onnx_form
 from seq2seq.model.decoder import (
     HIDDEN_SCALE,
     OUTPUT_SCALE,
@@ -24,7 +24,6 @@ from seq2seq.model.layers import ScaledEmbedding
 from seq2seq.model.local_attention import MonotonicWindow
 from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runtime.errors import UserError
 
 KnownDecoder = BahdanauDecoder | LuongDecoder | GNMTDecoder | PlainDecoder
 
@@ -80,8 +79,7 @@ def known_decoder(model: Seq2Seq) -> KnownDecoder:
     """Return the decoder of a model; raises UserError if it has no ONNX form."""
     decoder = model.decoder
     if type(decoder) not in (BahdanauDecoder, LuongDecoder, GNMTDecoder, PlainDecoder):
-        name = type(decoder).__name__
-        raise UserError(f"export: the decoder {name} has no ONNX form; use the run folder")
+        raise without_onnx_form(f"the decoder {type(decoder).__name__}")
     assert isinstance(decoder, KnownDecoder)
     if not isinstance(decoder, PlainDecoder):
         check_attention(decoder)

@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
+from seq2seq.runtime.errors import UserError
+
 OPSET = 18  # ScatterElements with a maximum
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 Dims = Sequence[str | int]
+
+
+def without_onnx_form(part: str) -> UserError:
+    """Return the refusal of a part of a model that the graphs do not have."""
+    return UserError(f"export: {part} has no ONNX form; use the run folder")
 
 
 class Graph:

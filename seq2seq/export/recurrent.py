@@ -8,11 +8,10 @@ from onnx import TensorProto
 from torch import Tensor
 
 from seq2seq.export.cells import input_gates, normed_lstm_step
-from seq2seq.export.graph import FLOAT, Graph
+from seq2seq.export.graph import FLOAT, Graph, without_onnx_form
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer
-from seq2seq.runtime.errors import UserError
 
 _DIRECTIONS = {(False,): "forward", (True,): "reverse", (False, True): "bidirectional"}
 
@@ -42,7 +41,7 @@ def run_layer(
             for parts, axis in zip(zip(*ends, strict=True), axes, strict=True)
         ]
     if kind is not LSTMLayer and kind is not GRULayer:
-        raise UserError(f"export: the layer {kind.__name__} has no ONNX form; use the run folder")
+        raise without_onnx_form(f"the layer {kind.__name__}")
     own = [_lstm_weights(each) if kind is LSTMLayer else _gru_weights(each) for each in layers]
     weight, hidden_weight, bias = (torch.stack(parts) for parts in zip(*own, strict=True))
     return graph.ops(
