@@ -2,10 +2,11 @@
 
     python scripts/measure_init.py DATA -o FOLDER --minutes 3
 
-DATA has the corpora of `seq2seq download` as folders: multi30k, anki-eng-mar, anki-eng-deu and
-small-parallel-enja. Each training has one thread; as many run side by side as there are cores, so
-nothing else should. FOLDER receives the configs, run folders and `scores.json`; existing scores are
-kept, so a second call with other --corpora or --minutes extends the table.
+DATA has a folder for each corpus: multi30k, anki-eng-mar and anki-eng-deu as `seq2seq download`
+writes them, and small-parallel-enja with train and dev of github.com/odashi/small_parallel_enja,
+compressed. Each training has one thread; as many run side by side as there are cores, so nothing
+else should. FOLDER receives the configs, run folders and `scores.json`; existing scores are kept: a
+second call extends the table, or repeats what failed.
 """
 
 import argparse
@@ -72,10 +73,14 @@ def main() -> None:
             if f"{corpus} {options.minutes:g} {side}" not in scores
         }
         for cell in concurrent.futures.as_completed(cells):
+            if cell.exception() is not None:
+                continue  # the others are worth keeping; the error is raised below
             scores[cells[cell]] = cell.result()
             path.write_text(json.dumps(scores, indent=1) + "\n", "utf-8")
             print(cells[cell], scores[cells[cell]], flush=True)
     print_table(scores)
+    for cell in cells:
+        cell.result()
 
 
 def measure(options: argparse.Namespace, corpus: str, side: str) -> dict[str, object]:
