@@ -59,7 +59,7 @@ def tiny_config(run_dir: Path, decoder: str) -> Config:
         },
         "vocabulary": {"size": 380},
         "model": {"decoder": decoder, "embedding_size": 12, "hidden_size": 20, "dropout": 0.25},
-        "training": {"max_epochs": 1},
+        "training": {"max_epochs": 1, "precision": "float32"},
         "decoding": {"beam_size": 3},
     }
     return Config.model_validate(tree)
@@ -204,7 +204,7 @@ data:
   max_length: 40
 vocabulary: {{size: 340}}
 model: {{decoder: bahdanau, embedding_size: 12, hidden_size: 20, attention_size: 14, dropout: 0.25}}
-training: {{max_epochs: 2, batch_tokens: 300, log_every: 3}}
+training: {{max_epochs: 2, batch_tokens: 300, log_every: 3, precision: float32}}
 decoding: {{beam_size: 3}}
 """,
         encoding="utf-8",

@@ -94,9 +94,9 @@ class DropoutConfig(NamedTuple):
 
 
 DROPOUT = OneOrEach(
-    {"word": 0.0, "embedding": 0.3, "hidden": 0.3, "output": 0.3},
+    {"word": 0.0, "embedding": 0.2, "hidden": 0.2, "output": 0.2},
     {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
-    "{word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}",
+    "{word: 0.1, embedding: 0.2, hidden: 0.2, output: 0.2}",
     apart=("word",),
 )
 

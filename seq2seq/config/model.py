@@ -72,8 +72,8 @@ class ModelConfig(Section):
         False, "maxout output layer, of the last state (Bahdanau et al., 2015); bahdanau only"
     )
     dropout: Annotated[DropoutConfig, DROPOUT] = key(
-        DropoutConfig(0.0, 0.3, 0.3, 0.3),
-        "dropout probability, or such as {word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}; "
+        DropoutConfig(0.0, 0.2, 0.2, 0.2),
+        "dropout probability, or such as {word: 0.1, embedding: 0.2, hidden: 0.2, output: 0.2}; "
         "word: of complete tokens",
     )
     tie_embeddings: Bool = key(True, "target embedding = projection, = source embedding if joint")

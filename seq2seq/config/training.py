@@ -74,7 +74,7 @@ class TrainingConfig(Section):
         None, "validations without improvement until training stops, or decays on a plateau"
     )
     precision: Literal["float32", "bf16", "fp16", "auto"] = key(
-        "float32",
+        "auto",
         "bf16, fp16: mixed, with float32 weights; auto: bf16 where it is faster, else float32",
     )
     log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")

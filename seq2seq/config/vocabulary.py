@@ -52,7 +52,7 @@ class VocabularyConfig(Section):
         BeforeValidator(read_auto),
         PlainSerializer(dump_auto),
         WithJsonSchema({"anyOf": [_SIZE_SCHEMA, {"const": "auto"}]}),
-    ] = key(8000, "tokens, special ones included, or auto: as many as suit the training text")
+    ] = key("auto", "tokens, special ones included, or auto: as many as suit the training text")
     model: Annotated[tuple[FilePath, ...], BeforeValidator(split_list)] = key(
         (), "existing SentencePiece models in place of type and size: one, or source and target"
     )

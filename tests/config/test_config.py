@@ -612,7 +612,8 @@ def test_the_size_is_a_number_or_auto(tmp_path: Path) -> None:
     assert config.vocabulary.size is None
     assert load(tmp_path, overrides=("vocabulary.size=auto",)) == config
     assert load_config(write(tmp_path, dump_config(config))) == (config, [])
-    assert changed_keys(load(tmp_path), config) == ["vocabulary.size: 8000 -> auto"]
+    numbered = load(tmp_path, "vocabulary: {size: 8000}")
+    assert changed_keys(numbered, config) == ["vocabulary.size: 8000 -> auto"]
     for wrong, reason in (
         ("null", "must be an integer, or auto"),
         ("many", "must be an integer; got many"),
@@ -919,11 +920,11 @@ def test_the_documentation_lists_every_key_with_its_default(tmp_path: Path) -> N
 
 def test_what_changes_the_run_is_shown(tmp_path: Path) -> None:
     old = load(tmp_path)
-    overrides = ("model.dropout=0.2", "data.src_lang=eng", "training.average=0.99", "seed=5")
+    overrides = ("model.dropout=0.4", "data.src_lang=eng", "training.average=0.99", "seed=5")
     assert changed_keys(old, load(tmp_path, overrides=overrides)) == [
         "seed: 1 -> 5",
         "data.src_lang: en -> eng",
-        "model.dropout: 0.3 -> 0.2",
+        "model.dropout: 0.2 -> 0.4",
         "training.average: 0.0 -> 0.99",
     ]
 

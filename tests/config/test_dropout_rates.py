@@ -32,15 +32,15 @@ def refusal(folder: Path, model: str, *overrides: str) -> str:
 @pytest.mark.parametrize(
     ("model", "overrides", "expected"),
     [
-        ("", (), (0, 0.3, 0.3, 0.3)),
-        ("{dropout: 0.2}", (), (0, 0.2, 0.2, 0.2)),
-        ("{dropout: {word: 0.1}}", (), (0.1, 0.3, 0.3, 0.3)),
+        ("", (), (0, 0.2, 0.2, 0.2)),
+        ("{dropout: 0.3}", (), (0, 0.3, 0.3, 0.3)),
+        ("{dropout: {word: 0.1}}", (), (0.1, 0.2, 0.2, 0.2)),
         ("{dropout: {word: 0.1, embedding: 0.2, hidden: 0, output: 0.4}}", (), (0.1, 0.2, 0, 0.4)),
-        ("{dropout: {hidden: 0.5}}", ("model.dropout.output=0.1",), (0, 0.3, 0.5, 0.1)),
+        ("{dropout: {hidden: 0.5}}", ("model.dropout.output=0.1",), (0, 0.2, 0.5, 0.1)),
         ("{dropout: {hidden: 0.5}}", ("model.dropout=0.1",), (0, 0.1, 0.1, 0.1)),
-        ("{dropout: 0.2}", ("model.dropout={hidden: 0.1}",), (0, 0.3, 0.1, 0.3)),
-        ("", ("model.dropout.word=0.1",), (0.1, 0.3, 0.3, 0.3)),
-        ("{dropout: 0.2}", ("model.dropout.word=0.1",), (0.1, 0.2, 0.2, 0.2)),
+        ("{dropout: 0.3}", ("model.dropout={hidden: 0.1}",), (0, 0.2, 0.1, 0.2)),
+        ("", ("model.dropout.word=0.1",), (0.1, 0.2, 0.2, 0.2)),
+        ("{dropout: 0.3}", ("model.dropout.word=0.1",), (0.1, 0.3, 0.3, 0.3)),
     ],
 )
 def test_one_number_is_the_rate_of_all_parts_but_words(
@@ -69,7 +69,7 @@ def test_a_number_is_dumped_as_before(tmp_path: Path) -> None:
             "{dropout: {wrod: 0.1}}",
             (),
             "line 9: model.dropout: has no wrod; write a single value, or "
-            "{word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}",
+            "{word: 0.1, embedding: 0.2, hidden: 0.2, output: 0.2}",
         ),
         (
             "",
@@ -93,7 +93,7 @@ def test_consistency_needs_any_dropout(tmp_path: Path) -> None:
 
 
 def test_a_change_is_shown_in_one_line(tmp_path: Path) -> None:
-    old, new = load(tmp_path, "{dropout: 0.2}"), load(tmp_path, "{dropout: {word: 0.1}}")
-    rates = "{word: 0.1, embedding: 0.3, hidden: 0.3, output: 0.3}"
-    assert changed_keys(old, new) == [f"model.dropout: 0.2 -> {rates}"]
+    old, new = load(tmp_path, "{dropout: 0.3}"), load(tmp_path, "{dropout: {word: 0.1}}")
+    rates = "{word: 0.1, embedding: 0.2, hidden: 0.2, output: 0.2}"
+    assert changed_keys(old, new) == [f"model.dropout: 0.3 -> {rates}"]
     assert changed_keys(new, new) == []

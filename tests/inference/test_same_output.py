@@ -61,7 +61,12 @@ def translator(
         "data": {"src_lang": "en", "tgt_lang": "de", **files},
         "vocabulary": {"size": 800 if SMALL else 2000},
         "model": sizes,
-        "training": {"max_steps": UPDATES, "learning_rate": 3e-3, "batch_tokens": 1000},
+        "training": {
+            "max_steps": UPDATES,
+            "learning_rate": 3e-3,
+            "batch_tokens": 1000,
+            "precision": "float32",
+        },
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     threads = torch.get_num_threads()

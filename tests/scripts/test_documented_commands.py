@@ -217,7 +217,7 @@ data:
   max_length: 40
 vocabulary: {type: bpe, size: 400}
 model: {embedding_size: 16, hidden_size: 16}
-training: {max_steps: 4, batch_tokens: 300, validate_every: 2, keep: 2}
+training: {max_steps: 4, batch_tokens: 300, validate_every: 2, keep: 2, precision: float32}
 decoding: {max_length: 8}
 """
 

@@ -148,7 +148,7 @@ data: {{src_lang: xx, tgt_lang: yy, {", ".join(files)}}}
 vocabulary: {{type: word, size: 64}}
 model: {{embedding_size: 24, hidden_size: 48, dropout: 0}}
 training: {{max_steps: 300, learning_rate: 5e-3, decay: linear, batch_tokens: 300,
-           label_smoothing: 0, log_every: 10, validate_every: 300}}
+           label_smoothing: 0, log_every: 10, validate_every: 300, precision: float32}}
 """,
         encoding="utf-8",
     )
