@@ -28,6 +28,7 @@ _EPOCHS, _SHRINKAGE = 12, 0.45  # epochs = _EPOCHS * (_PAIRS / pairs) ** _SHRINK
 _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 40
 _VALIDATIONS = 5  # in a training shorter than as many epochs
 _LONG = 0.99  # share of the pairs that data.max_length keeps at least
+_REGULARIZED, _SAMPLED = 6, 10  # fewest epochs for more dropout, and for subword sampling
 _TRAINING: Section = {
     "batch_tokens": 1000,
     "learning_rate": 2e-3,
@@ -162,8 +163,8 @@ def _fit_to_length(
     """Set what depends on the length of training: its end, regularisation and validations."""
     vocabulary, model, training = (sections[k] for k in ("vocabulary", "model", "training"))
     steps = epochs * cost.steps_per_epoch
-    model["dropout"] = 0.1 if epochs < 4 else 0.2
-    if epochs >= 4:
+    model["dropout"] = 0.1 if epochs < _REGULARIZED else 0.2
+    if epochs >= _SAMPLED:
         vocabulary["sampling"] = 0.5
     training["warmup_steps"] = max(10, min(200, 10 * round(steps / 100)))
     training["average"] = 0.99 if steps < 2000 else 0.998
