@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from itertools import takewhile
 
 from seq2seq.data.copied_words import CopyHabits, copy_habits
+from seq2seq.data.final_marks import lacks_mark, usual_marks, without_mark
 from seq2seq.data.sentences import find_abbreviations, split_sentences
 from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
@@ -38,6 +39,7 @@ class SourceProfile:
     translated: list[str] = field(default_factory=list)  # as in `CopyHabits`, if a model copies
     copied_forms: list[str] = field(default_factory=list)
     translated_forms: list[str] = field(default_factory=list)
+    final_marks: list[str] = field(default_factory=list)  # as `usual_marks` returns them
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -54,6 +56,20 @@ class SourceProfile:
         if self.knows_tags:
             return vocabulary.tag_of(line, self.tags)
         return vocabulary.tag_of(line) if line.startswith("<") else None
+
+    def with_final_mark(self, line: str, tag: str | None = None) -> str:
+        """Add the usual final mark to a line that has none, if those of the training text have."""
+        if self.final_marks and lacks_mark(line.removeprefix(tag or "")):
+            return line.rstrip() + self.final_marks[0]
+        return line
+
+    def without_final_mark(self, text: str) -> str:
+        """Remove from a translation the final mark that translates the usual one."""
+        return without_mark(text, self.final_marks)
+
+    def ends_in_mark(self, text: str) -> bool:
+        """Return whether `without_final_mark` changes a text."""
+        return self.without_final_mark(text) != text
 
     @cached_property
     def copied(self) -> CopyHabits:
@@ -78,21 +94,22 @@ NO_PROFILE = SourceProfile()
 
 
 def describe_source(
-    lines: Sequence[str], symbols: Sequence[str] = (), copied_to: Sequence[str] | None = None
+    lines: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = (), copies: bool = False
 ) -> SourceProfile:
     """Describe source lines by evenly spaced ones; fewer than MIN_LINES do not describe a text.
 
     Of the symbols of the vocabulary, those that occur at the start of lines alone are tags.
-    `copied_to` is the target side, for a model that copies words.
+    `copies`: whether the model copies words to the target side, `tgt`.
     """
     if len(lines) < MIN_LINES:
         return SourceProfile()
-    step = -(-len(lines) // MAX_LINES)
-    sample = [lines[row] for row in range(0, len(lines), step)]
+    rows = range(0, len(lines), -(-len(lines) // MAX_LINES))
+    sample = [lines[row] for row in rows]
     abbreviations = find_abbreviations(sample)
     known = frozenset(abbreviations)
     counts = Counter(len(split_sentences(line, known)) for line in sample)
     scripts = Counter(script for line in sample for script in set(scripts_of(line)))
+    habits = copy_habits(lines, tgt) if copies else CopyHabits()
     return SourceProfile(
         _usual(counts),
         abbreviations,
@@ -100,7 +117,10 @@ def describe_source(
         sorted(name for name, count in scripts.items() if count > HARDLY * len(sample)),
         True,
         _tags(sample, symbols),
-        *(() if copied_to is None else map(list, copy_habits(lines, copied_to))),
+        list(habits.translated),
+        list(habits.copied_forms),
+        list(habits.translated_forms),
+        usual_marks(sample, [tgt[row] for row in rows]),
     )
 
 

@@ -161,10 +161,15 @@ class PartSearch:
         words = part.prefix.words
         if self._loaded.decoding.replace_unknown:
             words = words + _attended_words(part, hypothesis)[len(words) :]
-        text = _one_line(tgt.decode(hypothesis.ids, words))
+        text = self._as_given(part, tgt.decode(hypothesis.ids, words))
         if is_blank(text):
-            text = _one_line(" ".join(part.words) or src.decode(part.ids))
+            text = self._as_given(part, " ".join(part.words) or src.decode(part.ids))
         return text if names is None else names.restore(text, part.masked)
+
+    def _as_given(self, part: LinePart, text: str) -> str:
+        """Return a text in one line, without the final mark that was added to its part."""
+        text = _one_line(text)
+        return self._loaded.source.without_final_mark(text) if part.drops_mark else text
 
 
 def _by_utility(

@@ -21,12 +21,12 @@ class Requirements:
         self._vocabularies = vocabularies
         self._last_forbidden: tuple[tuple[str, ...], Forbidden] | None = None
 
-    def prefixes(
+    def prefix_texts(
         self, lines: Sequence[Sequence[Masked]], prefixes: Iterable[str] | None
-    ) -> list[Prefix]:
-        """Return the prefix of each line; equal texts are converted once."""
+    ) -> list[str]:
+        """Return the text of each line's prefix with its names masked, "" for none."""
         if prefixes is None:
-            return [NO_PREFIX] * len(lines)
+            return [""] * len(lines)
         prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
         if len(prefixes) != len(lines):
             raise UserError(
@@ -38,13 +38,17 @@ class Requirements:
                 names.mask_target(normalized(prefix), parts[0].names)
                 for prefix, parts in zip(prefixes, lines, strict=True)
             ]
+        return prefixes
+
+    def prefixes(self, texts: Sequence[str]) -> list[Prefix]:
+        """Return the prefixes for these texts; equal texts are converted once."""
         made = {
             text: NO_PREFIX
             if is_blank(text)
             else self._prefix_maker.prefix(LINE_BREAKS.sub(" ", text))
-            for text in set(prefixes)
+            for text in set(texts)
         }
-        return [made[text] for text in prefixes]
+        return [made[text] for text in texts]
 
     def lexical(self, phrases: Sequence[str], masked: Masked, place: str) -> Lexical:
         """Return the constraint that a translation contains the phrases, its names masked."""

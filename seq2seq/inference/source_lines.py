@@ -17,6 +17,7 @@ from seq2seq.runtime import argument_types
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
 _LONG = "longer than data.max_length; translated in parts"
+_NO_MARK = "no final punctuation mark, unlike the training text; translated as if there were one"
 _LEFT_OUT = "text without spaces that exceeds the length limit; only its start was translated"
 _BLANK_CONSTRAINED = "blank lines stay blank, without their constraints"
 MAX_ATTENTION_TOKENS = 2000  # attention weights of longer lines, quadratic in length, are dropped
@@ -32,6 +33,7 @@ class LinePart(NamedTuple):
     masked: Masked  # the text of the ids, and its names
     lexical: Lexical  # phrases that its translation must contain
     return_attention: bool  # False for very long lines
+    drops_mark: bool  # the final mark of its translation is removed, as its text had none
 
 
 class SourceLine(NamedTuple):
@@ -41,6 +43,22 @@ class SourceLine(NamedTuple):
     left_out: bool
     notes: list[str]
     phrases: Sequence[str]  # that the translation must contain
+
+
+class _Line(NamedTuple):
+    """A line to split."""
+
+    given: str
+    marked: str  # with the usual final mark, if it has none
+    tag: str | None
+    masked: list[Masked]  # parts of `marked`
+
+
+class _Part(NamedTuple):
+    """Text of a part of a line."""
+
+    masked: Masked
+    drops_mark: bool  # as in `LinePart`
 
 
 class LineSplitter:
@@ -66,16 +84,24 @@ class LineSplitter:
         return_attention: bool = True,
     ) -> list[SourceLine]:
         """Split each line; the arguments are those of `Translator.stream`, which names errors."""
-        masked = [self._mask(line) for line in lines]
-        line_prefixes = self._requirements.prefixes(masked, prefixes)
+        described = [self._describe(line) for line in lines]
+        starts = self._requirements.prefix_texts([each.masked for each in described], prefixes)
+        line_prefixes = self._requirements.prefixes(starts)
         phrases = phrase_lists(lines, constraints)
-        encoded = self._vocabularies.src.encode([first.text for first, *_ in masked])
-        return [
-            self._require(number, self._split(*each, return_attention=return_attention), settings)
-            for number, each in enumerate(
-                zip(lines, masked, encoded, line_prefixes, phrases, strict=True), start=1
-            )
-        ]
+        encoded = self._vocabularies.src.encode([each.masked[0].text for each in described])
+        found = []
+        for number, (line, start, ids, prefix, required) in enumerate(
+            zip(described, starts, encoded, line_prefixes, phrases, strict=True), start=1
+        ):
+            drops_mark = line.marked != line.given and not self._source.ends_in_mark(start)
+            split = self._split(line, ids, prefix, required, drops_mark, return_attention)
+            found.append(self._require(number, split, settings))
+        return found
+
+    def _describe(self, line: str) -> _Line:
+        tag = self._source.tag_of(line, self._vocabularies.src)
+        marked = self._source.with_final_mark(line, tag)
+        return _Line(line, marked, tag, self._mask(marked))
 
     def _mask(self, text: str) -> list[Masked]:
         """Return a text with its names masked, in parts if it has many names."""
@@ -84,45 +110,67 @@ class LineSplitter:
 
     def _split(
         self,
-        line: str,
-        masked: list[Masked],
+        line: _Line,
         ids: Ids,
         prefix: Prefix,
         phrases: Sequence[str],
+        drops_mark: bool,
         return_attention: bool,
     ) -> SourceLine:
         """Split a line with more sentences or names than is usual, or with too many tokens."""
-        src = self._vocabularies.src
-        if has_no_tokens(line, ids):
+        if has_no_tokens(line.given, ids):
             return SourceLine([], False, [], phrases)
-        encoded, left_out = [ids], False
-        notes, tag = self._source.notes(line), self._source.tag_of(line, src)
-        if not (prefix.states or phrases) and len(texts := self._source.parts(line)) > 1:
-            masked = [part for text in with_tag(texts, tag) for part in self._mask(text)]
+        src, encoded, left_out = self._vocabularies.src, [ids], False
+        notes = self._source.notes(line.given) + [_NO_MARK] * (line.marked != line.given)
+        cut = _as_parts(line.masked, drops_mark)
+        if not (prefix.states or phrases) and len(texts := self._source.parts(line.marked)) > 1:
+            masked = [part for text in with_tag(texts, line.tag) for part in self._mask(text)]
+            cut = _as_parts(masked, drops_mark)
             notes.append(_SENTENCES)
-        if len(masked) > 1:
-            tagged = with_tag([part.text for part in masked], tag)
-            masked = [part._replace(text=text) for part, text in zip(masked, tagged, strict=True)]
-            encoded = src.encode([part.text for part in masked])
+        if len(cut) > 1:
+            cut = self._completed(cut, line.tag)
+            encoded = src.encode([each.masked.text for each in cut])
         if any(len(each) > self._max_length for each in encoded):
-            room = max(1, self._max_length - len((tag or "").split()))
-            found = [split_line(part.text, src, room) for part in masked]
-            masked = [
-                Masked(text, part.names)
-                for part, (texts, _) in zip(masked, found, strict=True)
-                for text in with_tag(texts, tag)
-            ]
-            encoded = src.encode([part.text for part in masked])
-            left_out = any(omitted for _, omitted in found)
+            cut, left_out = self._shortened(cut, line.tag)
+            encoded = src.encode([each.masked.text for each in cut])
             notes += [_LONG, _LEFT_OUT] if left_out else [_LONG]
-        words = [[] if src.has_byte_fallback else src.words(part.text) for part in masked]
         return_attention = return_attention and sum(map(len, encoded)) <= MAX_ATTENTION_TOKENS
-        prefixes = [prefix, *[NO_PREFIX] * (len(masked) - 1)]
+        prefixes = [prefix, *[NO_PREFIX] * (len(cut) - 1)]
         parts = [
-            LinePart(*each, NO_LEXICAL, return_attention)
-            for each in zip(encoded, words, prefixes, masked, strict=True)
+            LinePart(
+                ids,
+                [] if src.has_byte_fallback else src.words(masked.text),
+                prefix,
+                masked,
+                NO_LEXICAL,
+                return_attention,
+                drops,
+            )
+            for ids, prefix, (masked, drops) in zip(encoded, prefixes, cut, strict=True)
         ]
         return SourceLine(parts, left_out, notes, phrases)
+
+    def _completed(self, cut: Sequence[_Part], tag: str | None) -> list[_Part]:
+        """Add the tag of a line, and the usual final mark, to the parts that lack it."""
+        texts = with_tag([each.masked.text for each in cut], tag)
+        marked = [self._source.with_final_mark(text, tag) for text in texts]
+        return [
+            _Part(masked._replace(text=full), drops or full != text)
+            for (masked, drops), text, full in zip(cut, texts, marked, strict=True)
+        ]
+
+    def _shortened(self, cut: Sequence[_Part], tag: str | None) -> tuple[list[_Part], bool]:
+        """Split parts that are too long; return whether text was omitted as well."""
+        src = self._vocabularies.src
+        (mark,) = src.encode(["".join(self._source.final_marks[:1])])
+        room = max(1, self._max_length - len((tag or "").split()) - len(mark))
+        found = [split_line(each.masked.text, src, room) for each in cut]
+        shorter = [
+            part
+            for (masked, drops), (texts, _) in zip(cut, found, strict=True)
+            for part in _as_parts([masked._replace(text=text) for text in texts], drops)
+        ]
+        return self._completed(shorter, tag), any(omitted for _, omitted in found)
 
     def _require(self, number: int, line: SourceLine, settings: SearchSettings) -> SourceLine:
         """Add to the parts of line `number` the phrases that their translations must contain."""
@@ -139,7 +187,8 @@ class LineSplitter:
                 phrases += glossary.targets(part.masked.text)
             place = f"constraints of line {number}"
             lexical = self._requirements.lexical(phrases, part.masked, place)
-            parts.append(part._replace(lexical=lexical))
+            drops = part.drops_mark and not any(map(self._source.ends_in_mark, phrases))
+            parts.append(part._replace(lexical=lexical, drops_mark=drops))
         notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
         return line._replace(parts=parts, notes=notes)
 
@@ -165,6 +214,12 @@ class LineSplitter:
             return part._replace(masked=part.masked._replace(given=given))
         (ids,) = self._vocabularies.src.encode([text])
         return part._replace(ids=ids, masked=Masked(text, {}))
+
+
+def _as_parts(parts: Sequence[Masked], drops_mark: bool) -> list[_Part]:
+    """Return the parts of a text, of which the last has its final mark."""
+    last = len(parts) - 1
+    return [_Part(part, drops_mark and number == last) for number, part in enumerate(parts)]
 
 
 def line_list(lines: Iterable[str], name: str) -> list[str]:

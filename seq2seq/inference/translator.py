@@ -118,7 +118,8 @@ class Translator(LoadedModel):
 
         Lines with more sentences than those of the training text, and lines of more than
         data.max_length tokens (see `split_line`) are split, and the translations of their parts
-        joined; `notes` say so. Blank lines stay blank. With prefixes, one per line and blank for
+        joined; a line without a final mark is translated as if it had one, if those of the training
+        text have. `notes` say so. Blank lines stay blank. With prefixes, one per line and blank for
         none, each translation starts with its prefix (NFC, with spaces and line breaks as single
         spaces); the last word of a prefix may continue unless a space follows it.
 

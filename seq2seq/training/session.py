@@ -312,9 +312,7 @@ def new_session(
         SessionData(
             *(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
             describe_source(
-                train.src_texts,
-                vocabularies.src.symbols,
-                train.tgt_texts if config.model.copy else None,
+                train.src_texts, train.tgt_texts, vocabularies.src.symbols, config.model.copy
             ),
         ),
         model,

@@ -126,12 +126,13 @@ def test_tags_are_the_symbols_that_only_begin_lines(
 ) -> None:
     vocabulary = vocabularies["unigram"]
     lines = ["<2fr> @x@ bad <num>", "<2fr> >>de<< cab", "<num> bed", "fade"] * MIN_LINES
-    profile = describe_source(lines, vocabulary.symbols)
+    profile = describe_source(lines, lines, vocabulary.symbols)
     assert (profile.knows_tags, profile.tags) == (True, ["<2fr>", "@x@", ">>de<<"])
     assert profile.tag_of("<2fr> @x@ cab <2fr>", vocabulary) == "<2fr> @x@"
     for line in ("<num> bed", "cab <2fr>", "<2frr> cab", "<2fr>cab", ""):
         assert profile.tag_of(line, vocabulary) is None
-    placeholders = describe_source(["<num> bed", "bed <num>"] * MIN_LINES, vocabulary.symbols)
+    beds = ["<num> bed", "bed <num>"] * MIN_LINES
+    placeholders = describe_source(beds, beds, vocabulary.symbols)
     assert placeholders.tags == []
     assert placeholders.tag_of("<num> bed", vocabulary) is None
     # A run of an earlier version had tags alone.

@@ -1,0 +1,84 @@
+"""Lines without a final mark on the command line, from the training text to the note."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import write_small_corpus
+
+from seq2seq.cli.main import main
+from seq2seq.runs.checkpoint import read_source_profile
+
+NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"
+LINES = ["buda ki.", "more ta", "", "zu ba?", '"more"', "ki:", "..."]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on text whose sources all end in a full stop, and its translations in another mark."""
+    folder = tmp_path_factory.mktemp("marks")
+    config = write_small_corpus(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
+        assert main(["train", str(config), "training.max_steps=2", "--device=cpu"]) == 0
+    (folder / "text").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return folder / "run"
+
+
+def test_training_records_the_marks(run: Path) -> None:
+    assert read_source_profile(run).final_marks == [".", "!"]
+
+
+@pytest.mark.parametrize("options", [(), ("-b", "1"), ("--json",), ("--n-best", "2")])
+def test_lines_are_noted_once(
+    run: Path, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["translate", "-m", str(run), "-i", str(run.parent / "text"), *options]
+    capsys.readouterr()
+    assert main(call) == 0
+    assert capsys.readouterr().err == f"{NOTE}: 2 lines (2, 5)\n"
+
+
+def test_a_stream_and_a_document_note_them_too(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capsys.readouterr()
+    lines = io.TextIOWrapper(io.BytesIO("".join(f"{each}\n" for each in LINES).encode()))
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert main(["translate", "-m", str(run), "--stream"]) == 0
+    streamed = capsys.readouterr()
+    assert main(["translate", "-m", str(run), "-i", str(run.parent / "text")]) == 0
+    assert capsys.readouterr() == streamed
+    paragraphs = run.parent / "paragraphs"
+    paragraphs.write_text("Zu ba.\nKi\n\nbuda\nki.\n", encoding="utf-8")
+    assert main(["translate", "-m", str(run), "-i", str(paragraphs), "--document"]) == 0
+    assert f"{NOTE}: 1 line (1)\n" in capsys.readouterr().err
+
+
+def test_tokens_have_the_mark(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["translate", "-m", str(run), "--json", "more ta", "more ta."]) == 0
+    bare, marked = map(json.loads, capsys.readouterr().out.splitlines())
+    assert bare["src_tokens"][-2:] == [".", "</s>"]
+    assert bare | {"text": ""} == marked | {"text": ""}
+
+
+def test_evaluation_translates_alike_and_scores_stay(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reference is compared with the text that `translate` writes."""
+    text, output, again = (run.parent / name for name in ("text", "hyp", "again"))
+    assert main(["translate", "-m", str(run), "-i", str(text), "-o", str(output)]) == 0
+    capsys.readouterr()
+    call = ["evaluate", "-m", str(run), "-i", str(text), "-r", str(text), "-o", str(again)]
+    assert main(call) == 0
+    assert f"{NOTE}: 2 lines (2, 5)\n" in capsys.readouterr().err
+    assert again.read_bytes() == output.read_bytes()
+    assert main(["score", "-m", str(run), "-i", str(text), "-r", str(output), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert NOTE not in printed.err
+    scored = [json.loads(line) for line in printed.out.splitlines()]
+    assert "." not in scored[1]["src_tokens"]
+    assert "." in scored[0]["src_tokens"]

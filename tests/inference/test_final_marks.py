@@ -1,0 +1,154 @@
+"""Lines without a final mark, for models whose training text nearly always has one."""
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.data.final_marks import without_mark
+from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
+from seq2seq.export.export import export_runs
+from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
+
+MARKED, _ = toy_pairs(60, seed=22)
+BARE = [line[:-1] for line in MARKED]
+NOTE = "no final punctuation mark, unlike the training text; translated as if there were one"
+MARKS = [".", *"!?,;:-"]
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_runs: dict[str, Path]) -> Translator:
+    """A model that ends some of its translations in a mark."""
+    translator = Translator.load(tiny_runs["bahdanau"], device="cpu")
+    return replace(translator, source=SourceProfile(final_marks=MARKS))
+
+
+def check_without_mark(found: Translation, marked: Translation) -> None:
+    """Assert that a line is translated as with a mark, which its texts then lack."""
+    assert found.notes == [NOTE]
+    assert marked.notes == []
+    assert found.src_tokens == marked.src_tokens
+    best, expected = found.n_best[0], marked.n_best[0]
+    assert best.text == without_mark(expected.text, MARKS)
+    assert (best.score, best.tokens) == (expected.score, expected.tokens)
+    assert best.token_scores == expected.token_scores
+    assert (best.attention is None) == (expected.attention is None)
+    if best.attention is not None and expected.attention is not None:
+        np.testing.assert_array_equal(best.attention, expected.attention)
+
+
+@pytest.mark.parametrize(("beam_size", "text_only"), [(1, False), (3, False), (3, True)])
+def test_a_line_is_translated_as_if_it_had_the_mark(
+    translator: Translator, beam_size: int, text_only: bool
+) -> None:
+    found = translator.translate(BARE, beam_size, text_only=text_only)
+    expected = translator.translate(MARKED, beam_size, text_only=text_only)
+    for one, other in zip(found, expected, strict=True):
+        check_without_mark(one, other)
+    dropped = [a.text != b.text for a, b in zip(found, expected, strict=True)]
+    assert 0 < sum(dropped) < len(BARE)  # or else the test would prove little
+    plain = replace(translator, source=NO_PROFILE).translate(BARE, beam_size)
+    assert [each.text for each in plain] != [each.text for each in found]
+
+
+def test_texts_of_an_n_best_list_differ(translator: Translator) -> None:
+    for one, other in zip(
+        translator.translate(BARE, 4, 4), translator.translate(MARKED, 4, 4), strict=True
+    ):
+        check_without_mark(one, other)
+        assert len({each.text for each in one.n_best}) == 4
+
+
+def test_other_lines_are_left_alone(translator: Translator) -> None:
+    lines = [*MARKED[:9], "ba ka?", '"ba ka."', "ba ka...", "ba ka:", "...", "", " ", "—", "▁"]
+    expected = replace(translator, source=NO_PROFILE).translate(lines, n_best=2)
+    assert translator.translate(lines, n_best=2) == expected
+    headings = replace(translator, source=SourceProfile())
+    assert headings.translate(BARE[:9]) == replace(translator, source=NO_PROFILE).translate(
+        BARE[:9]
+    )
+
+
+def test_other_lines_of_a_batch_change_nothing(translator: Translator) -> None:
+    lines = [*BARE, *MARKED[:20], "", "ba ka velo " * 30]
+    together = translator.translate(lines, n_best=2)
+    order = list(range(len(lines)))
+    random.Random(7).shuffle(order)
+    for size in (1, 7, len(order)):
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            found = translator.translate([lines[row] for row in rows], n_best=2)
+            assert found == [together[row] for row in rows]
+
+
+def test_every_part_of_a_line_has_a_mark(translator: Translator) -> None:
+    sentences = replace(translator, source=replace(translator.source, sentences=1))
+    (found,) = sentences.translate(["Zu ba. Ka velo"])
+    first, last = (sentences.translate([line])[0] for line in ("Zu ba.", "Ka velo"))
+    assert found.text == f"{first.text} {last.text}"
+    assert found.tokens == [*first.tokens, *last.tokens]
+    assert found.notes[0] == NOTE
+    (long,) = translator.translate(["ba ka velo zu " * 30 + "ti."])
+    assert long.notes == ["longer than data.max_length; translated in parts"]
+    assert long.parts > 2
+    starts = [0, *(n for n, token in enumerate(long.src_tokens, 1) if token == "</s>")]
+    parts = [long.src_tokens[a : b - 1] for a, b in pairwise(starts)]
+    assert all(part[-1] == "." and len(part) <= translator.max_length for part in parts)
+    texts = ["".join(part).replace("▁", " ").strip() for part in parts]
+    alone = translator.translate([*(text[:-1] for text in texts[:-1]), texts[-1]])
+    assert long.text.split() == [word for each in alone for word in each.text.split()]
+
+
+def test_prefixes_and_phrases_keep_their_mark(translator: Translator) -> None:
+    for begin in ("ba", "ba!", "ba ka."):
+        found = translator.translate(BARE[:20], prefixes=[begin] * 20)
+        assert all(each.text.startswith(begin) for each in found)
+        assert all(NOTE in each.notes for each in found)
+    (found,) = translator.translate(BARE[:1], prefixes=[""])
+    check_without_mark(found, translator.translate(MARKED[:1])[0])
+    phrase = "ka!"
+    for each in translator.translate(BARE[:20], 4, constraints=[[phrase]] * 20):
+        assert phrase in each.text
+    terms = Glossary([(line.split()[0], phrase) for line in dict.fromkeys(BARE[:3])])
+    for each in translator.translate(BARE[:3], 4, settings=SearchSettings(glossary=terms)):
+        assert phrase in each.text
+
+
+def test_a_translation_of_nothing_but_the_mark_is_the_line(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ids,) = translator.vocabularies.tgt.encode(["!"])
+
+    def always(*_: object) -> object:
+        from seq2seq.inference.search.interface import Hypothesis
+
+        return [[Hypothesis([*ids, 3], -1.0, None)]]
+
+    monkeypatch.setattr("seq2seq.inference.search.batched.search", always)
+    assert [each.text for each in translator.translate(["ba ka"], 1)] == ["ba ka"]
+    assert [each.text for each in translator.translate(["ba ka."], 1)] == ["!"]
+
+
+def test_given_translations_are_scored_as_they_are(translator: Translator) -> None:
+    _, given = toy_pairs(60, seed=22)
+    plain = replace(translator, source=NO_PROFILE)
+    assert score_lines(translator, BARE, given) == score_lines(plain, BARE, given)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_an_export_does_the_same(
+    translator: Translator, tiny_runs: dict[str, Path], tmp_path: Path, beam_size: int
+) -> None:
+    export_runs([tiny_runs["bahdanau"]], tmp_path / "export", int8=False)
+    exported = replace(Translator.load(tmp_path / "export"), source=translator.source)
+    expected = translator.translate(BARE, beam_size)
+    for one, other in zip(exported.translate(BARE, beam_size), expected, strict=True):
+        assert (one.text, one.notes, one.tokens) == (other.text, other.notes, other.tokens)
