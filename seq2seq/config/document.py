@@ -123,22 +123,35 @@ def apply_override(
 ) -> KeyPath:
     """Set the key of an override `section.key=value`; return its path, or raise ValueError.
 
-    `expand` returns the map that the value at a path means, or the value itself.
+    A number from 1 on is an entry of a list of maps. `expand` returns the map that the value at a
+    path means, or the value itself.
     """
     keys, equals, value = override.partition("=")
     path, value = tuple(keys.strip().split(".")), value.strip()
     if not equals or not all(path):
         raise ValueError("expected section.key=value, such as model.dropout=0.2")
-    section = tree
-    for depth, key in enumerate(path[:-1], start=1):
+    section, depth = tree, 0
+    while depth < len(path) - 1:
+        key = path[depth]
+        depth += 1
         if section.get(key) is None:
             section[key] = {}
         below = section[key] = expand(path[:depth], section[key])
         if isinstance(below, list):
-            name = ".".join(path[:depth])
-            raise ValueError(f"{name} is a list of {len(below)}; change its entries in the file")
+            below = _entry(below, path, depth)
+            depth += 1
         if not isinstance(below, dict):
             raise ValueError(f"{'.'.join(path[:depth])} has a single value; give it a new one")
         section = below
     section[path[-1]] = None if value in _NULLS else value
     return path
+
+
+def _entry(entries: list[object], path: KeyPath, depth: int) -> object:
+    """Return the entry of the list at `path[:depth]` that the rest of the path names."""
+    numbers = [str(number) for number, each in enumerate(entries, 1) if isinstance(each, dict)]
+    if path[depth] in numbers and depth + 1 < len(path):
+        return entries[int(path[depth]) - 1]
+    name = ".".join(path[:depth])
+    remedy = f"set keys of entries, such as {name}.1.KEY=VALUE" if numbers else "set all of it"
+    raise ValueError(f"{name} is a list of {len(entries)}; {remedy}, or change the file")

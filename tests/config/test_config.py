@@ -1009,8 +1009,8 @@ def test_mistakes_in_a_list_are_named_by_line_and_place(tmp_path: Path) -> None:
         "line 9: data.train.2.weigth: unknown key; did you mean 'weight'?",
         "line 10: data.train.2.tag: must be a name in angle brackets, such as <bt>, but no special "
         "token; got bt",
-        "data.train.src=x (command line): data.train is a list of 2; change its entries in the "
-        "file",
+        "data.train.src=x (command line): data.train is a list of 2; set keys of entries, such as "
+        "data.train.1.KEY=VALUE, or change the file",
         "data.train.1.file: set either src and tgt, or file alone (null unsets a key); got a.tsv",
     ]
     empty = write(tmp_path, MINIMAL.replace("{src: train.en, tgt: train.de}", "[]"))
@@ -1019,6 +1019,32 @@ def test_mistakes_in_a_list_are_named_by_line_and_place(tmp_path: Path) -> None:
     )
     weighted = write(tmp_path, MINIMAL.replace("valid.tsv}", "valid.tsv, weight: 2}"))
     assert "data.valid.weight: unknown key" in refusal(weighted)[0]
+
+
+def test_overrides_set_keys_of_the_entries_of_a_list(tmp_path: Path) -> None:
+    path = write(tmp_path, CORPORA)
+    plain, _ = load_config(path)
+    overrides = ("data.train.2.weight=3", "data.train.1.tag=<a>", "data.train.2.tag=null")
+    config, _ = load_config(path, overrides)
+    first, second = config.data.train
+    assert (first.tag, second.tag, second.weight) == ("<a>", None, 3.0)
+    assert (first.src, second.file) == (plain.data.train[0].src, plain.data.train[1].file)
+    for place in ("0", "3", "two", "01", "-1"):
+        lines = refusal(path, (f"data.train.{place}.weight=2",))
+        assert lines == [
+            f"data.train.{place}.weight=2 (command line): data.train is a list of 2; set keys of "
+            "entries, such as data.train.1.KEY=VALUE, or change the file"
+        ]
+    for override, reason in {
+        "data.train.2=x": "data.train is a list of 2; set keys of entries",
+        "data.train.2.weight.x=1": "data.train.2.weight has a single value",
+        "data.train.2.weight=0": "must be greater than 0; got 0",
+        "data.train.2.weigth=2": "unknown key; did you mean 'weight'?",
+    }.items():
+        (line,) = refusal(path, (override,))
+        assert line.startswith("data.train.2")
+        assert "(command line)" in line
+        assert reason in line
 
 
 @pytest.mark.parametrize("tag", ["bt", "<b t>", "<>", "<a><b>", "<s>", "</s>", "<unk>", "<0xFF>"])
