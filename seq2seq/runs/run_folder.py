@@ -30,6 +30,7 @@ from seq2seq.runs.layout import (
 )
 from seq2seq.runs.provenance import config_changes, that_change_weights
 from seq2seq.runs.training_state import (
+    AGAIN,
     TrainingState,
     another_run,
     read_state,
@@ -117,7 +118,7 @@ def resumed_state(config: Config) -> TrainingState | None:
     if changes := config_changes(state.path, state.header, config):
         remedy = another_run(folder)
         if that_change_weights(changes, config):
-            remedy = "train another run (another run_dir)"
+            remedy = AGAIN
         raise UserError(
             f"{folder}: --resume needs the config that the run started with. These keys differ:",
             *(f"  {change}" for change in changes),

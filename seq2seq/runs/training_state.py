@@ -33,6 +33,7 @@ INITIAL_LOSS_SCALE = 2.0**12  # in fp16
 T = TypeVar("T")
 OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
 
+AGAIN = "train again (--overwrite, or another run_dir)"  # in place of a refused resume
 STATE_FORMAT = 3  # increased when header fields or tensors change; format 1 had no number
 _FORMAT = "state_format"
 _TEXT = "text."  # prefix, in the header field `data`, of the checksums of a run's texts
@@ -246,5 +247,8 @@ def recorded_digests(header: Header) -> dict[str, str]:
 def another_run(folder: Path) -> str:
     """Return the way to train on with what --resume refuses to change."""
     if (folder / BEST).exists():
-        return f"start another run (another run_dir) from its best weights: --init-from {folder}"
-    return "train again (--overwrite, or another run_dir)"
+        return (
+            f"{AGAIN}, or start another run (another run_dir) from its best weights: "
+            f"--init-from {folder}"
+        )
+    return AGAIN

@@ -579,8 +579,9 @@ DATA = {
     "resuming another config": Row(
         f"{T} --resume seed=2",
         "run: --resume needs the config that the run started with. "
-        "These keys differ:\n  seed: 1 -> 2\nRestore them, or start another run (another run_dir) "
-        "from its best weights: --init-from run",
+        "These keys differ:\n  seed: 1 -> 2\nRestore them, or train again (--overwrite, or "
+        "another run_dir), or start another run (another run_dir) from its best weights: "
+        "--init-from run",
         lambda: main(["train", "config.yaml"]),
     ),
 }

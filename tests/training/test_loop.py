@@ -1032,7 +1032,8 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
     assert "seed: 1 -> 4" in message
     assert "max_steps" not in message  # may change
     assert message.endswith(
-        "\nRestore them, or start another run (another run_dir) from its best weights: "
+        "\nRestore them, or train again (overwrite=True, or another run_dir), or start another run "
+        "(another run_dir) from its best weights: "
         f"init_from={run}"
     )
     assert contents(run) == before
