@@ -66,8 +66,8 @@ format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-# torch is held at the release whose CPU wheel the project is tested with. The lock must do for every
-# Python 3.11: pymdown-extensions 13 needs 3.11.5.
+# torch is held at the release whose CPU wheel the project is tested with, and named without `+cpu`,
+# which PyPI does not have. The lock must do for every Python 3.11: pymdown-extensions 13 needs 3.11.5.
 lock:
 	@"$(PYTHON)" -m venv $(VENV)-lock
 	@$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check pip-tools
@@ -76,6 +76,7 @@ lock:
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 	  $(foreach extra,$(subst $(comma),$(space),$(EXTRAS)) browser,--extra $(extra)) \
 	  --constraint $(VENV)-lock/held.txt --output-file $(LOCK) pyproject.toml
+	@sed 's/+cpu$$//' $(LOCK) > $(VENV)-lock/released.txt && cp $(VENV)-lock/released.txt $(LOCK)
 	@rm -rf $(VENV)-lock
 
 gpu: $(READY)

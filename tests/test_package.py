@@ -157,6 +157,15 @@ def test_a_command_loads_what_it_needs_and_no_garbage_is_collected_meanwhile(
     assert json.loads(done.stdout.splitlines()[-1]) == [0, False, needed]
 
 
+def test_locked_versions_are_releases_that_pypi_has() -> None:
+    """A local version such as torch 2.13.0+cpu is found on its own index alone."""
+    pins = re.findall(
+        r"^[\w.-]+==(.*)$", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(pins) > 100
+    assert [pin for pin in pins if "+" in pin] == []
+
+
 def test_locked_versions_install_on_the_oldest_python() -> None:
     """On Debian 12, whose Python is 3.11.2, a pin that needs 3.11.5 ends `make demo` at once."""
     specifiers = pytest.importorskip("packaging.specifiers")
