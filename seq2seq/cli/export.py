@@ -9,7 +9,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import open_output
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +40,6 @@ def export(runs: Sequence[str], folder: Path, int8: bool) -> list[Path]:
         try:
             import onnx  # noqa: F401
         except ModuleNotFoundError:
-            raise UserError("export needs onnx: pip install 'seq2seq-attention[export]'") from None
+            raise not_installed("export needs onnx", "export") from None
         from seq2seq.export.export import export_runs
     return export_runs([Path(run) for run in runs], folder, int8)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from seq2seq import __version__
 from seq2seq.cli.arguments import is_file
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.suggestions import did_you_mean
 
@@ -136,9 +137,7 @@ class _PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            raise UserError(
-                "--print-completion needs shtab: pip install 'seq2seq-attention[completion]'"
-            ) from None
+            raise not_installed("--print-completion needs shtab", "completion") from None
         (commands,) = (each.choices for each in parser._actions if each.dest == "command")
         assert isinstance(commands, dict)
         for action in (action for command in commands.values() for action in command._actions):

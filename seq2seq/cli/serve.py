@@ -10,6 +10,7 @@ from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -93,7 +94,7 @@ def _check_installed() -> None:
     """Raise UserError without the extra."""
     for module in ("babel", "fastapi", "jinja2", "prometheus_client", "uvicorn"):
         if find_spec(module) is None:
-            raise UserError(f"serve needs {module}: pip install 'seq2seq-attention[serve]'")
+            raise not_installed(f"serve needs {module}", "serve")
 
 
 def _port(text: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.file_types import (
     BZIP2,
     GZIP,
@@ -293,6 +294,4 @@ def _check_zstd(path: Path) -> None:
     try:
         _zstd_module()
     except ImportError:
-        raise UserError(
-            f"{path}: .zst needs the package backports.zstd: pip install 'seq2seq-attention[zstd]'"
-        ) from None
+        raise not_installed(f"{path}: .zst needs backports.zstd", "zstd") from None

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import say
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import atomic_write
 
 MULTI30K_URL = (
@@ -152,9 +153,7 @@ def download(url: str) -> bytes:
     try:
         import pooch
     except ImportError:
-        raise UserError(
-            "download: needs pooch. Run: pip install 'seq2seq-attention[download]'"
-        ) from None
+        raise not_installed("download needs pooch", "download") from None
     pooch.get_logger().setLevel("WARNING")
 
     def attempt(url: str, file: str, store: object) -> None:

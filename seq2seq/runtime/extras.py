@@ -26,7 +26,15 @@ def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
     name = (error.name or "").partition(".")[0]
     if name not in TRAIN:
         return None
-    return UserError(
-        f"{task} needs PyTorch and what comes with it ({name} is not installed): "
-        "pip install 'seq2seq-attention[train]'"
-    )
+    need = f"{task} needs PyTorch and what comes with it ({name} is not installed)"
+    return not_installed(need, "train")
+
+
+def not_installed(need: str, extra: str, otherwise: str = "") -> UserError:
+    """Return the message for a need, such as `Parquet needs pyarrow`, that an extra meets."""
+    return UserError(f"{need}. Run: {install_command(extra)}{otherwise}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'seq2seq-attention[{extra}]'"

@@ -345,27 +345,28 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
     config, data, progress = session.config, session.data, session.progress
     parameters = count_parameters(session.model)
     src, tgt = (len(vocabulary) for vocabulary in data.vocabularies[:2])
+    threads = torch.get_num_threads()
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [
         f"{config.name}: {config.data.src_lang} -> {config.data.tgt_lang}, "
         f"{len(data.train):,} training pairs, {len(data.valid_pairs):,} validation pairs, "
         f"vocabulary of {sizes}",
         f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
-        f"{torch.get_num_threads()} threads, {progress.precision}",
+        f"{threads} thread{'s' * (threads != 1)}, {progress.precision}",
     ]
     if data.train.links is not None and not config.training.losses.guided_alignment:
         notes.append("data.train.alignment has no effect: training.losses.guided_alignment is 0")
     longest = config.data.max_length
     for count, reason in (
-        (train_blank, "in training: pairs with a blank side"),
-        (data.train.too_long, f"in training: pairs of more than {longest} tokens a side"),
+        (train_blank, "with a blank side"),
+        (data.train.too_long, f"with more than {longest} tokens on a side"),
     ):
         if count:
-            notes.append(f"skipped {reason}: {count:,}")
+            notes.append(f"skipped in training: {count:,} pair{'s' * (count != 1)} {reason}")
     if valid_blank:
         notes.append(
-            f"in validation: pairs with a blank side: {valid_blank:,}; the loss leaves them out, "
-            "BLEU counts them, as seq2seq evaluate does"
+            f"in validation: {valid_blank:,} pair{'s' * (valid_blank != 1)} with a blank side, "
+            "which the loss leaves out and BLEU counts, as seq2seq evaluate does"
         )
     if progress.step:
         notes.append(f"resumed at step {progress.step}, epoch {progress.epoch + 1}")

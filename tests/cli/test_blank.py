@@ -70,8 +70,8 @@ def test_training_and_check_count_them_as_blank(
         write(path, [*INVISIBLE, *lines[len(INVISIBLE) :]])
     assert main(["train", str(config), "training.max_steps=1", "--device", "cpu"]) == 0
     log = capsys.readouterr().err
-    assert "skipped in training: pairs with a blank side: 8" in log
-    assert "in validation: pairs with a blank side: 8" in log
+    assert "skipped in training: 8 pairs with a blank side" in log
+    assert "in validation: 8 pairs with a blank side" in log
     assert main(["check", str(config), "--json", "-", "--device", "cpu"]) == 0
     texts = json.loads(capsys.readouterr().out)["texts"]
     for split in ("train", "valid"):

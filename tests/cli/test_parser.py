@@ -281,8 +281,8 @@ def test_without_shtab_one_line_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, "shtab", None)
     error = refusal(["--print-completion", "bash"], capsys)
     assert error == (
-        "seq2seq: error: --print-completion needs shtab: "
-        "pip install 'seq2seq-attention[completion]'\n"
+        "seq2seq: error: --print-completion needs shtab. "
+        "Run: pip install 'seq2seq-attention[completion]'\n"
     )
 
 

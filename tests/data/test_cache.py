@@ -533,8 +533,8 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
     assert too_long > 0
     for folder in (wanted, again):  # cold and warm
         log = (folder / LOG).read_text(encoding="utf-8")
-        assert "skipped in training: pairs with a blank side: 1\n" in log
-        assert f"skipped in training: pairs of more than 40 tokens a side: {too_long}\n" in log
+        assert "skipped in training: 1 pair with a blank side\n" in log
+        assert f"skipped in training: {too_long} pairs with more than 40 tokens on a side\n" in log
     shutil.rmtree(cache_of(again))
     trained("again", 5, resume=True)
     assert (again / METRICS).read_bytes() == (wanted / METRICS).read_bytes()

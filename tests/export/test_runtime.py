@@ -94,7 +94,7 @@ def test_other_commands_name_the_extra(tiny_runs: dict[str, Path], arguments: li
     assert done.stdout == ""
     message = rf"seq2seq: error: {arguments[0]} needs PyTorch and what comes with it ("
     assert done.stderr.startswith(message)
-    assert done.stderr.endswith("is not installed): pip install 'seq2seq-attention[train]'\n")
+    assert done.stderr.endswith("not installed). Run: pip install 'seq2seq-attention[train]'\n")
     assert done.stderr.count("\n") == 1
 
 

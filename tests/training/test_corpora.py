@@ -147,7 +147,7 @@ def test_pairs_that_are_skipped_leave_the_corpora_apart(small_corpus: Path) -> N
     (one, two) = pairs.shares
     assert first == [True] * one.end + [False] * (two.end - one.end)
     assert (one.end, two.end - one.end) == (27, 38)
-    assert "in training: pairs with a blank side: 4" in "\n".join(notes)
+    assert "in training: 4 pairs with a blank side" in "\n".join(notes)
     assert f"training corpus 1, {folder}/a.src and {folder}/a.tgt: 28 pairs, all in each epoch" in (
         "\n".join(notes)
     )

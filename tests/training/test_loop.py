@@ -864,9 +864,9 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
     run = trained(small_corpus, "training.max_steps=1", "data.max_length=80")
     log = log_of(run)
     assert "114 training pairs, 14 validation pairs" in log
-    assert "skipped in training: pairs with a blank side: 3" in log
-    assert "skipped in training: pairs of more than 80 tokens a side: 3" in log
-    assert "in validation: pairs with a blank side: 1; the loss leaves them out, BLEU" in log
+    assert "skipped in training: 3 pairs with a blank side" in log
+    assert "skipped in training: 3 pairs with more than 80 tokens on a side" in log
+    assert "in validation: 1 pair with a blank side, which the loss leaves out and BLEU" in log
 
 
 def test_validation_counts_the_lines_that_evaluate_counts(

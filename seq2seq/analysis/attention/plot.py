@@ -13,6 +13,7 @@ from seq2seq.data.subword_sampling import SPACE
 from seq2seq.inference.token_labels import EOS
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import output_file, write_errors
 
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
@@ -34,10 +35,7 @@ def check_plot_path(path: Path) -> None:
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}. Create it first.")
     if suffix != ".html" and importlib.util.find_spec("matplotlib") is None:
-        raise UserError(
-            f"{path}: {suffix} needs matplotlib. Run: pip install 'seq2seq-attention[plot]', "
-            "or write .html."
-        )
+        raise not_installed(f"{path}: {suffix} needs matplotlib", "plot", ", or write .html.")
 
 
 def write_attention(

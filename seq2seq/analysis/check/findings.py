@@ -13,6 +13,7 @@ from seq2seq.analysis.check.data_statistics import (
     TextStatistics,
     mojibake_test,
 )
+from seq2seq.runtime.extras import install_command
 
 FEW_PAIRS = 1000
 SHOWN = 5  # line numbers listed in a message
@@ -95,7 +96,7 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         if not texts:
             yield Finding(check, False, passed)
     if mojibake_test() is None:
-        text = "mojibake: not checked. Install ftfy: pip install 'seq2seq-attention[check]'"
+        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('check')}"
         yield Finding(MOJIBAKE, False, text, done=False)
     train = [split for split in splits if split.name.startswith("train")]
     yield from (_too_long(split, max_length) for split in train)
@@ -231,7 +232,7 @@ def _too_long(train: Split, max_length: int) -> Finding:
     share = len(lines) / train.statistics.lines
     limit = f"more than {max_length} tokens on a side (data.max_length)"
     if share <= MANY_TOO_LONG:
-        skipped = f" and will be skipped ({list_lines(lines)})" * bool(lines)
+        skipped = f" will be skipped ({list_lines(lines)})" * bool(lines)
         return Finding("too long", False, f"{train.name}: {_pairs(lines)} with {limit}{skipped}")
     return Finding(
         "too long",

@@ -10,6 +10,7 @@ import numpy as np
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
 from seq2seq.analysis.compare.variants import CURVES, LENGTHS
+from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write, write_errors
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
     Raises RunError if they cannot be written.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        return ["note: figures need matplotlib. Run: pip install 'seq2seq-attention[plot]'"]
+        return [f"note: figures need matplotlib. Run: {install_command('plot')}"]
     drawn = [(result.plan.figure_path(CURVES, form), _curves(result))]
     if result.buckets:
         drawn.append((result.plan.figure_path(LENGTHS, form), _lengths(result)))

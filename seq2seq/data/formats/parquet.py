@@ -11,6 +11,7 @@ from seq2seq.data.compression import damage_errors, is_compressed, open_content,
 from seq2seq.data.formats.cells import as_line, missing_column
 from seq2seq.data.formats.json_lines import NESTED
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 
 _BATCH_ROWS = 10_000
 
@@ -25,9 +26,7 @@ def iter_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UserError(
-            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'"
-        ) from None
+        raise not_installed(f"{path}: Parquet needs pyarrow", "parquet") from None
     number = 0
     with ExitStack() as stack:
         file = stack.enter_context(open_content(path))

@@ -10,6 +10,7 @@ from typing import IO
 
 from seq2seq.data.compression import compressing
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.file_types import table_format
 from seq2seq.runtime.files import atomic_file, write_errors
 
@@ -97,9 +98,7 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[WritePair]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UserError(
-            f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'"
-        ) from None
+        raise not_installed(f"{path}: Parquet needs pyarrow", "parquet") from None
     schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
     rows: list[tuple[str, str]] = []
 

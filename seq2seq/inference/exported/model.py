@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -150,9 +150,7 @@ def session(graph: bytes) -> "InferenceSession":
     try:
         import onnxruntime
     except ModuleNotFoundError:
-        raise UserError(
-            "an exported model needs ONNX Runtime: pip install 'seq2seq-attention[runtime]'"
-        ) from None
+        raise not_installed("an exported model needs ONNX Runtime", "runtime") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
     options.intra_op_num_threads = _threads()
