@@ -78,8 +78,12 @@ def _ends_sentence(line: str, found: re.Match[str], abbreviations: Collection[st
         return True
     last = _LAST_WORD.search(line, 0, found.start())
     word = _key(last[0]) if last else ""
-    shortened = _INITIALS.fullmatch(word) or _NO_VOWEL.fullmatch(word) or word in abbreviations
-    return not (shortened or found["next"].isdigit())
+    return not (is_shortened(word) or word in abbreviations or found["next"].isdigit())
+
+
+def is_shortened(word: str) -> bool:
+    """Return whether a word before a full stop is initials or a Latin word without a vowel."""
+    return bool(_INITIALS.fullmatch(word) or _NO_VOWEL.fullmatch(word))
 
 
 def _key(word: str) -> str:

@@ -86,13 +86,38 @@ def test_ordinary_words_are_no_names(names: Names) -> None:
     for line in (
         "House sleeps today.",
         "Water! The tree walks. Big house.",
-        "THE HOUSE OF KANO SLEEPS TODAY",
+        "THE HOUSE SLEEPS TODAY.",
+        "Sleeps!",
         "the house",
         "",
         "I see. A tree.",
         "12 x {} \u200b",
     ):
         assert texts(names.mask(line)) == [line]
+
+
+@pytest.mark.parametrize("name", UNKNOWN[:10])
+def test_unknown_words_alone_in_capitals_or_after_a_title_are_names(
+    names: Names, name: str
+) -> None:
+    for line in ("{}", "{}.", "{}!", '"{}?"', "The house of Dr. {} sleeps.", "Dr. {} walks today."):
+        (found,) = names.mask(line.format(name))
+        assert name in found.names.values()
+    for line in ("THE HOUSE OF {} SLEEPS.", "{}", "{}!"):
+        (found,) = names.mask(line.format(name.upper()))
+        assert found.text == line.format(A)
+        assert names.restore(A, found) == name.upper()
+    (found,) = names.mask(f"THE HOUSE OF {KNOWN[0].upper()} SLEEPS.")
+    assert names.restore(A, found) == spelled(KNOWN[0])
+
+
+def test_a_title_ends_no_sentence() -> None:
+    def initial(line: str) -> list[str]:
+        return [word.text for word in source_words(line) if word.initial]
+
+    assert initial("Dr. Bell met Mr. Xu on Mt. Fuji.") == ["Dr"]
+    assert initial("J. K. Rowling met A.K. Sen.") == ["J"]
+    assert initial("It was pm. Tom came. Why? No... Yes") == ["It", "Tom", "Why", "No", "Yes"]
 
 
 # ---------------------------------------------------------------------------------------- masking

@@ -20,7 +20,7 @@ _PER_TYPE = 8  # instances of each word
 _EPOCHS, _RATE, _DECAY = 10, 0.2, 1e-4
 _LETTERS = 4  # order of the letter models
 _MOST_LIKE = 6  # nats
-MIN_SCORE = -1.5  # least log-odds of a name, lowered as most unknown words of a text are names
+MIN_SCORE = -3.0  # least log-odds of a name, lowered as most unknown words of a text are names
 _MIN_COUNT = 2  # least frequency of a feature
 
 Features = list[str]
@@ -83,12 +83,30 @@ class NameDetector:
         self._symbol = any_of(symbols)
 
     def names_in(self, line: str) -> list[SourceWord]:
-        """Return the names of a line, in order; none of a line in capitals."""
+        """Return the names of a line, in order.
+
+        Of a line in capitals, and of one that is a single word, words that the training text lacks
+        are names.
+        """
+        found = source_words(line)
         if line.isupper():
-            return []
-        words = [word for word in source_words(line) if word.capitalised and self.is_name(word)]
+            words = [word for word in found if self._is_unseen(word)]
+        elif len(found) == 1:
+            words = [
+                word
+                for word in found
+                if word.capitalised and (self._is_unseen(word) or self.is_name(word))
+            ]
+        else:
+            words = [word for word in found if word.capitalised and self.is_name(word)]
         symbols = inside(self._symbol, line)
         return [word for word in words if word.start not in symbols]
+
+    def _is_unseen(self, word: SourceWord) -> bool:
+        """Return whether neither the word nor its lower case occurs, unless as a name."""
+        text = word.text
+        known = text.lower() in self._lower or text in self._capitalised
+        return len(text) > 1 and not known
 
     def is_name(self, word: SourceWord) -> bool:
         """Return whether a capitalised word is a name."""

@@ -219,7 +219,8 @@ class Names:
         return " ".join(text for text, _ in found), all(reliable for _, reliable in found)
 
     def _spell_word(self, word: str) -> tuple[str, bool]:
-        if (pair := self.pairs.get(word)) is not None:
+        pair = self.pairs.get(word) or (word.isupper() and self.pairs.get(word.capitalize()))
+        if pair:
             return pair.stem, True
         if self.copies or word.isupper():
             return word, True

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from seq2seq.data.sentences import is_shortened
+
 # Noncharacters of Unicode, meant for internal use: no text contains them.
 PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDD8)))
 _PLACEHOLDER = re.compile("[\ufdd0-\ufdd7]")
@@ -50,7 +52,7 @@ def source_words(line: str) -> list[SourceWord]:
         text = _POSSESSIVE.sub("", text) or text
         end = start + len(text)
         between = line[last_end:start]
-        if words and _SENTENCE_END.search(between):
+        if words and _SENTENCE_END.search(between) and not _shortens(words[-1].text, between):
             before += "."
         following = found[n + 1].start() if n + 1 < len(found) else len(line)
         gap = line[end:following].strip()
@@ -58,6 +60,11 @@ def source_words(line: str) -> list[SourceWord]:
         words.append(SourceWord(text, start, end, before, after))
         before, last_end = text.lower(), match.end()
     return words
+
+
+def _shortens(word: str, between: str) -> bool:
+    """Return whether a full stop after a word belongs to it: initials, or a title as in "Dr."."""
+    return between.strip() == "." and word[0].isupper() and is_shortened(word)
 
 
 def target_words(line: str) -> Iterator[re.Match[str]]:
