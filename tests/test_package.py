@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
@@ -155,6 +156,13 @@ def test_a_command_loads_what_it_needs_and_no_garbage_is_collected_meanwhile(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [0, False, needed]
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Pytest imports them by name: the second would end the collection of all tests."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(names) > 100
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_locked_versions_are_releases_that_pypi_has() -> None:

@@ -579,10 +579,11 @@ with workers._worker_pool(2) as pool:
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 @pytest.mark.parametrize("wait", ["pass", "time.sleep(3)"], ids=["starting", "busy"])
-@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
 def test_workers_end_with_their_parent_and_leave_ctrl_c_to_it(
-    tmp_path: Path, wait: str, signal_: signal.Signals
+    tmp_path: Path, wait: str, name: str
 ) -> None:
+    signal_ = signal.Signals[name]
     script = tmp_path / "script.py"
     script.write_text(BUSY.format(wait=wait))
     process = subprocess.Popen(

@@ -27,6 +27,7 @@ from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
+SIGKILL = getattr(signal, "SIGKILL", 9)  # Windows has no such signal
 # Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
 # ended. Each writes the checksum of its weights after every update beside its output.
 SERVER = """
@@ -496,8 +497,8 @@ def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
 @pytest.mark.parametrize(
     ("befall", "codes", "line"),
     [
-        ("kill", [1, -signal.SIGKILL], "another process of this run ended or does not answer"),
-        ("first killed", [-signal.SIGKILL, 1], "another process of this run ended or does not"),
+        ("kill", [1, -SIGKILL], "another process of this run ended or does not answer"),
+        ("first killed", [-SIGKILL, 1], "another process of this run ended or does not"),
         ("error", [1, 1], "the disk of rank 1"),
     ],
 )
