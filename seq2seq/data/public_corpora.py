@@ -9,6 +9,7 @@ Files that exist with the right content are kept.
 import gzip
 import hashlib
 import io
+import re
 import shutil
 import tempfile
 import unicodedata
@@ -174,10 +175,18 @@ def download(url: str) -> bytes:
         try:
             return Path(store.fetch(name, downloader=attempt)).read_bytes()
         except OSError as error:  # also errors of requests
-            reason = " ".join(str(error).split())
+            reason = _reason(error)
+            remedy = "Check the network connection, then repeat the command."
             if "CERTIFICATE_VERIFY_FAILED" in reason:
-                reason += ". Set REQUESTS_CA_BUNDLE to the certificates of your network"
-            raise RunError(f"{url}: download failed: {reason}") from error
+                remedy = "Set REQUESTS_CA_BUNDLE to the certificates of your network."
+            raise RunError(f"{url}: download failed: {reason}. {remedy}") from error
+
+
+def _reason(error: OSError) -> str:
+    """Return why a request failed, without the objects that urllib3 names first."""
+    retries_ended = error.args[0] if error.args else None
+    reason = " ".join(str(getattr(retries_ended, "reason", error)).split())
+    return re.sub(r"^(?:<[^>]*>|\w+\([^)]*\)): ", "", reason)
 
 
 def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:

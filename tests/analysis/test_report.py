@@ -112,6 +112,7 @@ def test_the_model_card_has_metadata_and_scores(trained: Path, split: str) -> No
     rows = [row for row in body.splitlines() if row.startswith("| BLEU ")]
     assert [f"{values['bleu']:.1f}"] == [row.split(" | ")[1] for row in rows]
     assert len(re.split(r"(?<!\\)\|", rows[0])) == 6  # four cells
+    assert "    pip install 'seq2seq-attention[train]'\n    seq2seq translate -m FOLDER" in body
     assert str(trained) not in card
 
 

@@ -226,7 +226,9 @@ def test_a_server_that_is_not_there(
     with Mirror() as gone:
         pass
     assert fetch(gone, "multi30k", tmp_path) == 1
-    assert gone.url in error_line(capsys)
+    line = error_line(capsys)
+    assert f"{gone.url}/train.en.gz: download failed: Failed to establish a new connection" in line
+    assert line.endswith("Check the network connection, then repeat the command.")
 
 
 def test_a_certificate_that_is_not_trusted_is_told_with_the_remedy(

@@ -1,6 +1,7 @@
 """The runtime without torch, and the command that writes what it reads."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,7 @@ def test_the_command_writes_what_translate_takes(
         out, err = capsys.readouterr()
         written = sorted(each.name for each in folder.iterdir())
         assert sorted(Path(line.split("  ")[0]).name for line in out.splitlines()) == written
+        assert re.search(r"export\.json  [1-9]\d*\.\d kB\n", out)
         assert err == f"Translate:  seq2seq translate -m {folder} -i FILE\n"
         assert main(["translate", "-m", str(folder), LINES[0]]) == 0
         assert capsys.readouterr().out.strip()

@@ -5,6 +5,7 @@ import yaml
 from seq2seq.analysis.report.facts import RunFacts, name_of_text
 from seq2seq.evaluation.metrics import METRIC_NAMES
 from seq2seq.runs.layout import CARD_MARK, MODEL_CARD, is_own_card, writing
+from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write
 
 
@@ -67,8 +68,8 @@ def _body(facts: RunFacts) -> str:
         f"{_plain(data.tgt_lang)}: decoder {model.decoder}, {facts.parameters:,} parameters, "
         "trained with [seq2seq](https://pypi.org/project/seq2seq-attention/).",
         "",
-        "    pip install seq2seq-attention",
-        "    echo 'A sentence.' | seq2seq translate -m FOLDER    # the folder of this file",
+        f"    {install_command('train')}",
+        '    seq2seq translate -m FOLDER "A sentence."    # the folder of this file',
         "",
         "## Training text",
         "",
