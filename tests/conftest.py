@@ -86,6 +86,14 @@ def tiny_runs(
 
     The weights are random, but large, and END is likely: translations hang on their source and end.
     """
+    runs = {decoder: tmp_path_factory.mktemp(decoder) for decoder in DECODERS}
+    for seed, (decoder, run) in enumerate(runs.items()):
+        create_tiny_run(tiny_config(run, decoder), tiny_vocabularies, seed)
+    return runs
+
+
+def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Path:
+    """Write the run of a config with large random weights; END is likely."""
     import torch
 
     from seq2seq.data.length_limit import LengthLimit
@@ -94,22 +102,18 @@ def tiny_runs(
     from seq2seq.runs.layout import BEST
     from seq2seq.runs.provenance import provenance_of
 
-    runs = {}
-    for seed, decoder in enumerate(DECODERS):
-        run = tmp_path_factory.mktemp(decoder)
-        config = tiny_config(run, decoder)
-        create_run(run, config, tiny_vocabularies)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            weights = {
-                name: 3 * weight
-                for name, weight in named_weights(new_model(config, tiny_vocabularies)).items()
-            }
-        weights["projection.bias"][EOS_ID] = 3
-        origin = provenance_of(config, tiny_vocabularies, model_keys_only=True)
-        save_weights(run / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin)
-        runs[decoder] = run
-    return runs
+    run = Path(config.run_dir)
+    create_run(run, config, vocabularies)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        weights = {
+            name: 3 * weight
+            for name, weight in named_weights(new_model(config, vocabularies)).items()
+        }
+    weights["projection.bias"][EOS_ID] = 3
+    origin = provenance_of(config, vocabularies, model_keys_only=True)
+    save_weights(run / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin)
+    return run
 
 
 def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -> None:

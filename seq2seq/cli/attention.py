@@ -1,15 +1,16 @@
 """`seq2seq attention`: plot the attention weights of translations."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
-from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
+from seq2seq.cli.columns import Columns, add_columns
+from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import bounded_lines, read_lines
+from seq2seq.data.lines import bounded_lines
 from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
+_BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 _NUMBER = "{}"  # in the name of the output: one file for each line
 
 
@@ -25,9 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq attention -m runs/demo -i test.en -o attention.html
   seq2seq attention -m runs/demo -i test.en -r test.fr --lines 1,7-9 --words -o 'map-{}.pdf'
+  seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
   seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align"""
     arguments.add_model(parser)
     arguments.add_input(parser)
+    add_columns(parser)
     text = (
         "FILE.html (any script), .png, .svg or .pdf (need matplotlib), .json, or .align (Pharaoh: "
         "word alignments such as 0-0 1-2); {} in the name becomes the number of the line, for one "
@@ -38,8 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
     text = "numbers of the lines to plot, such as 1,7-9 (default: all)"
     parser.add_argument("--lines", type=_line_numbers, metavar="N,N-N", help=text)
-    text = "merge the tokens of each word: sums over source tokens, means over target tokens"
+    text = (
+        "merge the tokens of each word: sums over source tokens, means over target tokens (.align "
+        "always does)"
+    )
     parser.add_argument("--words", action="store_true", help=text)
+    text = "show each head of a score with several apart, in place of their mean"
+    parser.add_argument("--heads", action="store_true", help=text)
     text = "print the alignment error rate of a .align output against FILE: 0-0 sure, 0?1 possible"
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_beam(parser)
@@ -50,39 +59,90 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
     _check(options)
-    references = read_lines(options.ref) if options.ref else None
-    with open_input(options.input) as lines:
-        translator = load_translator(
-            options.model, options.device, beam_size=options.beam, decoding=options.decoding
-        )
-        if not translator.attends:
-            raise UserError(
-                f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
-                "use a run with model.decoder bahdanau, luong or gnmt"
-            )
-        name = str(options.input or "standard input")
-        reader = LineReport(options.input)
-        texts = reader.decode(1, list(bounded_lines(lines, name)))
-    if references is not None and len(references) != len(texts):
-        raise UserError(
-            f"{name} has {len(texts)} lines but {options.ref} has {len(references)}: line n of one "
-            "must translate line n of the other"
-        )
-    numbers = _chosen(options.lines, len(texts), name)
-    texts = [texts[number - 1] for number in numbers]
-    report = LineReport(options.input, numbers)
-    if references is None:
-        translations = _translations(texts, translator, options.beam, report)
-    else:
-        from seq2seq.inference.scoring import attend
-
-        translations = attend(translator, texts, [references[number - 1] for number in numbers])
-    reader.log()
-    notes = _write(options, translations, texts, numbers)
+    text = _read(options)
+    report = LineReport(options.input, text.numbers)
+    translator = _load(options)
+    notes = _write(options, _translations(options, text, translator, report), text)
+    text.report.log()
     report.log()
     for note in notes:
         logger.info(f"note: {note}")
     return 0
+
+
+class _Text(NamedTuple):
+    """The chosen lines, held in memory: their number is checked before the model is loaded."""
+
+    numbers: list[int]  # of the lines in the input, from 1
+    sources: list[str]
+    references: list[str] | None
+    report: LineReport  # on all lines
+
+
+def _read(options: argparse.Namespace) -> _Text:
+    """Read the source lines and the given translations; raise UserError if they do not match."""
+    columns = Columns("attention", options)
+    columns.check(options.input, options.ref)
+    name = str(options.input or "standard input")
+    report = LineReport(options.input)
+    with open_input(columns.source(options.input) if options.input else None) as lines:
+        sources = report.decode(1, list(bounded_lines(lines, name)))
+    references = list(columns.target(options.ref).lines()) if options.ref else None
+    if references is not None and len(references) != len(sources):
+        raise UserError(
+            f"{name} has {len(sources)} lines but {options.ref} has {len(references)}: line n of "
+            "one must translate line n of the other"
+        )
+    numbers = _chosen(options.lines, len(sources), name)
+    if references is not None:
+        references = [references[number - 1] for number in numbers]
+    return _Text(numbers, [sources[number - 1] for number in numbers], references, report)
+
+
+def _load(options: argparse.Namespace) -> "Translator":
+    """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
+    translator = load_translator(
+        options.model, options.device, beam_size=options.beam, decoding=options.decoding
+    )
+    if not translator.attends:
+        raise UserError(
+            f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
+            "use a run with model.decoder bahdanau, luong or gnmt"
+        )
+    if options.heads and not translator.has_heads:
+        raise UserError(
+            f"{translator.name}: has no heads to plot apart; omit --heads, or use one run with "
+            "several, such as model.score {scaled_dot: 4}"
+        )
+    return translator
+
+
+def _translations(
+    options: argparse.Namespace, text: _Text, translator: "Translator", report: LineReport
+) -> "Iterator[Translation]":
+    """Yield the translations, batch by batch, and note lines that were not translated as usual."""
+    from seq2seq.analysis.attention.maps import translation_by_words
+    from seq2seq.inference.settings import SearchSettings
+
+    by_words = options.words and _suffix(options) != ".align"  # which needs the tokens
+    settings = SearchSettings(head_attention=options.heads)
+    for start in range(0, len(text.sources), _BATCH_LINES):
+        batch = text.sources[start : start + _BATCH_LINES]
+        if text.references is None:
+            found = translator.stream(batch, options.beam, settings=settings)
+        else:
+            from seq2seq.inference.scoring import attend
+
+            given = text.references[start : start + _BATCH_LINES]
+            found = attend(translator, batch, given, options.heads)
+        for number, each in enumerate(found, start=start + 1):
+            report.note_translations(number, [each])
+            yield translation_by_words(each) if by_words else each
+
+
+def _suffix(options: argparse.Namespace) -> str:
+    """Return the ending of the output's name, empty for the terminal."""
+    return options.output.suffix.lower() if options.output else ""
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -91,7 +151,9 @@ def _check(options: argparse.Namespace) -> None:
 
     if options.ref and options.beam:
         raise UserError("attention -r: -b has no effect on given translations; omit one of them")
-    suffix = options.output.suffix.lower() if options.output else ""
+    suffix = _suffix(options)
+    if options.heads and suffix == ".align":
+        raise UserError("attention --heads: .align is one alignment by all heads; omit --heads")
     if options.gold and suffix != ".align":
         raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
     if options.output is None:
@@ -108,31 +170,28 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _write(
-    options: argparse.Namespace,
-    translations: "Iterator[Translation]",
-    texts: Sequence[str],
-    numbers: Sequence[int],
+    options: argparse.Namespace, translations: "Iterator[Translation]", text: _Text
 ) -> list[str]:
     """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import write_attention
 
-    suffix = options.output.suffix.lower() if options.output else ""
+    suffix = _suffix(options)
     if suffix == ".json":
         _write_json(options.output, translations)
         return []
     if suffix == ".align":
-        _write_alignments(options.output, options.gold, translations, texts, numbers)
+        _write_alignments(options.output, options.gold, translations, text)
         return []
     if options.output is None:
-        _print_maps(translations, texts, options.words)
+        _print_maps(translations, text.sources)
         return []
     if _NUMBER not in options.output.name:
-        return write_attention(translations, texts, options.output, options.words)
+        return write_attention(translations, text.sources, options.output)
     notes = []
-    for number, text, each in zip(numbers, texts, translations, strict=True):
+    for number, source, each in zip(text.numbers, text.sources, translations, strict=True):
         path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
         if each.attention_blocks is not None:
-            notes += write_attention([each], [text], path, options.words)
+            notes += write_attention([each], [source], path)
         else:
             notes.append(f"{path}: not written: the line is blank or too long")
     return notes
@@ -150,37 +209,34 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    path: Path,
-    gold_path: Path | None,
-    translations: "Iterator[Translation]",
-    texts: Sequence[str],
-    numbers: Sequence[int],
+    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _Text
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold
     from seq2seq.analysis.attention.maps import map_of
 
     gold = read_gold(gold_path) if gold_path else None
-    if gold is not None and len(gold) < max(numbers, default=0):
+    if gold is not None and len(gold) < max(text.numbers, default=0):
         raise UserError(f"{gold_path} has {len(gold)} lines, fewer than the text; give one each")
     links = []
     with open_output(path) as output:
-        for text, each in zip(texts, translations, strict=True):
-            found = align(map_of(each, text))
+        for source, each in zip(text.sources, translations, strict=True):
+            found = align(map_of(each, source))
             links.append(found)
             output.write(f"{pharaoh(found)}\n")
     if gold is not None:
-        rate = alignment_error_rate(links, [gold[number - 1] for number in numbers])
+        rate = alignment_error_rate(links, [gold[number - 1] for number in text.numbers])
         say(f"alignment error rate: {100 * rate:.1f} %")
 
 
-def _print_maps(translations: "Iterator[Translation]", texts: Sequence[str], words: bool) -> None:
-    from seq2seq.analysis.attention.plot import maps_of
+def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:
+    from seq2seq.analysis.attention.maps import maps_of
     from seq2seq.analysis.attention.terminal import as_text
 
     with open_output(None) as output:
-        for each in maps_of(translations, texts, words):
-            output.write(f"{as_text(each)}\n\n")
+        for pair in zip(translations, sources, strict=True):
+            for each in maps_of(*pair):
+                output.write(f"{as_text(each)}\n\n")
 
 
 def _line_numbers(text: str) -> list[int]:
@@ -208,14 +264,3 @@ def _chosen(wanted: list[int] | None, lines: int, name: str) -> list[int]:
     if beyond := [number for number in wanted if number > lines]:
         raise UserError(f"--lines {beyond[0]}: {name} has {lines} lines")
     return wanted
-
-
-def _translations(
-    texts: list[str], translator: "Translator", beam_size: int | None, report: LineReport
-) -> "Iterator[Translation]":
-    """Yield the translations one by one, and note lines that were not translated as usual."""
-    for start in range(0, len(texts), BATCH_LINES):
-        batch = texts[start : start + BATCH_LINES]
-        for number, each in enumerate(translator.stream(batch, beam_size), start=start + 1):
-            report.note_translations(number, [each])
-            yield each

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.columns import Columns, TextFile, add_columns, second_column
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import as_tree, check_output, open_output, write_report
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
+  seq2seq evaluate -m runs/demo -i test.tsv
   seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
   seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
     arguments.add_model(parser, required=False)
@@ -38,10 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, "write the translations to FILE")
     text = "score FILE instead of a run; repeat to test the second system against the first"
     parser.add_argument("--hyp", type=Path, action="append", default=[], metavar="FILE", help=text)
-    text = "reference, may be repeated (default: the text of --split)"
+    text = (
+        "reference, may be repeated (default: the second column of a table given by -i, or the "
+        "text of --split)"
+    )
     parser.add_argument(
         "-r", "--ref", type=Path, action="append", default=[], metavar="FILE", help=text
     )
+    add_columns(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
@@ -60,6 +66,8 @@ NamedLines = tuple[str, list[str]]  # the name is for messages
 def run(options: argparse.Namespace) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
     _check(options)
+    columns = Columns("evaluate", options)
+    columns.check(options.input, *options.ref)
     data = None
     if options.model:
         with frozen_objects():
@@ -77,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tokenize:
         check_tokenizer(options.tokenize)
     seed_name()
-    texts, references = _read(options, data)
+    texts, references = _read(options, columns, data)
     files = [*texts, *references] if options.hyp else references
     sources = texts if options.model else []
     if options.model:
@@ -94,13 +102,13 @@ def run(options: argparse.Namespace) -> int:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
-        columns = {
+        shown = {
             **({"source": sources[0][1]} if sources else {}),
             "hypothesis": hypotheses[0],
             **{_reference_name(n, len(lists)): lines for n, lines in enumerate(lists, start=1)},
         }
         with open_output(options.sentences) as output:
-            output.write(sentence_table(scored, columns))
+            output.write(sentence_table(scored, shown))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
 
@@ -159,21 +167,25 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    if (options.hyp or options.input) and not options.ref:
+    if options.hyp and not options.ref:
         raise UserError("evaluate: give a reference, -r FILE")
+    if options.input and not options.ref:
+        options.ref = [second_column("evaluate", options.input)]
     if options.ref and not (options.hyp or options.input):
         raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
 
 
 def _read(
-    options: argparse.Namespace, data: "DataConfig | None"
+    options: argparse.Namespace, columns: Columns, data: "DataConfig | None"
 ) -> tuple[list[NamedLines], list[NamedLines]]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import paths_of, read_pairs
 
     if options.ref:
-        paths = [*(options.hyp or [options.input]), *options.ref]
-        named = list(zip(map(str, paths), read_aligned(paths), strict=True))
+        texts = [TextFile(path, None) for path in options.hyp] or [columns.source(options.input)]
+        texts += [columns.target(path) for path in options.ref]
+        lines = read_aligned([(str(text.path), text.lines()) for text in texts])
+        named = [(str(text.path), each) for text, each in zip(texts, lines, strict=True)]
         return named[: -len(options.ref)], named[-len(options.ref) :]
     assert data is not None, "checked: without a reference there is a run"
     files = data.valid if options.split == "valid" else data.test

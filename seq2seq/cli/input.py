@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from seq2seq.cli.columns import TextFile
 from seq2seq.data.compression import damage_errors, open_file
 from seq2seq.data.lines import bounded_lines, check_line_length, is_blank, strip_line
 from seq2seq.runtime.console import logger
@@ -46,44 +47,83 @@ class Prompt:
 
 
 @contextmanager
-def open_input(path: Path | None) -> Iterator[IO[bytes]]:
+def open_input(source: TextFile | None) -> Iterator[IO[bytes]]:
     """Open a file, compressed or not, or stdin if None, for reading lines of bytes.
 
     Raises UserError if it cannot be opened or is not text, RunError if it turns out to be damaged.
     """
-    if path is None:
+    if source is None:
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
-        return
-    with open_file(path) as file, damage_errors(path, RunError):
-        yield file
+    elif source.column is not None:
+        rows = io.BufferedReader(_Rows(source.lines()))
+        rows.peek(1)  # raises UserError for a table that cannot be read
+        yield rows
+    else:
+        with open_file(source.path) as file, damage_errors(source.path, RunError):
+            yield file
 
 
-def paragraphs(lines: IO[bytes], name: str) -> tuple[list[bytes], list[int]]:
-    """Join the lines of each paragraph; return the paragraphs and blank lines, and their numbers.
+class _Rows(io.RawIOBase):
+    """The texts of a column as a binary file of lines."""
 
-    Blank lines separate paragraphs. The number of a paragraph, from 1, is that of its first line.
-    Raises UserError, with the name of the input, for one of more than MAX_LINE_BYTES.
-    """
-    joined: list[bytes] = []
-    numbers: list[int] = []
-    after_blank = True
-    for number, line in enumerate(bounded_lines(lines, name), start=1):
-        content = strip_line(line, first=number == 1)
-        blank = is_blank(content.decode("utf-8", errors="replace"))
-        if blank or after_blank:
-            joined.append(b"" if blank else content)
-            numbers.append(number)
-        else:
-            joined[-1] += b" " + content
-            check_line_length(len(joined[-1]), name, numbers[-1])
-        after_blank = blank
-    return joined, numbers
+    def __init__(self, texts: Iterator[str]) -> None:
+        self._texts, self._pending = texts, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill part of a buffer; return the number of bytes, 0 at the end."""
+        if not self._pending:
+            text = next(self._texts, None)
+            self._pending = b"" if text is None else f"{text}\n".encode()
+        size = min(len(buffer), len(self._pending))
+        buffer[:size], self._pending = self._pending[:size], self._pending[size:]
+        return size
+
+
+class Paragraphs:
+    """Paragraphs of a text as lines: the lines of each are joined, blank lines separate them."""
+
+    def __init__(self, lines: IO[bytes], name: str) -> None:
+        """Take a binary file and its name for messages."""
+        self._lines, self._name = lines, name
+        self.numbers: list[int] = []  # of the first line of each paragraph, and of blank lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the paragraphs and blank lines.
+
+        Raises UserError for a paragraph of more than MAX_LINE_BYTES.
+        """
+        paragraph: list[bytes] = []
+        for number, line in enumerate(bounded_lines(self._lines, self._name), start=1):
+            content = strip_line(line, first=number == 1)
+            if is_blank(content.decode("utf-8", errors="replace")):
+                if paragraph:
+                    yield b" ".join(paragraph)
+                    paragraph = []
+                self.numbers.append(number)
+                yield b""
+                continue
+            if not paragraph:
+                self.numbers.append(number)
+            paragraph.append(content)
+            check_line_length(sum(map(len, paragraph)), self._name, self.numbers[-1])
+        if paragraph:
+            yield b" ".join(paragraph)
+
+    def isatty(self) -> bool:
+        """Return False: paragraphs are translated in batches."""
+        return False
+
+
+Lines = IO[bytes] | Prompt | Paragraphs
 
 
 def batches(
-    lines: IO[bytes] | Prompt, size: int | None, name: str = "input"
+    lines: Lines, size: int | None, name: str = "input"
 ) -> Iterator[tuple[int, list[bytes]]]:
     """Yield batches of lines, each with the number of its first line, from 1.
 
@@ -92,7 +132,7 @@ def batches(
     """
     size = size or (1 if lines.isatty() else BATCH_LINES)
     number, batch = 1, []
-    for line in lines if isinstance(lines, Prompt) else bounded_lines(lines, name):
+    for line in lines if isinstance(lines, Prompt | Paragraphs) else bounded_lines(lines, name):
         batch.append(line)
         if len(batch) == size:
             yield number, batch

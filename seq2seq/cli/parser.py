@@ -79,8 +79,15 @@ class Parser(argparse.ArgumentParser):
         return f"{text}\n{keys_help()}"
 
     def error(self, message: str) -> NoReturn:
-        """Raise UserError with the message and the command that prints the help."""
-        raise UserError(f"{message}; see {self.prog} --help")
+        """Raise UserError with the message, and where to find help unless it suggests a word."""
+        raise UserError(message if message.endswith("?") else f"{message}; see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise ArgumentError for a value that is no choice; suggest a similar one."""
+        choices = list(action.choices or ())
+        if value not in choices and (hint := did_you_mean(str(value).lower(), choices)):
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
+        super()._check_value(action, value)
 
     def refuse(self, arguments: Sequence[str]) -> NoReturn:
         """Report unrecognized arguments, with a hint to what the first of them seems to mean."""
@@ -114,7 +121,7 @@ class Parser(argparse.ArgumentParser):
             return ""
         if "--hyp" in known:
             return "; give translations as --hyp FILE and references as -r FILE"
-        if "--ref" in known and known["--ref"].required:
+        if "--ref" in known and "--lines" not in known:
             return "; give the source text as -i FILE and its translations as -r FILE"
         if "--input" not in known:
             return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.columns import Columns, TextFile, add_columns, second_column
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, open_output
@@ -28,8 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_model(parser)
     arguments.add_input(parser)
-    text = "translations to score: line n translates input line n"
-    parser.add_argument("-r", "--ref", type=Path, required=True, metavar="FILE", help=text)
+    text = (
+        "translations to score: line n translates input line n (default: the second column of a "
+        "table given by -i)"
+    )
+    parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
+    add_columns(parser)
     arguments.add_output(parser)
     text = "print one object per line: score, log_prob, perplexity, tokens and their log_probs"
     parser.add_argument("--json", action="store_true", help=text)
@@ -41,10 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Score all pairs and log the perplexity."""
     check_output(options.output, options.input, options.ref, runs=options.model)
+    options.ref = options.ref or second_column("score", options.input)
+    columns = Columns("score", options)
+    columns.check(options.input, options.ref)
     with frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
-    (src_report, sources), (report, targets) = _read([options.input, options.ref])
+    source = columns.source(options.input) if options.input else None
+    (src_report, sources), (report, targets) = _read([source, columns.target(options.ref)])
     translator = load_translator(
         options.model, options.device, options.int8, decoding=options.decoding
     )
@@ -68,11 +77,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:
+def _read(sources: Sequence[TextFile | None]) -> list[tuple[LineReport, list[str]]]:
     """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
+    paths = [source and source.path for source in sources]
     with ExitStack() as stack:
         names = [str(path or "standard input") for path in paths]
-        files = [stack.enter_context(open_input(path)) for path in paths]
+        files = [stack.enter_context(open_input(source)) for source in sources]
         named = [(name, bounded_lines(file, name)) for name, file in zip(names, files, strict=True)]
         lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
     reports = [LineReport(path) for path in paths]

@@ -2,11 +2,12 @@
 
 import argparse
 import io
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.input import Prompt
+from seq2seq.cli.input import Lines, Paragraphs, Prompt
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines, iter_lines, read_lines
 from seq2seq.runtime.errors import UserError
@@ -94,6 +95,14 @@ def sampling_options(options: argparse.Namespace) -> "Sampling | None":
     return None if options.sample is None else Sampling(options.sample, **details)
 
 
+def glossary_places(
+    path: Path | None, settings: "SearchSettings"
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the target phrases of a glossary after the file and the source phrase."""
+    for src, tgt in settings.glossary.terms() if settings.glossary else ():
+        yield f"{path}: {src[:60]!r}", [tgt]
+
+
 class LineConstraints:
     """Phrases that the translation of each line must contain, from a file or none."""
 
@@ -107,12 +116,12 @@ class LineConstraints:
                 "unknown); use --glossary"
             )
 
-    def check(self, lines: IO[bytes] | Prompt, name: str) -> IO[bytes] | Prompt:
+    def check(self, lines: Lines, name: str) -> Lines:
         """Read phrases and lines in step; raises UserError for different numbers of lines.
 
         Returns the lines, ready to be read from the start.
         """
-        if self._path is None or isinstance(lines, Prompt):
+        if self._path is None or isinstance(lines, Prompt | Paragraphs):
             return lines
         rule = "line n must have the constraints of input line n, blank for none"
         texts = (line.encode() for line in iter_lines(self._path))
@@ -120,6 +129,11 @@ class LineConstraints:
         pairs = list(in_step(named, rule))
         self._phrases = [phrases.decode().split("\t") for phrases, _ in pairs]
         return io.BytesIO(b"".join(line for _, line in pairs))
+
+    def places(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the phrases of each line after the file and the number of the line."""
+        for number, phrases in enumerate(self._phrases, start=1):
+            yield f"{self._path}:{number}", phrases
 
     def of(self, number: int, size: int) -> list[list[str]] | None:
         """Return the phrases of `size` lines from line `number` on, or None if there are none."""

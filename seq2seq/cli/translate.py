@@ -7,26 +7,35 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
+from seq2seq.cli.columns import Columns, TextFile, add_columns
 from seq2seq.cli.input import (
     BATCH_LINES,
     LineReport,
+    Lines,
+    Paragraphs,
     Prompt,
     arrivals,
     batches,
     open_input,
-    paragraphs,
 )
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import Output, check_output, open_output
 from seq2seq.cli.progress import count_lines, progress
-from seq2seq.cli.search_options import LineConstraints, add_search_options, search_settings
+from seq2seq.cli.search_options import (
+    LineConstraints,
+    add_search_options,
+    glossary_places,
+    search_settings,
+)
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines, iter_lines
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -52,6 +61,7 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("text", nargs="*", default=[], metavar="TEXT", help=text)
     arguments.add_model(parser)
     arguments.add_input(parser)
+    add_columns(parser, "SRC")
     text = (
         "print each paragraph on one line: blank lines separate paragraphs, which may have breaks"
     )
@@ -93,11 +103,12 @@ def run(options: argparse.Namespace) -> int:
         streaming=options.stream,
     )
     _check(options)
+    source = _source(options)
     prefixes = _Prefixes(options.prefix, options.prefix_file, options.stream)
     constraints = LineConstraints(options.constraints, options.stream)
     settings = search_settings(options)
     n_best = options.n_best or 1
-    with _open(options) as (opened, numbers):
+    with _open(options, source) as (opened, numbers):
         lines = constraints.check(prefixes.check(opened, _name(options)), _name(options))
         translator = load_translator(
             options.model,
@@ -107,6 +118,8 @@ def run(options: argparse.Namespace) -> int:
             1 if options.sample else n_best,
             options.decoding,
         )
+        required = chain(constraints.places(), glossary_places(options.glossary, settings))
+        translator.check_phrases(required, settings)
         if options.document:
             translator.source = replace(translator.source, sentences=1)
         report = LineReport(_source_name(options), numbers)
@@ -119,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _translate(
     options: argparse.Namespace,
-    lines: IO[bytes] | Prompt,
+    lines: Lines,
     translator: "Translator",
     requirements: "_Requirements",
     report: LineReport,
@@ -130,7 +143,7 @@ def _translate(
     shown = not options.text and not options.stream and not output.on_terminal
     done = 0
     try:
-        with progress("translated", count_lines(options.input), shown=shown) as advance:
+        with progress("translated", _total(options), shown=shown) as advance:
             for number, batch in _batches(options, lines):
                 texts = report.decode(number, batch)
                 begin = requirements.prefixes.of(number, len(texts))
@@ -159,18 +172,21 @@ def _translate(
         raise
 
 
-def _batches(
-    options: argparse.Namespace, lines: IO[bytes] | Prompt
-) -> Iterator[tuple[int, list[bytes]]]:
-    if options.stream and not isinstance(lines, Prompt):
+def _total(options: argparse.Namespace) -> int | None:
+    """Return the number of lines to translate, None if it is not that of the lines of a file."""
+    return None if options.document or options.columns else count_lines(options.input)
+
+
+def _batches(options: argparse.Namespace, lines: Lines) -> Iterator[tuple[int, list[bytes]]]:
+    if options.stream and not isinstance(lines, Prompt | Paragraphs):
         return arrivals(lines, options.batch_size, _name(options))
     return batches(lines, options.batch_size, _name(options))
 
 
 @contextmanager
 def _open(
-    options: argparse.Namespace,
-) -> Iterator[tuple[IO[bytes] | Prompt, Sequence[int] | None]]:
+    options: argparse.Namespace, source: TextFile | None
+) -> Iterator[tuple[Lines, Sequence[int] | None]]:
     """Yield the lines to translate and, for a document, the numbers of its paragraphs' lines."""
     if options.text:
         yield (
@@ -180,12 +196,19 @@ def _open(
     elif _is_typed(options):
         yield Prompt(), None
     else:
-        with open_input(options.input) as lines:
-            if not options.document:
+        with open_input(source) as lines:
+            if options.document:
+                paragraphs = Paragraphs(lines, _name(options))
+                yield paragraphs, paragraphs.numbers
+            else:
                 yield lines, None
-                return
-            joined, numbers = paragraphs(lines, _name(options))
-            yield io.BytesIO(b"".join(each + b"\n" for each in joined)), numbers
+
+
+def _source(options: argparse.Namespace) -> TextFile | None:
+    """Return the file to translate, None for stdin or arguments."""
+    columns = Columns("translate", options, sides=1)
+    columns.check(options.input)
+    return columns.source(options.input) if options.input else None
 
 
 def _is_typed(options: argparse.Namespace) -> bool:
@@ -212,6 +235,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(
             "translate: --document cannot be used with --stream, --prefix-file or --constraints"
         )
+    if options.document and options.input and is_table(options.input):
+        raise UserError(f"translate: --document cannot be used with a table, {options.input}")
     if len(options.text) == 1 and arguments.is_file(options.text[0]):
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
@@ -244,13 +269,13 @@ class _Prefixes:
         if LONE_SURROGATE.search(self._lines[0]):
             raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
-    def check(self, lines: IO[bytes] | Prompt, name: str) -> IO[bytes] | Prompt:
+    def check(self, lines: Lines, name: str) -> Lines:
         """Raise UserError for a prefix that is too long, or for a wrong number of prefixes.
 
         Counting takes reading all input first; returns the lines, ready to be read from the start.
         """
         kept: tuple[bytes, ...] = ()
-        if self._path is not None and not isinstance(lines, Prompt):
+        if self._path is not None and not isinstance(lines, Prompt | Paragraphs):
             rule = "line n must be the prefix for input line n, blank for no prefix"
             texts = (line.encode() for line in iter_lines(self._path))
             named = [(str(self._path), texts), (name, bounded_lines(lines, name))]
@@ -260,7 +285,7 @@ class _Prefixes:
             from seq2seq.inference.search.prefixes import check_prefixes
 
             check_prefixes(self._lines)
-        if self._path is None or isinstance(lines, Prompt):
+        if self._path is None or isinstance(lines, Prompt | Paragraphs):
             return lines
         return io.BytesIO(b"".join(kept))
 

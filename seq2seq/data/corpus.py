@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 Texts: TypeAlias = "ParallelFiles | tuple[Corpus, ...]"
 
+_READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[str, str]]]] = {
+    "tsv": iter_tsv,
+    "csv": iter_csv,
+    "json": iter_json_lines,
+    "parquet": iter_parquet,
+}
 MIN_DISTINCT_WORDS = 20  # per side, to recognise its language
 MAX_SAMPLED_LINES = 50_000  # per side of the training text, to collect its words
 
@@ -109,12 +115,16 @@ def iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
         assert files.tgt is not None, "give src and tgt, or file"
         return aligned_lines(files.src, files.tgt)
     form = table_format(files.file)
+    if files.columns is not None:
+        return _READERS[form](files.file, files.columns)
     if form == "tsv":
-        return iter_tsv(files.file, files.columns)
-    if files.columns is None:
-        raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], the names of its columns")
-    read = {"csv": iter_csv, "json": iter_json_lines, "parquet": iter_parquet}[form]
-    return read(files.file, files.columns)
+        return iter_tsv(files.file, None)
+    raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], the names of its columns")
+
+
+def iter_column(path: Path, column: str) -> Iterator[str]:
+    """Yield one column of a table, by name or number; raises UserError as `iter_untagged` does."""
+    return (text for text, _ in _READERS[table_format(path)](path, (column, column)))
 
 
 def as_list(files: Texts) -> "Sequence[ParallelFiles]":

@@ -43,9 +43,8 @@ def aligned_lines(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
         yield src_line, tgt_line
 
 
-def read_aligned(paths: Sequence[Path]) -> list[list[str]]:
-    """Return the lines of several files; raises UserError if their numbers of lines differ."""
-    named = [(str(path), iter_lines(path)) for path in paths]
+def read_aligned(named: Sequence[tuple[str, Iterator[str]]]) -> list[list[str]]:
+    """Return the lines of texts given by name; raises UserError if their numbers differ."""
     return [list(lines) for lines in zip(*in_step(named), strict=True)]
 
 

@@ -29,6 +29,7 @@ class EnsembleStep(NamedTuple):
     outputs: tuple[Any, ...]  # [N, R] per model
     state: Parts
     attention_weights: Tensor | None  # [N, S], the mean over models with attention
+    head_weights: None = None  # the heads of different models do not correspond
 
 
 class Ensemble:

@@ -96,9 +96,18 @@ class LoadedModel:
         """Return True if translations have attention weights."""
         if isinstance(self.model, ExportedModel):
             return self.model.attends
-        from seq2seq.inference.run_loading import attends
+        from seq2seq.inference.run_loading import trial_step
 
-        return attends(*self.trained)
+        return trial_step(*self.trained).attention_weights is not None
+
+    @property
+    def has_heads(self) -> bool:
+        """Return True if translations have attention weights of several heads."""
+        if isinstance(self.model, ExportedModel):
+            return False
+        from seq2seq.inference.run_loading import trial_step
+
+        return trial_step(*self.trained).head_weights is not None
 
     def search(
         self,

@@ -14,7 +14,7 @@ MAX_BEAM = 512  # hypotheses of a widened beam, to bound its memory
 
 
 class AttentionBlocks:
-    """Attention weights of a line's parts: one float32 array [T, S] for each part.
+    """Attention weights of a line's parts: one float32 array [T, S], or [M, T, S], for each part.
 
     Their memory grows linearly with the length of a line, that of `matrix` with its square.
     """
@@ -23,15 +23,16 @@ class AttentionBlocks:
         self.blocks = tuple(blocks)
 
     def matrix(self) -> NDArray[np.float32]:
-        """Return the weights [T, S] of the line: blocks on the diagonal, zeros elsewhere."""
+        """Return the weights [..., T, S] of the line: blocks on the diagonal, zeros elsewhere."""
         if len(self.blocks) == 1:
             return self.blocks[0]
-        rows, columns = (sum(sizes) for sizes in zip(*(b.shape for b in self.blocks), strict=True))
-        found = np.zeros((rows, columns), np.float32)
+        *heads, _, _ = self.blocks[0].shape
+        rows, columns = (sum(block.shape[axis] for block in self.blocks) for axis in (-2, -1))
+        found = np.zeros((*heads, rows, columns), np.float32)
         row = column = 0
         for block in self.blocks:
-            below, right = row + block.shape[0], column + block.shape[1]
-            found[row:below, column:right] = block
+            below, right = row + block.shape[-2], column + block.shape[-1]
+            found[..., row:below, column:right] = block
             row, column = below, right
         return found
 
@@ -55,11 +56,17 @@ class NBestEntry:
     tokens: list[str] = field(default_factory=list)  # [T], end-of-sentence included
     token_scores: list[float] = field(default_factory=list)  # [T], log-probabilities in nats
     attention_blocks: AttentionBlocks | None = None
+    head_blocks: AttentionBlocks | None = None
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
         """Return the attention weights [T, S] of this entry, or None."""
         return None if self.attention_blocks is None else self.attention_blocks.matrix()
+
+    @property
+    def head_attention(self) -> NDArray[np.float32] | None:
+        """Return the attention weights [M, T, S] of each head for this entry, or None."""
+        return None if self.head_blocks is None else self.head_blocks.matrix()
 
 
 class Candidate(NamedTuple):

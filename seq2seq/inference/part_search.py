@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import LexicalMaker, both
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.source_lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.runtime.errors import RunError
@@ -31,9 +33,10 @@ class PartSearch:
         options: SearchOptions,
         n_best: int,
         on_found: Callable[[int], None] | None,
-        mbr: Metric | None,
+        settings: SearchSettings,
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
+        mbr = settings.mbr
         for rows in chunks(parts):
             found = self._search_parts(
                 parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
@@ -55,8 +58,9 @@ class PartSearch:
             elif options.sampling is None:
                 lists = [merged(each) for each in lists]
                 fill(lists, n_best, options.size, self._wider(own, options))
-            for part, candidates in zip(own, lists, strict=True):
-                yield self._translation(part, candidates[:n_best])
+            lists = [candidates[:n_best] for candidates in lists]
+            heads = self._head_blocks(own, lists) if settings.head_attention else [None] * len(own)
+            yield from map(self._translation, own, lists, heads)
 
     def _wider(
         self, parts: Sequence[LinePart], options: SearchOptions
@@ -139,8 +143,31 @@ class PartSearch:
     def _candidates(self, part: LinePart, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
         return [Candidate(self._text(part, each), each) for each in hypotheses]
 
-    def _translation(self, part: LinePart, candidates: Sequence[Candidate]) -> Translation:
-        """Return the translation of a part by its n-best candidates."""
+    def _head_blocks(
+        self, parts: Sequence[LinePart], lists: Sequence[Sequence[Candidate]]
+    ) -> list[AttentionBlocks | None]:
+        """Return the weights of each head for the best candidate of each part, decoded again.
+
+        Search keeps the mean of the heads alone.
+        """
+        from seq2seq.inference.scoring import as_blocks, forced_decodings
+
+        model, device = self._loaded.trained
+        wanted = [
+            (part.ids, candidates[0].hypothesis.ids[:-1])
+            for part, candidates in zip(parts, lists, strict=True)
+            if part.return_attention
+        ]
+        sources, targets = [src for src, _ in wanted], [tgt for _, tgt in wanted]
+        found = iter(forced_decodings(model, sources, targets, device, return_heads=True))
+        return [
+            as_blocks(next(found).head_weights) if part.return_attention else None for part in parts
+        ]
+
+    def _translation(
+        self, part: LinePart, candidates: Sequence[Candidate], head_blocks: AttentionBlocks | None
+    ) -> Translation:
+        """Return the translation of a part by its n-best candidates; the first has the heads."""
         src, tgt, names = self._loaded.vocabularies
         spellings = names.spellings(part.masked) if names else {}
         n_best = [
@@ -153,6 +180,7 @@ class PartSearch:
             )
             for text, each in candidates
         ]
+        n_best[0] = replace(n_best[0], head_blocks=head_blocks)
         return Translation(n_best, with_names([*src.tokens(part.ids), "</s>"], part.masked.names))
 
     def _text(self, part: LinePart, hypothesis: Hypothesis) -> str:

@@ -15,7 +15,7 @@ from seq2seq.inference import weights
 from seq2seq.inference.compatibility import check_ensemble
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search.interface import Model
+from seq2seq.inference.search.interface import Model, ModelStep
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
 from seq2seq.runtime import argument_types
@@ -45,12 +45,12 @@ def load_runs(paths: Sequence[Path], device: str, int8: bool, overrides: Iterabl
 
 
 @torch.inference_mode()
-def attends(model: Model, device: torch.device) -> bool:
-    """Return True if steps of a model have attention weights."""
+def trial_step(model: Model, device: torch.device) -> ModelStep:
+    """Return the first step of a model for an empty source, to see which weights it has."""
     src, lengths = pad_sources([[]])
     memory, state = model.start(model.encode(src.to(device), lengths.to(device)))
     bos = torch.tensor([BOS_ID], device=device)
-    return model.step(bos, state, memory).attention_weights is not None
+    return model.step(bos, state, memory)
 
 
 def for_inference(

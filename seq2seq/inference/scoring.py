@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,12 @@ from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.batch_invariance import smallest_fitting, tile_sizes
 from seq2seq.inference.search.interface import Model
 from seq2seq.inference.search.sentences import by_width
-from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS, has_no_tokens, line_list
+from seq2seq.inference.source_lines import (
+    MAX_ATTENTION_TOKENS,
+    bounded_slices,
+    has_no_tokens,
+    line_list,
+)
 from seq2seq.inference.translation import Translation, with_names
 from seq2seq.runtime.errors import UserError
 
@@ -87,40 +93,73 @@ def score_lines(
 
 
 def attend(
-    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str]
+    translator: LoadedModel,
+    lines: Iterable[str],
+    translations: Iterable[str],
+    head_attention: bool = False,
 ) -> Iterator[Translation]:
     """Yield the given translation of each line with the attention weights of forced decoding.
 
     Blank lines and blank translations, and lines of more than MAX_ATTENTION_TOKENS, have no
-    weights. Raises errors as `score_lines` does.
+    weights. With `head_attention`, also the weights of each head are returned. Raises errors as
+    `score_lines` does.
     """
     model, device = translator.trained
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    for line, translation, source, src_ids, tgt_ids in _encoded(translator, lines, translations):
-        blank = has_no_tokens(line, src_ids) or has_no_tokens(translation, tgt_ids)
-        if blank or max(len(src_ids), len(tgt_ids)) > MAX_ATTENTION_TOKENS:
-            yield Translation([NBestEntry(translation, 0.0)])
-            continue
-        found = forced_decodings(model, [src_ids], [tgt_ids], device, True)[0]
-        scored = _scored_line(translator, src_ids, tgt_ids, source, found.log_probs)
-        weights = found.attention_weights
-        blocks = None if weights is None else AttentionBlocks([weights.numpy().copy()])
-        entry = NBestEntry(translation, scored.score, scored.tokens, scored.token_scores, blocks)
-        yield Translation([entry], scored.src_tokens)
+    pairs = list(_encoded(translator, lines, translations))
+    sizes = [(len(each.src_ids) + 1) * (len(each.tgt_ids) + 1) for each in pairs]
+    for rows in bounded_slices(sizes):
+        wanted = [_has_attention(each) for each in pairs[rows]]
+        ids = [(each.src_ids, each.tgt_ids) for each in compress(pairs[rows], wanted)]
+        sources, targets = [src for src, _ in ids], [tgt for _, tgt in ids]
+        decoded = iter(forced_decodings(model, sources, targets, device, True, head_attention))
+        for pair, has_attention in zip(pairs[rows], wanted, strict=True):
+            if has_attention:
+                yield _attended(translator, pair, next(decoded))
+            else:
+                yield Translation([NBestEntry(pair.translation, 0.0)])
+
+
+class _EncodedPair(NamedTuple):
+    """A line and its translation, with the ids of both."""
+
+    line: str
+    translation: str
+    source: Masked  # the line with masked names
+    src_ids: Ids
+    tgt_ids: Ids
+
+
+def _has_attention(pair: _EncodedPair) -> bool:
+    """Return whether neither side is blank or too long for attention weights."""
+    sides = (pair.line, pair.src_ids), (pair.translation, pair.tgt_ids)
+    return not any(has_no_tokens(*side) or len(side[1]) > MAX_ATTENTION_TOKENS for side in sides)
+
+
+def _attended(translator: LoadedModel, pair: _EncodedPair, found: "ForcedDecoding") -> Translation:
+    scored = _scored_line(translator, pair.src_ids, pair.tgt_ids, pair.source, found.log_probs)
+    blocks = as_blocks(found.attention_weights), as_blocks(found.head_weights)
+    entry = NBestEntry(pair.translation, scored.score, scored.tokens, scored.token_scores, *blocks)
+    return Translation([entry], scored.src_tokens)
+
+
+def as_blocks(weights: Tensor | None) -> AttentionBlocks | None:
+    """Copy the weights of a forced decoding, a part of those of its tile."""
+    return None if weights is None else AttentionBlocks([weights.numpy().copy()])
 
 
 def _encoded(
     translator: LoadedModel, lines: Sequence[str], translations: Sequence[str]
-) -> Iterator[tuple[str, str, Masked, Ids, Ids]]:
-    """Yield each line, its translation, the line with masked names, and the ids of both."""
+) -> Iterator[_EncodedPair]:
+    """Yield each line and its translation with the ids of both."""
     src, tgt, _ = translator.vocabularies
     masked = [_mask(translator, *pair) for pair in zip(lines, translations, strict=True)]
     sources = [source for source, _ in masked]
     src_ids = src.encode([source.text for source in sources])
     tgt_ids = tgt.encode([target for _, target in masked])
-    return zip(lines, translations, sources, src_ids, tgt_ids, strict=True)
+    return map(_EncodedPair, lines, translations, sources, src_ids, tgt_ids)
 
 
 def _mask(translator: LoadedModel, line: str, translation: str) -> tuple[Masked, str]:
@@ -156,9 +195,10 @@ class ForcedDecoding(NamedTuple):
 
     log_probs: list[float]  # one per target token, end-of-sentence included
     attention_weights: Tensor | None  # [T, S] on the CPU, end-of-sentence included
+    head_weights: Tensor | None  # [M, T, S] of M heads, if the model has them
 
 
-_NOTHING = ForcedDecoding([], None)
+_NOTHING = ForcedDecoding([], None, None)
 
 
 def forced_log_probs(
@@ -174,8 +214,9 @@ def forced_decodings(
     targets: Sequence[Ids],
     device: torch.device,
     return_attention: bool = False,
+    return_heads: bool = False,
 ) -> list[ForcedDecoding]:
-    """Decode given targets, end-of-sentence included.
+    """Decode given targets, end-of-sentence included; sources and targets are without it.
 
     Decodes step by step in the tiles of `search`, so the values are batch-invariant and bitwise
     those of greedy search. Without attention, memory grows with the longest source, not with the
@@ -189,7 +230,7 @@ def forced_decodings(
             tile = rows[start : start + sizes[-1]]
             pairs: list[tuple[Ids, Ids]] = [(sources[i], targets[i]) for i in tile]
             pairs += [([], [])] * (smallest_fitting(sizes, len(tile)) - len(tile))
-            decoded = _decode_tile(model, pairs, width, device, return_attention)
+            decoded = _decode_tile(model, pairs, width, device, return_attention, return_heads)
             for i, of_target in zip(tile, decoded, strict=False):
                 found[i] = of_target
     return found
@@ -202,12 +243,15 @@ def _decode_tile(
     width: int,
     device: torch.device,
     return_attention: bool,
+    return_heads: bool,
 ) -> list[ForcedDecoding]:
     src, src_lengths = pad_sources([src for src, _ in pairs], width)
     memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))
     tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs]).to(device)
     tgt_out = pad([[*tgt, EOS_ID] for _, tgt in pairs]).to(device)
-    columns, weights = [], []
+    columns: list[Tensor] = []
+    weights: list[Tensor] = []
+    head_weights: list[Tensor] = []
     for ids, wanted in zip(tgt_in.unbind(1), tgt_out.unbind(1), strict=True):
         step = model.step(ids, state, memory)
         state = step.state
@@ -215,11 +259,23 @@ def _decode_tile(
         columns.append(log_probs.gather(1, wanted[:, None]))
         if return_attention and step.attention_weights is not None:
             weights.append(step.attention_weights.float().cpu())
+        if return_heads and step.head_weights is not None:
+            head_weights.append(step.head_weights.float().cpu())
     table = torch.cat(columns, dim=1).tolist()
-    attention = torch.stack(weights, dim=1) if weights else [None] * len(pairs)
+    attention = _of_pairs(weights, pairs)  # [T, S] of each
+    heads = _of_pairs(head_weights, pairs)  # [M, T, S] of each
     return [
-        ForcedDecoding(
-            row[: len(tgt) + 1], None if each is None else each[: len(tgt) + 1, : len(src) + 1]
-        )
-        for (src, tgt), row, each in zip(pairs, table, attention, strict=True)
+        ForcedDecoding(row[: len(tgt) + 1], *both)
+        for (_, tgt), row, *both in zip(pairs, table, attention, heads, strict=True)
+    ]
+
+
+def _of_pairs(steps: Sequence[Tensor], pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[Tensor | None]:
+    """Return the weights [..., T, S] of each pair, given those of all steps [N, ..., S], if any."""
+    if not steps:
+        return [None] * len(pairs)
+    stacked = torch.stack(list(steps), dim=-2)
+    return [
+        weights[..., : len(tgt) + 1, : len(src) + 1]
+        for (src, tgt), weights in zip(pairs, stacked, strict=True)
     ]

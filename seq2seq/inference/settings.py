@@ -21,14 +21,17 @@ class SearchSettings:
     groups: int = 1  # diverse beam search: number of groups
     diversity: float = 0.5  # penalty, nats, for a token that an earlier group takes
     mbr: Metric | None = None  # choose among the hypotheses or samples by minimum Bayes risk
+    head_attention: bool = False  # also return the attention weights of each head
     written_names: bool = True  # a name whose spelling is not certain follows it as written
 
     def __post_init__(self) -> None:
         """Raise UserError for values that are out of range or do not go together."""
         if self.mbr is not None and self.mbr not in METRICS:
             raise UserError(f"--mbr {self.mbr}: must be one of {', '.join(METRICS)}")
-        if self.groups < 1 or not 0 <= self.diversity < math.inf:
-            raise UserError("--groups and --diversity: must be at least 1 and at least 0")
+        if self.groups < 1:
+            raise UserError(f"--groups {self.groups}: must be at least 1")
+        if not 0 <= self.diversity < math.inf:
+            raise UserError(f"--diversity {self.diversity}: must be a finite number of at least 0")
         if self.groups > 1 and (self.sampling is not None or self.glossary is not None):
             raise UserError(
                 "--groups cannot be used with --sample or --glossary; remove one of them"

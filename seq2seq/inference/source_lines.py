@@ -174,7 +174,7 @@ class LineSplitter:
 
     def _require(self, number: int, line: SourceLine, settings: SearchSettings) -> SourceLine:
         """Add to the parts of line `number` the phrases that their translations must contain."""
-        glossary = settings.glossary
+        glossary, forbidden = settings.glossary, self._requirements.forbidden(settings.forbidden)
         if not line.phrases and glossary is None and settings.written_names:
             return line
         parts: list[LinePart] = []
@@ -186,7 +186,7 @@ class LineSplitter:
                 part = self._with_glossary(part, glossary)
                 phrases += glossary.targets(part.masked.text)
             place = f"constraints of line {number}"
-            lexical = self._requirements.lexical(phrases, part.masked, place)
+            lexical = self._requirements.lexical(phrases, part.masked, place, forbidden)
             drops = part.drops_mark and not any(map(self._source.ends_in_mark, phrases))
             parts.append(part._replace(lexical=lexical, drops_mark=drops))
         notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
@@ -259,12 +259,17 @@ def counted(
 
 def chunks(parts: Sequence[LinePart]) -> Iterator[slice]:
     """Yield slices of parts to search at once, bounded by MAX_SQUARED_LENGTHS."""
+    lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
+    return bounded_slices([source * (source + prefix) for source, prefix in lengths])
+
+
+def bounded_slices(sizes: Sequence[int]) -> Iterator[slice]:
+    """Yield slices, each of which ends where its sizes exceed MAX_SQUARED_LENGTHS in total."""
     start = total = 0
-    for end, part in enumerate(parts):
-        length = len(part.ids) + 1
-        total += length * (length + len(part.prefix.states))
+    for end, size in enumerate(sizes):
+        total += size
         if total > MAX_SQUARED_LENGTHS:
             yield slice(start, end + 1)
             start, total = end + 1, 0
-    if start < len(parts):
-        yield slice(start, len(parts))
+    if start < len(sizes):
+        yield slice(start, len(sizes))

@@ -68,6 +68,19 @@ class Translation:
         """Return the attention weights of each part, without the zeros between parts."""
         return self.n_best[0].attention_blocks
 
+    @property
+    def head_attention(self) -> NDArray[np.float32] | None:
+        """Return the attention weights [M, T, S] of M heads, whose mean is `attention`.
+
+        None unless requested by `SearchSettings(head_attention=True)`, and where `attention` is.
+        """
+        return self.n_best[0].head_attention
+
+    @property
+    def head_blocks(self) -> AttentionBlocks | None:
+        """Return the attention weights of each head for each part, as `attention_blocks` does."""
+        return self.n_best[0].head_blocks
+
     def _repr_html_(self) -> str:
         """Return the text and its attention weights as a heat map, for a notebook."""
         best = self.n_best[0]
@@ -97,7 +110,8 @@ def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
         total / sum(lengths),
         [token for entry in entries for token in entry.tokens],
         [value for entry in entries for value in entry.token_scores],
-        _join_blocks(entries),
+        _join_blocks([entry.attention_blocks for entry in entries]),
+        _join_blocks([entry.head_blocks for entry in entries]),
     )
 
 
@@ -109,13 +123,13 @@ def _join_texts(texts: list[str]) -> str:
     return line
 
 
-def _join_blocks(entries: Sequence[NBestEntry]) -> AttentionBlocks | None:
+def _join_blocks(parts: Sequence[AttentionBlocks | None]) -> AttentionBlocks | None:
     """Return the parts' attention weights as blocks of one matrix; None if a part has none."""
     blocks: list[NDArray[np.float32]] = []
-    for entry in entries:
-        if entry.attention_blocks is None:
+    for part in parts:
+        if part is None:
             return None
-        blocks += entry.attention_blocks.blocks
+        blocks += part.blocks
     return AttentionBlocks(blocks)
 
 

@@ -1,6 +1,6 @@
 """Translations as JSON objects: the format of `translate --json` and of the server."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,9 @@ def translation_as_json(
     blocks = translation.attention_blocks if with_attention else None
     matrices = [_matrix_as_json(block) for block in blocks.blocks] if blocks else []
     text = json_text(fields)[:-1]
-    if len(matrices) > 1:
-        text += f', "attention_weights": null, "attention_blocks": [{", ".join(matrices)}]'
-    else:
-        text += f', "attention_weights": {matrices[0] if matrices else "null"}'
+    text += _weights_field("attention", matrices)
+    if with_attention and (heads := translation.head_blocks):
+        text += _weights_field("head", [_heads_as_json(block) for block in heads.blocks])
     if with_nbest:
         fields = {
             "n_best": [
@@ -46,6 +45,17 @@ def translation_as_json(
         }
         text += f", {json_text(fields)[1:-1]}"
     return text + "}"
+
+
+def _weights_field(name: str, parts: Sequence[str]) -> str:
+    """Format the weights of a line as one field, or as null and one array per part."""
+    if len(parts) > 1:
+        return f', "{name}_weights": null, "{name}_blocks": [{", ".join(parts)}]'
+    return f', "{name}_weights": {parts[0] if parts else "null"}'
+
+
+def _heads_as_json(weights: NDArray[np.float32]) -> str:
+    return "[" + ", ".join(map(_matrix_as_json, weights)) + "]"
 
 
 def _matrix_as_json(weights: NDArray[np.float32]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
+from seq2seq.data.names.names import Masked
 from seq2seq.inference.exported.model import ExportedModel
 from seq2seq.inference.exported.search import check_settings
 from seq2seq.inference.loaded_model import LoadedModel
@@ -149,7 +150,7 @@ class Translator(LoadedModel):
         )
         parts = [part for line in split for part in line.parts]
         found = PartSearch(self).translate(
-            parts, options, n_best, counted(split, on_translated), settings.mbr
+            parts, options, n_best, counted(split, on_translated), settings
         )
         return (
             replace(
@@ -177,6 +178,14 @@ class Translator(LoadedModel):
             ]
         return score_lines(self, lines, translations)
 
+    def check_phrases(
+        self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
+    ) -> None:
+        """Raise UserError for required phrases, after their place, that no translation can have."""
+        forbidden = self._requirements.forbidden(settings.forbidden)
+        for place, each in phrases:
+            self._requirements.lexical(each, Masked("", {}), place, forbidden)
+
     @cached_property
     def _requirements(self) -> Requirements:
         return Requirements(self.vocabularies)
@@ -186,13 +195,17 @@ class Translator(LoadedModel):
     ) -> int:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
         sampling = settings.sampling
+        size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
+        if settings.mbr is not None and size == 1:
+            raise UserError(
+                f"--mbr {settings.mbr}: there is only one translation to choose from; increase -b "
+                "or --sample"
+            )
         if sampling is None:
-            size = self.beam_size(wanted, n_best)
-            if size % settings.groups or (settings.groups > 1 and constrained):
-                raise UserError(
-                    f"--groups {settings.groups}: must divide the beam size ({size}) and cannot be "
-                    "used with --constraints"
-                )
+            if settings.groups > 1 and constrained:
+                raise UserError("--constraints cannot be used with --groups; remove one of them")
+            if size % settings.groups:
+                raise UserError(f"--groups {settings.groups}: must divide the beam size ({size})")
             return size
         if constrained:
             raise UserError("--constraints cannot be used with --sample; remove one of them")

@@ -207,13 +207,20 @@ class LocationScore(nn.Module):
 def masked_attention(
     scores: Tensor, values: Tensor, pad_mask: Tensor, window_weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the context [B, K, C] and the attention weights [B, K, S].
+    """Return the context [B, K, C] and the attention weights [B, K, S], the mean over heads.
 
-    Takes scores [B, K, S], values [B, S, C] and pad_mask [B, S]; the softmax runs in float32 or
-    wider. Every source ends in end-of-sentence, so no row is all padding. Positions with a window
-    weight [B, K, S] of 0 are masked like padding; the others have their weights multiplied by it.
-    With M heads' scores [B, M, K, S] each head averages its own C / M columns of the values, and
-    the attention weights returned are the mean over heads.
+    Takes the arguments of `masked_weights`, and values [B, S, C].
+    """
+    weights = masked_weights(scores, pad_mask, window_weights)
+    return context_of(weights, values), mean_over_heads(weights)
+
+
+def masked_weights(scores: Tensor, pad_mask: Tensor, window_weights: Tensor | None) -> Tensor:
+    """Return the attention weights of scores: [B, K, S], or [B, M, K, S] of M heads.
+
+    Takes scores of that shape and pad_mask [B, S]; the softmax runs in float32 or wider. Every
+    source ends in end-of-sentence, so no row is all padding. Positions with a window weight
+    [B, K, S] of 0 are masked like padding; the others have their weights multiplied by it.
     """
     mask = pad_mask[:, None]  # [B, 1 or K, S]
     if window_weights is not None:
@@ -223,10 +230,22 @@ def masked_attention(
         window_weights = None if window_weights is None else window_weights[:, None]
     dtype = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.masked_fill(mask, -torch.inf).softmax(dim=-1, dtype=dtype)
-    if window_weights is not None:
-        weights = weights * window_weights
-    if scores.dim() == 3:
-        return weights.to(values.dtype) @ values, weights
-    head_values = values.unflatten(-1, (scores.shape[1], -1)).transpose(1, 2)  # [B, M, S, C / M]
-    context = weights.to(values.dtype) @ head_values  # [B, M, K, C / M]
-    return context.transpose(1, 2).flatten(2), weights.mean(dim=1)
+    return weights if window_weights is None else weights * window_weights
+
+
+def context_of(weights: Tensor, values: Tensor) -> Tensor:
+    """Average values [B, S, C] by weights [B, K, S]: [B, K, C].
+
+    With weights [B, M, K, S] each of M heads averages its own C / M columns of the values.
+    """
+    weights = weights.to(values.dtype)
+    if weights.dim() == 3:
+        return weights @ values
+    columns: Tensor = values.unflatten(-1, (weights.shape[1], -1))  # [B, S, M, C / M]
+    context = weights @ columns.transpose(1, 2)  # [B, M, K, C / M]
+    return context.transpose(1, 2).flatten(2)
+
+
+def mean_over_heads(weights: Tensor) -> Tensor:
+    """Return weights [B, K, S] as they are, and the mean of weights [B, M, K, S] of M heads."""
+    return weights if weights.dim() == 3 else weights.mean(dim=1)

@@ -5,7 +5,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import ScoreFunction, masked_attention
+from seq2seq.model.attention import (
+    ScoreFunction,
+    context_of,
+    masked_attention,
+    masked_weights,
+    mean_over_heads,
+)
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.local_attention import Window
 from seq2seq.model.state import DecoderState, EncoderOutput, Memory
@@ -22,8 +28,9 @@ class AttentionOutput(NamedTuple):
     """Result of attending with N queries."""
 
     context: Tensor  # [N, C]
-    attention_weights: Tensor  # [N, S]
+    attention_weights: Tensor  # [N, S], the mean over heads
     state: AttentionState
+    head_weights: Tensor | None  # [N, M, S] of M heads; None of a score without heads
 
 
 class Coverage(nn.Module):
@@ -88,10 +95,12 @@ class AttentionLayer(nn.Module):
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, K, S]
             position = position + 1
         scores = self.score(queries, keys)  # [B, K, S] or [B, M, K, S]
-        context, weights = masked_attention(scores, memory.values, memory.pad_mask, window_weights)
-        context, weights = context.flatten(0, 1), weights.flatten(0, 1)  # [N, C], [N, S]
+        of_heads = masked_weights(scores, memory.pad_mask, window_weights)
+        context = context_of(of_heads, memory.values).flatten(0, 1)  # [N, C]
+        weights = mean_over_heads(of_heads).flatten(0, 1)  # [N, S]
+        head_weights = of_heads.transpose(1, 2).flatten(0, 1) if of_heads.dim() == 4 else None
         coverage = None if coverage is None else coverage + weights
-        return AttentionOutput(context, weights, AttentionState(coverage, position))
+        return AttentionOutput(context, weights, AttentionState(coverage, position), head_weights)
 
     def attend_sequence(self, queries: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
         """Attend with queries [B, T, Q] at all target positions, without coverage.

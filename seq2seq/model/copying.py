@@ -42,7 +42,8 @@ class CopyStep(NamedTuple):
 
     outputs: CopyOutputs
     state: DecoderState
-    attention_weights: Tensor  # [N, S]
+    attention_weights: Tensor  # [N, S], the mean over heads
+    head_weights: Tensor | None  # [N, M, S] of M heads; None of a score without heads
 
 
 class Copying(nn.Module):

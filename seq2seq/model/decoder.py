@@ -100,7 +100,7 @@ class BahdanauDecoder(AttentionLayer):
         read = state.hidden[:, -1] if self.maxout else top
         outputs = self.outputs(read, attended.context, inputs.embedded)  # [N, R]
         next_state = DecoderState(hidden, cell, state.input_feed, *attended.state)
-        return Step(outputs, next_state, attended.attention_weights)
+        return Step(outputs, next_state, attended.attention_weights, attended.head_weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         score = self.fused_score() if self.layers.bottom.is_fused else None
@@ -176,7 +176,9 @@ class LuongDecoder(AttentionLayer):
         vector = self.attentional_vector(attended.context, top)  # [N, R]
         input_feed = state.input_feed if self.input_feed_gates is None else vector
         next_state = DecoderState(hidden, cell, input_feed, *attended.state)
-        return Step(self.outputs(vector), next_state, attended.attention_weights)
+        return Step(
+            self.outputs(vector), next_state, attended.attention_weights, attended.head_weights
+        )
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         if self.input_feed_gates is None and self.coverage is None:  # no step depends on attention

@@ -71,7 +71,7 @@ class GNMTDecoder(AttentionLayer):
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         next_state = DecoderState(hidden, cell, state.input_feed, *attended.state)
         outputs = self.outputs(output, attended.context)
-        return Step(outputs, next_state, attended.attention_weights)
+        return Step(outputs, next_state, attended.attention_weights, attended.head_weights)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         if self.coverage is not None:  # a step attends as those before it did

@@ -71,7 +71,8 @@ class Seq2Seq(nn.Module):
         positions = memory.positions(len(weights))
         continued = continuation(state.copied, ids, positions.src)
         copied, shares = self.copying(step.outputs, weights, continued, positions)
-        return CopyStep(copied, step.state._replace(copied=shares), weights)
+        state = step.state._replace(copied=shares)
+        return CopyStep(copied, state, weights, step.head_weights)
 
     def project(self, outputs: Tensor | CopyOutputs) -> Tensor:
         """Return logits [..., V] for outputs [..., R], or log-probabilities [N, V] if copying."""

@@ -81,7 +81,8 @@ class Step(NamedTuple):
 
     outputs: Tensor  # [N, R], to be projected to the vocabulary
     state: DecoderState
-    attention_weights: Tensor | None  # [N, S]
+    attention_weights: Tensor | None  # [N, S], the mean over heads
+    head_weights: Tensor | None = None  # [N, M, S] of M heads; None of a score without heads
 
 
 class Unrolled(NamedTuple):

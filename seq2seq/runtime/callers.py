@@ -25,6 +25,7 @@ PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the sa
     (r"--output\b", "output"),
     (r"--n-best (\d+)", r"n_best=\1"),
     (r"--sample\b", "sampling"),
+    (r"--heads\b", "head_attention"),
     (r"--(temperature|seed|glossary|constraints|groups|diversity|mbr)\b", r"\1"),
     (r"--top-([kp])\b", r"top_\1"),
     (r"(?<!\S)-b(?!\w)", "beam_size"),

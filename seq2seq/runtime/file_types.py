@@ -25,6 +25,12 @@ def table_format(path: Path) -> Literal["tsv", "csv", "json", "parquet"]:
     return _TABLES.get(Path(name).suffix.lower(), "tsv")
 
 
+def is_table(path: Path) -> bool:
+    """Return whether the name of a file is that of a table: TSV, CSV, JSON lines or Parquet."""
+    name = path.stem if path.suffix in COMPRESSED else path.name
+    return Path(name).suffix.lower() in (".tsv", *_TABLES)
+
+
 class FileType(NamedTuple):
     """Type of a file that is not text."""
 

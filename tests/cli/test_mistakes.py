@@ -156,7 +156,15 @@ CALLS = {
     "no command": Row("", "the following arguments are required: COMMAND; see seq2seq --help"),
     "no such command": Row(
         "transalte -m luong",
-        "argument COMMAND: invalid choice: 'transalte' (choose from ...); see seq2seq --help",
+        "argument COMMAND: invalid choice: 'transalte'; did you mean 'translate'?",
+    ),
+    "a command of another kind": Row(
+        "sing -m luong",
+        "argument COMMAND: invalid choice: 'sing' (choose from ...); see seq2seq --help",
+    ),
+    "a metric misspelt": Row(
+        f"{M} --mbr CHR",
+        "argument --mbr: invalid choice: 'CHR'; did you mean 'chrf'?",
     ),
     "no config": Row(
         "train", "the following arguments are required: CONFIG; see seq2seq train --help"
@@ -698,7 +706,8 @@ FILES = {
         "evaluate --hyp test.src", "evaluate: give a reference, -r FILE"
     ),
     "a run to score without a reference": Row(
-        "evaluate -m luong -i test.src", "evaluate: give a reference, -r FILE"
+        "evaluate -m luong -i test.src",
+        "evaluate: give a reference, -r FILE, or a table with both sides as -i",
     ),
     "a reference without its source": Row(
         "evaluate -m luong -r test.tgt",
@@ -798,7 +807,7 @@ if Path("/dev/full").exists():  # Linux has one
 SCORES = {
     "nothing to be scored": Row(
         "score -m luong -i test.src",
-        "the following arguments are required: -r/--ref; see seq2seq score --help",
+        "score: give a reference, -r FILE, or a table with both sides as -i",
     ),
     "pairs of other length": Row(
         "score -m luong -i test.src -r valid.tgt",

@@ -214,10 +214,12 @@ from pathlib import Path
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.line_counts import read_aligned
+from seq2seq.data.lines import iter_lines
 from seq2seq.runtime.errors import UserError
 paths = [Path(each) for each in sys.argv[1:]]
 files = ParallelFiles(src=paths[0], tgt=paths[1])
-for read in (lambda: read_aligned(paths), lambda: read_pairs(files)):
+aligned = lambda: read_aligned([(str(path), iter_lines(path)) for path in paths])
+for read in (aligned, lambda: read_pairs(files)):
     try:
         read()
     except UserError as error:

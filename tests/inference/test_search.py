@@ -60,6 +60,7 @@ class Step(NamedTuple):
     outputs: Tensor
     state: State
     attention_weights: Tensor | None
+    head_weights: None = None
 
 
 class Oracle:

@@ -239,6 +239,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = "".join(f"{a}\t{b}\n" for a, b in zip(texts["en"], texts["de"], strict=True))
     (folder / "all.tsv").write_text(pairs, encoding="utf-8")
     subprocess.run(["gzip", "-k", "all.tsv"], cwd=folder, check=True)
+    for name, separator in (("test.tsv", "\t"), ("test.csv", ";")):
+        columns = (["english", *texts["en"][180:210]], ["german", *texts["de"][180:210]])
+        rows = zip(*columns, strict=True)
+        (folder / name).write_text("".join(f"{separator.join(row)}\n" for row in rows), "utf-8")
     for name, lines in {
         "new.en": texts["en"][:3],
         "log.en": texts["en"][:2],

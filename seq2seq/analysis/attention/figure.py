@@ -27,7 +27,6 @@ CELL = 0.28  # inches, like all lengths below
 MARGIN = 0.15
 LABEL_GAP = 0.12  # between labels and cells: room for the word bars
 LINE = 0.19
-HEADING = 2 * LINE
 GREY = "#5c636e"
 SCALE = 0.7  # width of the colour scale with its labels
 
@@ -72,7 +71,10 @@ def _figure(maps: Sequence[AttentionMap], families: list[str]) -> "Figure":
     font = FontProperties(family=families, size=9)
     left = MARGIN + _widest([label for m in maps for label in labels_of(m.tgt_tokens)], font)
     left += LABEL_GAP
-    tops = [MARGIN + HEADING + _widest(labels_of(m.src_tokens), font) + LABEL_GAP for m in maps]
+    tops = [
+        MARGIN + LINE * len(m.headings()) + _widest(labels_of(m.src_tokens), font) + LABEL_GAP
+        for m in maps
+    ]
     heights = [top + CELL * len(m.tgt_tokens) + MARGIN for m, top in zip(maps, tops, strict=True)]
     grid_width = CELL * max(len(m.src_tokens) for m in maps)
     heading_width = _widest([text for m in maps for text in m.headings()], font)
@@ -91,7 +93,8 @@ def _draw_headings(
     figure: "Figure", attention: AttentionMap, y: float, font: "FontProperties"
 ) -> None:
     width, height = figure.get_size_inches()
-    for line, (text, colour) in enumerate(zip(attention.headings(), (GREY, "black"), strict=True)):
+    colours = (GREY, "black", GREY)  # source, translation, head
+    for line, (text, colour) in enumerate(zip(attention.headings(), colours, strict=False)):
         figure.text(
             MARGIN / width,
             1 - (y + line * LINE) / height,

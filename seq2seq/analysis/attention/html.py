@@ -22,12 +22,12 @@ def page(maps: Iterable[AttentionMap]) -> Iterator[str]:
 
 
 def _section(attention: AttentionMap) -> str:
-    source, translation = map(escape, attention.headings())
+    source, *others = map(escape, attention.headings())
     return "\n".join(
         [
             "<section>",
             f'<h2 dir="auto">{source}</h2>',
-            f'<p dir="auto">{translation}</p>',
+            *(f'<p dir="auto">{each}</p>' for each in others),
             table_of(attention),
             "</section>",
         ]

@@ -2,15 +2,13 @@
 
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 
 from seq2seq.analysis.attention.figure import draw
 from seq2seq.analysis.attention.html import page
-from seq2seq.analysis.attention.maps import AttentionMap, by_words, map_of
+from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.data.lines import is_blank
-from seq2seq.data.subword_sampling import SPACE
-from seq2seq.inference.token_labels import EOS
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
@@ -39,15 +37,14 @@ def check_plot_path(path: Path) -> None:
 
 
 def write_attention(
-    translations: Iterable[Translation], sources: Sequence[str], path: Path, words: bool = False
+    translations: Iterable[Translation], sources: Sequence[str], path: Path
 ) -> list[str]:
     """Plot the attention weights of translations into one file; return notes for the user.
 
-    With `words`, the tokens of each word are merged (see `by_words`).
-
-    Translations without weights (of blank lines) are left out; a line in parts has one map per
-    part. No more translations are taken than are shown. A page is written map by map, so that
-    memory does not grow with their number. The file is written atomically.
+    Translations without weights (of blank lines) are left out. A line in parts has one map per
+    part, and a translation with weights of each head one map per head. No more translations are
+    taken than are shown. A page is written map by map, so that memory does not grow with their
+    number. The file is written atomically.
 
     Raises:
         UserError: as `check_plot_path` does, or no translation has weights.
@@ -56,7 +53,8 @@ def write_attention(
     check_plot_path(path)
     suffix = path.suffix.lower()
     shown = _Shown(MAX_TABLES if suffix == ".html" else MAX_PANELS)
-    maps = shown.first_of(maps_of(translations, sources, words))
+    pairs = zip(translations, sources, strict=False)  # not all may be taken
+    maps = shown.first_of(chain.from_iterable(starmap(maps_of, pairs)))
     first = next(maps, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
@@ -71,44 +69,17 @@ def write_attention(
     return [*shown.notes(path, sum(not is_blank(source) for source in sources)), *notes]
 
 
-def maps_of(
-    translations: Iterable[Translation], sources: Sequence[str], words: bool = False
-) -> Iterator[AttentionMap]:
-    """Yield the map of each translation with weights, or of each part of it."""
-    for each in _maps(translations, sources):
-        yield by_words(each) if words else each
-
-
-def _maps(translations: Iterable[Translation], sources: Sequence[str]) -> Iterator[AttentionMap]:
-    """Yield the map of each translation, or of each part of it."""
-    for source, each in zip(sources, translations, strict=False):  # not all may be taken
-        blocks = each.attention_blocks.blocks if each.attention_blocks else ()
-        if len(blocks) == 1:
-            yield map_of(each, source)
-            continue
-        row = column = 0
-        for block in blocks:
-            src = each.src_tokens[column : column + block.shape[1]]
-            tgt = each.tokens[row : row + len(block)]
-            yield AttentionMap(_text_of(src), _text_of(tgt), src, tgt, block)
-            row, column = row + len(block), column + block.shape[1]
-
-
-def _text_of(tokens: Sequence[str]) -> str:
-    """Return the text that tokens of a part spell, for its heading."""
-    return "".join(token for token in tokens if token != EOS).replace(SPACE, " ").strip()
-
-
 class _Shown:
     """Maps that a file has room for."""
 
     def __init__(self, limit: int) -> None:
-        self._limit, self._more, self._large = limit, False, 0
+        self._limit, self._more, self._large, self._heads = limit, False, 0, False
 
     def first_of(self, maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
         """Yield maps of at most MAX_CELLS cells, up to the limit."""
         number = 0
         for each in maps:
+            self._heads = self._heads or bool(each.head)
             if len(each.src_tokens) * len(each.tgt_tokens) > MAX_CELLS:
                 self._large += 1
                 continue
@@ -122,8 +93,10 @@ class _Shown:
         """Return notes on what is not shown of a number of sentences."""
         notes = []
         if self._more:
-            of = f" of {sentences}" if sentences > self._limit else " parts of"
-            notes.append(f"{path} shows the first {self._limit}{of} sentences; write .json for all")
+            what = f"of {sentences} sentences" if sentences > self._limit else "parts of sentences"
+            if self._heads:
+                what = "maps, one for each head of a sentence"
+            notes.append(f"{path} shows the first {self._limit} {what}; write .json for all")
         if self._large:
             notes.append(
                 f"{path} leaves out {self._large} sentences of more than {MAX_CELLS:,} cells; "

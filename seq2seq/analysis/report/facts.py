@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from seq2seq import __version__
-from seq2seq.analysis.attention.maps import AttentionMap
-from seq2seq.analysis.attention.plot import maps_of
+from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.analysis.compare.scoring import length_buckets
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
@@ -248,12 +247,10 @@ def _sentences(
     """Return the sentences in these rows, translated again for their attention."""
     sources = [text.src[row] for row in rows]
     again = translator.translate(sources, beam) if translator.attends else []
-    maps = [
-        list(maps_of([each], [source])) for each, source in zip(again, sources, strict=False)
-    ] or [[] for _ in rows]
+    maps = [list(maps_of(*each)) for each in zip(again, sources, strict=False)]
     return [
         ShownSentence(row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], own)
-        for row, own in zip(rows, maps, strict=True)
+        for row, own in zip(rows, maps or [[]] * len(rows), strict=True)
     ]
 
 

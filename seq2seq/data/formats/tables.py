@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
 DELIMITERS = ",;\t|"  # in order of preference
+_PLAIN = ". If the file is no table, give it another ending than .tsv"
 _NO_HEADER = ", or [1, 2] if there is no header"
 
 
@@ -86,7 +87,7 @@ def _chosen(
         if len(cells) <= max(numbers):
             raise UserError(
                 f"{path}:{number}: the line has {_count(len(cells), 'column')}; column "
-                f"{max(numbers) + 1} is to be read"
+                f"{max(numbers) + 1} is to be read{_PLAIN if len(cells) == 1 else ''}"
             )
         yield cells[src], cells[tgt]
 

@@ -70,6 +70,7 @@ def check_settings(settings: SearchSettings) -> None:
         "--sample": settings.sampling is not None,
         "--groups": settings.groups > 1,
         "--mbr": settings.mbr is not None,
+        "--heads": settings.head_attention,
     }
     for option, given in refused.items():
         if given:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class ModelStep(Protocol):
-    """Result of one step for N rows: outputs to project, next state, attention weights [N, S]."""
+    """Result of one step for N rows: outputs to project, next state, attention weights.
+
+    The weights are [N, S], and [N, M, S] of M heads apart, or None.
+    """
 
     @property
     def outputs(self) -> Any: ...
@@ -23,6 +26,8 @@ class ModelStep(Protocol):
     def state(self) -> Any: ...
     @property
     def attention_weights(self) -> "Tensor | None": ...
+    @property
+    def head_weights(self) -> "Tensor | None": ...
 
 
 class Model(Protocol):

@@ -1,0 +1,103 @@
+"""Tables in `-i` and `-r`: TSV, CSV, JSON lines or Parquet, by the ending, in place of text."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from seq2seq.data.corpus import iter_column
+from seq2seq.data.lines import iter_lines
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import is_table, table_format
+
+
+class TextFile(NamedTuple):
+    """A file with one sentence per line, or a column of a table with one per row."""
+
+    path: Path
+    column: str | None  # by name, or by number from 1; None: plain text
+
+    def lines(self) -> Iterator[str]:
+        """Yield the sentences; raises UserError as `iter_lines` or the reader of the table does."""
+        return iter_lines(self.path) if self.column is None else iter_column(self.path, self.column)
+
+    @property
+    def has_header(self) -> bool:
+        """Return whether a line of the file has the names of columns."""
+        return self.column is not None and not self.column.isdigit()
+
+
+def add_columns(parser: argparse.ArgumentParser, sides: str = "SRC,TGT") -> None:
+    text = (
+        "columns of tables (.tsv, .csv, .jsonl, .parquet), by name or number (default: 1,2; the "
+        "language codes if not .tsv)"
+    )
+    if sides == "SRC":
+        text = (
+            "column of a table (.tsv, .csv, .jsonl, .parquet), by name or number (default: 1; the "
+            "language code if not .tsv)"
+        )
+    parser.add_argument("--columns", metavar=sides, help=text)
+
+
+def second_column(command: str, path: Path | None) -> Path:
+    """Return the input as the file of the references too: a table has both sides.
+
+    Raises UserError for anything else.
+    """
+    if path is None or not is_table(path):
+        raise UserError(f"{command}: give a reference, -r FILE, or a table with both sides as -i")
+    return path
+
+
+class Columns:
+    """Columns that hold the source and the target text in the tables of a call."""
+
+    def __init__(self, command: str, options: argparse.Namespace, sides: int = 2) -> None:
+        """Take `--columns` for so many sides, and the runs, whose languages may name columns.
+
+        Raises UserError for columns that cannot be those of a table.
+        """
+        self._command, self._runs = command, options.model
+        self._columns = _parsed(command, options.columns, sides)
+
+    def check(self, *paths: Path | None) -> None:
+        """Raise UserError for `--columns` if none of the inputs is a table."""
+        if self._columns and not any(path is not None and is_table(path) for path in paths):
+            raise UserError(
+                f"{self._command} --columns: no input is a table (.tsv, .csv, .jsonl or .parquet)"
+            )
+
+    def source(self, path: Path) -> TextFile:
+        """Return a file of source text."""
+        return TextFile(path, self._column(path, 0))
+
+    def target(self, path: Path) -> TextFile:
+        """Return a file of target text."""
+        return TextFile(path, self._column(path, 1))
+
+    def _column(self, path: Path, side: int) -> str | None:
+        if not is_table(path):
+            return None
+        if self._columns:
+            return self._columns[side]
+        if table_format(path) == "tsv":
+            return str(side + 1)
+        if not self._runs:
+            raise UserError(f"{path}: give --columns SRC,TGT, the names of two columns")
+        from seq2seq.inference.loaded_model import languages_of
+
+        return languages_of(Path(self._runs[0]))[side]
+
+
+def _parsed(command: str, columns: str | None, sides: int) -> Sequence[str]:
+    if columns is None:
+        return ()
+    found = [each.strip() for each in columns.split(",")]
+    numbers = [each.isascii() and each.isdigit() for each in found]
+    if len(found) != sides or not all(found) or len(set(found)) < sides:
+        wanted = "one column, such as english or 2" if sides == 1 else "two columns, such as 2,1"
+        raise UserError(f"{command} --columns {columns}: give {wanted}")
+    if any(numbers) and not (all(numbers) and all(int(each[:9]) > 0 for each in found)):
+        raise UserError(f"{command} --columns {columns}: give names, or numbers from 1 on")
+    return found

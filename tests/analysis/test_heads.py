@@ -1,0 +1,263 @@
+"""Attention of each head apart: the weights, and how they are plotted and written."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import create_tiny_run, tiny_config, toy_pairs
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from seq2seq.analysis.attention.maps import maps_of, translation_by_words
+from seq2seq.analysis.attention.plot import write_attention
+from seq2seq.cli.main import main
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.scoring import attend
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.token_labels import word_spans
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
+
+HEADS = 3
+SETTINGS = SearchSettings(head_attention=True)
+LINES, OTHERS = toy_pairs(20, seed=12)
+
+
+@pytest.fixture(scope="module")
+def headed(tmp_path_factory: pytest.TempPathFactory, tiny_vocabularies: Vocabularies) -> Path:
+    """A run whose score has several heads."""
+    config = tiny_config(tmp_path_factory.mktemp("heads"), "luong")
+    score = {"score": {"scaled_dot": HEADS}, "attention_size": 4 * HEADS}
+    tree = config.model_dump()
+    tree["model"] = {"decoder": "luong", "embedding_size": 12, "hidden_size": 20, **score}
+    return create_tiny_run(type(config).model_validate(tree), tiny_vocabularies, 5)
+
+
+@pytest.fixture(scope="module")
+def translator(headed: Path) -> Translator:
+    return Translator.load(headed, device="cpu")
+
+
+def heads_of(translation: Translation) -> NDArray[np.float32]:
+    assert translation.head_attention is not None
+    return translation.head_attention
+
+
+def test_the_weights_are_the_softmax_of_each_heads_scores(translator: Translator) -> None:
+    """The scores that the module returns in greedy search of one line, turned into weights here."""
+    line = "buda ki more ta."
+    recorded: list[Tensor] = []
+
+    def record(_: nn.Module, __: Any, scores: Tensor) -> None:
+        recorded.append(scores.clone())
+
+    for _ in range(2):
+        translator.translate(line, 1)  # tests of tile sizes call the module as well
+    assert isinstance(translator.model, InferenceModel)
+    score = translator.model.network.decoder.score
+    with score.register_forward_hook(record):
+        found = translator.translate(line, 1)
+    plain = np.stack([each[0, :, 0, : len(found.src_tokens)].numpy() for each in recorded], axis=1)
+    exponents = np.exp(plain - plain.max(axis=-1, keepdims=True))
+    expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(found.tokens)]
+    heads = heads_of(translator.translate(line, 1, settings=SETTINGS))
+    assert heads.shape == (HEADS, len(found.tokens), len(found.src_tokens))
+    assert np.abs(heads - expected).max() < 1e-6
+    assert np.abs(heads[0] - heads[1]).max() > 0.05
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_the_mean_over_heads_is_the_attention_of_search(
+    translator: Translator, beam_size: int
+) -> None:
+    lines = [*LINES, "", " ".join(LINES[:12])]  # the last one in parts
+    plain = translator.translate(lines, beam_size)
+    found = translator.translate(lines, beam_size, settings=SETTINGS)
+    assert found[-1].parts > 1
+    assert found[-2].head_attention is None
+    for one, other in zip(plain, found, strict=True):
+        assert (one.text, one.score, one.tokens) == (other.text, other.score, other.tokens)
+        assert one.head_attention is None
+        if one.attention is not None:
+            assert other.attention is not None
+            assert (one.attention == other.attention).all()
+            assert np.abs(heads_of(other).mean(axis=0) - one.attention).max() < 1e-5
+
+
+def test_the_weights_do_not_depend_on_the_batch(translator: Translator) -> None:
+    together = translator.translate(LINES, settings=SETTINGS)
+    backwards = translator.translate(LINES[::-1], settings=SETTINGS)[::-1]
+    for line, one, other in zip(LINES, together, backwards, strict=True):
+        alone = translator.translate(line, settings=SETTINGS)
+        assert (heads_of(one) == heads_of(other)).all()
+        assert (heads_of(one) == heads_of(alone)).all()
+
+
+def test_given_translations_have_heads_too(translator: Translator) -> None:
+    given = [*OTHERS, "ba"]
+    found = list(attend(translator, [*LINES, ""], given, head_attention=True))
+    assert [each.text for each in found] == given
+    assert found[-1].head_attention is None
+    for each, plain in zip(found, attend(translator, [*LINES, ""], given), strict=True):
+        assert plain.head_attention is None
+        if each.attention is not None:
+            assert np.abs(heads_of(each).mean(axis=0) - each.attention).max() < 1e-6
+    alone = next(attend(translator, LINES[3:4], given[3:4], head_attention=True))
+    assert (heads_of(alone) == heads_of(found[3])).all()
+
+
+def test_each_head_of_each_part_has_a_map(translator: Translator) -> None:
+    line = " ".join(LINES[:12])
+    (found,) = translator.translate([line], settings=SETTINGS)
+    maps = list(maps_of(found, line))
+    assert len(maps) == HEADS * found.parts
+    names = [f"head {number} of {HEADS}" for number in range(1, HEADS + 1)]
+    assert [each.head for each in maps] == names * found.parts
+    row = column = 0
+    for start in range(0, len(maps), HEADS):
+        for head, each in enumerate(maps[start : start + HEADS]):
+            below, right = row + len(each.tgt_tokens), column + len(each.src_tokens)
+            assert (each.weights == heads_of(found)[head, row:below, column:right]).all()
+            assert each.weights.sum(axis=1) == pytest.approx(1, abs=1e-4)
+        row, column = below, right
+    assert (row, column) == (len(found.tokens), len(found.src_tokens))
+
+
+def test_words_merge_in_every_head(translator: Translator) -> None:
+    """Against sums and means in loops."""
+    line = " ".join(LINES[:12])
+    (found,) = translator.translate([line], settings=SETTINGS)
+    merged = translation_by_words(found)
+    rows, columns = word_spans(found.tokens), word_spans(found.src_tokens)
+    assert merged.tokens == ["".join(found.tokens[i] for i in row) for row in rows]
+    assert merged.src_tokens == ["".join(found.src_tokens[i] for i in span) for span in columns]
+    for row, score in zip(rows, merged.token_scores, strict=True):
+        assert score == pytest.approx(sum(found.token_scores[i] for i in row))
+    assert merged.attention is not None
+    assert found.attention is not None
+    pairs = [
+        (merged.attention, found.attention),
+        *zip(heads_of(merged), heads_of(found), strict=True),
+    ]
+    for by_word, by_token in pairs:
+        for i, row in enumerate(rows):
+            for j, span in enumerate(columns):
+                total = sum(float(by_token[t, s]) for t in row for s in span)
+                assert by_word[i, j] == pytest.approx(total / len(row), abs=1e-6)
+
+
+def attention(*arguments: object) -> int:
+    return main(["attention", *map(str, arguments), "--device", "cpu"])
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.src"
+    path.write_text("".join(f"{line}\n" for line in LINES[:4]), encoding="utf-8")
+    return path
+
+
+def test_the_terminal_and_json_have_every_head(
+    headed: Path, translator: Translator, text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert attention("-m", headed, "-i", text, "--heads") == 0
+    out = capsys.readouterr().out
+    for number in range(1, HEADS + 1):
+        assert out.count(f"\nhead {number} of {HEADS}\n") == 4
+    path = text.with_suffix(".json")
+    assert attention("-m", headed, "-i", text, "--heads", "-o", path) == 0
+    expected = translator.translate(LINES[:4], settings=SETTINGS)
+    for fields, each in zip(json.loads(path.read_text("utf-8")), expected, strict=True):
+        assert np.array(fields["head_weights"]) == pytest.approx(heads_of(each), abs=1e-6)
+        assert np.array(fields["attention_weights"]) == pytest.approx(each.attention, abs=1e-6)
+
+
+def test_json_by_words_has_a_field_for_each_word(headed: Path, text: Path) -> None:
+    path = text.with_suffix(".json")
+    assert attention("-m", headed, "-i", text, "--words", "-o", path) == 0
+    for fields, line in zip(json.loads(path.read_text("utf-8")), LINES, strict=False):
+        assert fields["src_tokens"] == [*(f"\u2581{word}" for word in line.split()), "</s>"]
+        shape = len(fields["tgt_tokens"]), len(fields["src_tokens"])
+        assert np.array(fields["attention_weights"]).shape == shape
+        assert len(fields["log_probs"]) == shape[0]
+        assert "head_weights" not in fields
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".pdf"])
+def test_a_file_shows_every_head(
+    headed: Path, text: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if suffix != ".html":
+        pytest.importorskip("matplotlib")
+    path = text.with_suffix(suffix)
+    assert attention("-m", headed, "-i", text, "--lines", "1-2", "--heads", "-o", path) == 0
+    assert capsys.readouterr().err == ""
+    content = path.read_bytes()
+    if suffix in (".html", ".svg"):
+        for number in range(1, HEADS + 1):
+            assert content.count(f">head {number} of {HEADS}<".encode()) == 2
+    else:
+        plain = text.with_name(f"mean{suffix}")
+        assert attention("-m", headed, "-i", text, "--lines", "1-2", "-o", plain) == 0
+        assert len(content) > 1.5 * plain.stat().st_size
+
+
+def test_a_figure_says_how_many_heads_it_shows(translator: Translator, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = translator.translate(LINES[:4], settings=SETTINGS)
+    (note,) = write_attention(found, LINES[:4], tmp_path / "a.svg")
+    assert "shows the first 8 maps, one for each head of a sentence; write .json" in note
+    assert (tmp_path / "a.svg").read_text("utf-8").count(">head ") == 8
+
+
+@pytest.mark.parametrize(
+    ("runs", "options", "complaint"),
+    [
+        (["luong"], [], "has no heads to plot apart; omit --heads"),
+        (["heads", "heads"], [], "has no heads to plot apart; omit --heads"),
+        (["heads"], ["-o", "a.align"], "--heads: .align is one alignment by all heads"),
+    ],
+)
+def test_heads_that_do_not_exist_are_refused(
+    headed: Path,
+    tiny_runs: dict[str, Path],
+    text: Path,
+    runs: Sequence[str],
+    options: Sequence[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folders = {**tiny_runs, "heads": headed}
+    models = [word for run in runs for word in ("-m", folders[run])]
+    assert attention(*models, "-i", text, "--heads", *options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert complaint in err
+
+
+def test_an_exported_model_has_no_heads(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    assert main(["export", "-m", str(tiny_runs["luong"]), "-o", str(tmp_path / "new")]) == 0
+    exported = Translator.load(tmp_path / "new")
+    assert not exported.has_heads
+    with pytest.raises(UserError, match="^head_attention: an exported model has greedy and beam"):
+        exported.translate(LINES, settings=SETTINGS)
+
+
+def test_copying_keeps_the_heads(tmp_path: Path, tiny_vocabularies: Vocabularies) -> None:
+    tree = tiny_config(tmp_path / "run", "luong").model_dump()
+    score = {"score": {"scaled_dot": HEADS}, "attention_size": 4 * HEADS, "copy": True}
+    tree["model"] = {"decoder": "luong", "embedding_size": 12, "hidden_size": 20, **score}
+    config = tiny_config(tmp_path / "run", "luong").model_validate(tree)
+    copying = Translator.load(create_tiny_run(config, tiny_vocabularies, 5), device="cpu")
+    (found,) = copying.translate(LINES[:1], settings=SETTINGS)
+    assert found.attention is not None
+    assert np.abs(heads_of(found).mean(axis=0) - found.attention).max() < 1e-5
+    assert torch.is_grad_enabled()
