@@ -1,7 +1,7 @@
 """Glossary: target phrases required wherever a source has their source phrases."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -52,6 +52,10 @@ class Glossary:
         except UserError as error:
             term, _, rest = str(error).removeprefix("glossary term ").partition(": ")
             raise UserError(f"{path}:{lines[int(term) - 1]}: {rest}") from None
+
+    def terms(self) -> Iterator[tuple[str, str]]:
+        """Yield the source phrases and the target phrases that translate them."""
+        yield from self._targets.items()
 
     def targets(self, text: str) -> list[str]:
         """Return the target phrases that a source text requires, one for each occurrence."""

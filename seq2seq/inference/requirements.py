@@ -50,8 +50,19 @@ class Requirements:
         }
         return [made[text] for text in texts]
 
-    def lexical(self, phrases: Sequence[str], masked: Masked, place: str) -> Lexical:
-        """Return the constraint that a translation contains the phrases, its names masked."""
+    def lexical(
+        self, phrases: Sequence[str], masked: Masked, place: str, forbidden: Forbidden | None
+    ) -> Lexical:
+        """Return the constraint that a translation contains the phrases, its names masked.
+
+        Raises UserError, with the place, for phrases that no translation can contain.
+        """
+        for phrase in phrases if forbidden is not None else ():
+            if forbidden.occurs_in(" ".join(normalized(phrase).split())):
+                raise UserError(
+                    f"{place}: {phrase[:60]!r} is required and contains a forbidden word; allow "
+                    "the word, or do not require it"
+                )
         if (names := self._vocabularies.names) is not None:
             phrases = [names.mask_target(each, masked.names) for each in phrases]
         return self._lexical_maker.lexical(phrases, place)

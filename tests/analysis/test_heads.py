@@ -247,7 +247,7 @@ def test_an_exported_model_has_no_heads(tiny_runs: dict[str, Path], tmp_path: Pa
     assert main(["export", "-m", str(tiny_runs["luong"]), "-o", str(tmp_path / "new")]) == 0
     exported = Translator.load(tmp_path / "new")
     assert not exported.has_heads
-    with pytest.raises(UserError, match="^head_attention: an exported model has greedy and beam"):
+    with pytest.raises(UserError, match=r"^head_attention: an exported model has greedy and beam"):
         exported.translate(LINES, settings=SETTINGS)
 
 

@@ -321,6 +321,33 @@ def test_wrong_constraints_are_refused(tiny_run: Path) -> None:
         translator.translate(["ba"], constraints=[["mo ka zu"] * 200])
 
 
+def test_a_phrase_that_is_required_and_forbidden_is_refused(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any translation, with the line of its file; a longer word does not count."""
+    text, phrases = tmp_path / "text", tmp_path / "phrases"
+    terms, forbidden, output = tmp_path / "terms", tmp_path / "forbidden", tmp_path / "out"
+    text.write_text("ba\n" * 3000, encoding="utf-8")
+    phrases.write_text("ka\n" * 2999 + "mo\tlili  zu\n", encoding="utf-8")
+    terms.write_text("ke\tzu\n", encoding="utf-8")
+    forbidden.write_text("zu\n", encoding="utf-8")
+    call = ["translate", "-m", str(tiny_run), "-i", str(text), "-o", str(output), "--forbidden"]
+    for option, place in (("--constraints", f"{phrases}:3000: "), ("--glossary", f"{terms}: 'ke'")):
+        file = phrases if option == "--constraints" else terms
+        assert main([*call, str(forbidden), option, str(file), "--device", "cpu"]) == 2
+        err = capsys.readouterr().err
+        assert place in err
+        assert "is required and contains a forbidden word" in err
+        assert err.count("\n") == 1
+        assert not output.exists()
+    translator = Translator.load(tiny_run, device="cpu")
+    settings = SearchSettings(forbidden=("zu",))
+    with pytest.raises(UserError, match="constraints of line 2: 'lili zu' is required and"):
+        translator.translate(["ba", "do"], constraints=[[], ["lili zu"]], settings=settings)
+    found = translator.translate("ba", constraints=["zumo"], settings=settings)
+    assert "zumo" in found.text.split()
+
+
 def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabularies) -> None:
     maker = LexicalMaker(tiny_vocabularies.tgt)
     (phrase,) = maker.lexical(["  mo   ka "], "here").phrases

@@ -169,6 +169,8 @@ def test_the_command_samples(
         (["--sample", "2", "--temperature", "0"], "--temperature 0.0: must be a positive number"),
         (["--sample", "2", "--top-p", "1.5"], "--top-p 1.5: must be above 0 and at most 1"),
         (["--mbr", "ter"], "--mbr"),
+        (["--mbr", "chrf", "-b", "1"], "--mbr chrf: there is only one translation to choose from"),
+        (["--mbr", "bleu", "--sample", "1"], "--mbr bleu: there is only one translation"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(
