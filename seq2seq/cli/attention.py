@@ -10,7 +10,7 @@ from seq2seq.cli.columns import Columns, add_columns
 from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import bounded_lines
+from seq2seq.data.lines import bounded_lines, is_blank
 from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
 
@@ -137,6 +137,8 @@ def _translations(
             found = attend(translator, batch, given, options.heads)
         for number, each in enumerate(found, start=start + 1):
             report.note_translations(number, [each])
+            if each.attention_blocks is None and not is_blank(text.sources[number - 1]):
+                report.note_without_attention(number)
             yield translation_by_words(each) if by_words else each
 
 

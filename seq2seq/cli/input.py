@@ -24,6 +24,7 @@ _SHOWN_LINES = 10  # maximum number of line numbers in a note
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
 _ONE_SIDED = "only one side is blank, scored -inf: {lines}"
+_NO_ATTENTION = "no attention weights, as the translation is blank or the line very long: {lines}"
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
@@ -38,7 +39,12 @@ class Prompt:
         sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         with suppress(EOFError):
             while True:
-                yield input("> ").encode(errors="surrogateescape") + b"\n"
+                try:
+                    line = input("> ")
+                except KeyboardInterrupt:
+                    print()  # messages begin on a line of their own
+                    raise
+                yield line.encode(errors="surrogateescape") + b"\n"
         print()
 
     def isatty(self) -> bool:
@@ -218,6 +224,10 @@ class LineReport:
                 self._note(f"{note}: {{lines}}", index, True)
             prefix = prefixes[index - number] if prefixes else ""
             self._note(_BLANK, index, not is_blank(prefix) and not each.src_tokens)
+
+    def note_without_attention(self, number: int) -> None:
+        """Note a line that has text, but no attention weights."""
+        self._note(_NO_ATTENTION, number, True)
 
     def note_one_sided(self, number: int, possible: Iterable[bool]) -> None:
         """Note pairs with exactly one blank side, which no model can produce."""

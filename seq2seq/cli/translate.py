@@ -164,7 +164,7 @@ def _translate(
                     output.write(_format(each, index, options.n_best is not None, options.json))
                 output.flush()
                 done += len(batch)
-                if options.stream:
+                if options.stream or isinstance(lines, Prompt):
                     report.log()
     except KeyboardInterrupt:
         report.log()

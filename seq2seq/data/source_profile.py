@@ -84,9 +84,8 @@ class SourceProfile:
             notes.append("all in capitals, which the training text hardly has")
         if self.scripts and not line.isascii():
             unknown = sorted(set(scripts_of(line)) - set(self.scripts))
-            notes += [
-                f"{name.title()} letters, which the training text hardly has" for name in unknown
-            ]
+            names = [name if name == "CJK" else name.title() for name in unknown]
+            notes += [f"{name} letters, which the training text hardly has" for name in names]
         return notes
 
 

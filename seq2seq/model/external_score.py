@@ -26,10 +26,14 @@ def external_score(
     if not isinstance(made, nn.Module):
         raise ScoreError(f"{name} must be a subclass of torch.nn.Module")
     score = cast(ScoreFunction, made)
-    for call in ("context_size", "project", "weights"):
-        if not hasattr(score, call):
+    for call in ("project", "weights"):
+        if not callable(getattr(score, call, None)):
             raise ScoreError(f"{name} has no {call}; see ScoreFunction in seq2seq.model.attention")
-    if score.weights() is not None:
+    if not hasattr(score, "context_size"):
+        raise ScoreError(
+            f"{name} has no context_size; see ScoreFunction in seq2seq.model.attention"
+        )
+    if _weights(name, score) is not None:
         raise ScoreError(
             f"{name}.weights() must return None: the fused pass implements the package's scores "
             "alone"
@@ -40,13 +44,13 @@ def external_score(
 
 def check_external_score(name: str, query_size: int, output_size: int, attention_size: int) -> None:
     """Raise ScoreError for a score that `external_score` refuses, or whose results do not fit."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
         score = external_score(name, query_size, output_size, attention_size)
         try:
             _try(name, score, query_size, output_size)
         except ScoreError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ScoreError(f"{name} fails in a trial call ({_described(error)})") from error
 
 
@@ -59,18 +63,25 @@ def _made(name: str, *sizes: int) -> object:
         raise ScoreError(
             f"{name} cannot be imported ({error}); install it, or put its folder on PYTHONPATH"
         ) from None
-    except Exception as error:  # whatever the module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
         raise ScoreError(f"{name} cannot be imported ({_described(error)})") from error
     if not isinstance(kind, type):
         raise ScoreError(f"{name} is not a class")
     try:
         made: object = kind(*sizes)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ScoreError(
             f"{name} cannot be made of query_size, output_size and attention_size "
             f"({_described(error)})"
         ) from error
     return made
+
+
+def _weights(name: str, score: ScoreFunction) -> object:
+    try:
+        return score.weights()
+    except (Exception, SystemExit) as error:
+        raise ScoreError(f"{name}.weights() fails ({_described(error)})") from error
 
 
 def _check_state(name: str, module: nn.Module) -> None:
@@ -86,8 +97,8 @@ def _check_state(name: str, module: nn.Module) -> None:
 
 
 def _try(name: str, score: ScoreFunction, query_size: int, output_size: int) -> None:
-    """Raise ScoreError if keys, values or scores of a small call have other shapes, or are nan."""
-    keys, values = score.project(torch.randn(_BATCH, _LENGTH, output_size))
+    """Raise ScoreError for keys, values or scores of a small call that cannot be used."""
+    keys, values = score.project(torch.randn(_BATCH, _LENGTH, output_size, requires_grad=True))
     if keys.shape[:2] != (_BATCH, _LENGTH):
         raise ScoreError(f"{name}.project: keys have the shape {list(keys.shape)}, not [B, S, *]")
     if values.shape != (_BATCH, _LENGTH, score.context_size):
@@ -104,10 +115,12 @@ def _try(name: str, score: ScoreFunction, query_size: int, output_size: int) -> 
         )
     if not (scores.is_floating_point() and scores.isfinite().all()):
         raise ScoreError(f"{name}: scores are not finite floating-point numbers")
+    if not scores.requires_grad:
+        raise ScoreError(f"{name}: scores have no gradient, so that it learns nothing")
     others = torch.cat([score(query[:, k : k + 1], keys) for k in range(_BEAM)], dim=1)
     if not torch.allclose(scores, others, rtol=1e-3, atol=1e-4):
         raise ScoreError(f"{name}: the scores of a query depend on the other queries of the call")
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:200]

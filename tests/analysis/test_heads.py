@@ -251,6 +251,18 @@ def test_an_exported_model_has_no_heads(tiny_runs: dict[str, Path], tmp_path: Pa
         exported.translate(LINES, settings=SETTINGS)
 
 
+def test_a_line_without_weights_is_noted(
+    headed: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    references = tmp_path / "references"
+    references.write_text("ba\n\n\nba\n", encoding="utf-8")
+    call = ["-m", headed, "-i", text, "-r", references, "--lines", "4,2"]
+    for output in ([], ["-o", tmp_path / "a.html"], ["-o", tmp_path / "a.json"]):
+        assert attention(*call, *output) == 0
+        err = capsys.readouterr().err
+        assert err.endswith("translation is blank or the line very long: 1 line (2)\n")
+
+
 def test_copying_keeps_the_heads(tmp_path: Path, tiny_vocabularies: Vocabularies) -> None:
     tree = tiny_config(tmp_path / "run", "luong").model_dump()
     score = {"score": {"scaled_dot": HEADS}, "attention_size": 4 * HEADS, "copy": True}

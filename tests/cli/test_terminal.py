@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -214,6 +215,23 @@ def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
     (wanted,) = Translator.load(tiny_runs["luong"], device="cpu").translate(["ba na\u0308."])
     assert "Type one sentence per line; end with Ctrl-D." in shown.decode()
     assert wanted.text in shown.decode()
+
+
+def test_a_prompt_reports_at_once_and_ends_on_a_line_of_its_own(tiny_runs: dict[str, Path]) -> None:
+    master, terminal = pty.openpty()
+    call = [sys.executable, "-m", "seq2seq", "translate", "-m", str(tiny_runs["luong"]), "-b", "1"]
+    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+    with subprocess.Popen(call, cwd=ROOT, **streams) as process:
+        os.close(terminal)
+        _read_until(master, b"> ")
+        os.write(master, b"buda " * 60 + b"\n")
+        shown = _read_until(master, b"> ")
+        process.send_signal(signal.SIGINT)
+        end = _read_until(master, b"interrupted\r\n")
+        assert process.wait(60) == 130
+    os.close(master)
+    assert b"note: longer than data.max_length; translated in parts: 1 line (1)" in shown
+    assert end.decode().splitlines()[-2:] == ["", "seq2seq: error: interrupted"]
 
 
 def _read_until(terminal: int, end: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Names through training and translation: none is lost, whatever the model has learned."""
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.training.loop import train
@@ -212,3 +214,42 @@ def test_resumed_training_is_the_same(run: Path, tmp_path: Path) -> None:
         (tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice")
     ]
     assert lines[0][-1] == lines[1][-1]
+
+
+SETTINGS = {
+    "constraints": SearchSettings(forbidden=("\u0918\u0930",)),
+    "sampling": SearchSettings(sampling=Sampling(3, temperature=0.8), mbr="chrf"),
+    "glossary": SearchSettings(
+        glossary=Glossary([(UNKNOWN[0], "\u0905\u092c"), ("house", "\u0916")])
+    ),
+    "groups": SearchSettings(groups=2),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_names_and_other_settings_do_not_depend_on_the_batch(
+    translator: Translator, name: str
+) -> None:
+    settings = SETTINGS[name]
+    phrases = [["\u0905\u092c"] if row % 2 else [] for row in range(len(LINES))]
+
+    def translated(rows: Sequence[int]) -> list[tuple[str, float, list[str]]]:
+        found = translator.translate(
+            [LINES[row] for row in rows],
+            None if settings.sampling else 4,
+            constraints=[phrases[row] for row in rows] if name == "constraints" else None,
+            settings=settings,
+        )
+        return [(each.text, each.score, each.tokens) for each in found]
+
+    together = translated(range(len(LINES)))
+    for row, (line, (text, _, _)) in enumerate(zip(LINES, together, strict=True)):
+        if name != "glossary":
+            assert all(kept(line, text)), row
+        if name == "constraints":
+            assert all(phrase in text.split() for phrase in phrases[row])
+    for size in (1, 7):
+        order = random.Random(size).sample(range(len(LINES)), len(LINES))
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            assert translated(rows) == [together[row] for row in rows]

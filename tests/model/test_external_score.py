@@ -109,6 +109,18 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
         (", attention_size):", "):", "cannot be made of query_size, output_size and attention_si"),
         ("self.context_size = output_size", "self.size = 1", "has no context_size; see ScoreFun"),
         ("def project", "def keys", "has no project; see ScoreFunction in seq2seq.model.attention"),
+        ("import torch\n", "import torch\nexit(1)\n", "cannot be imported (SystemExit: 1)"),
+        (
+            "    def weights(self):\n        return None",
+            "    weights = None",
+            "has no weights; see",
+        ),
+        ("return None", "return 1 / 0", ".weights() fails (ZeroDivisionError: division by zero)"),
+        (
+            "    def forward",
+            "    @torch.no_grad()\n    def forward",
+            "scores have no gradient, so that it learns nothing",
+        ),
         ("return None", "return 3", ".weights() must return None: the fused pass implements the "),
         (
             "nn.Parameter(torch.tensor(10.0))",
