@@ -43,7 +43,7 @@ def test_capitals_are_noted_where_the_text_has_none() -> None:
         ("Tom said नमस्ते", "Devanagari"),
         ("कुत्ता सोता है।", "Devanagari"),  # no two letters without a mark between them
         ("e\u0301te\u0301", None),
-        ("東京 is nice", "Cjk"),
+        ("東京 is nice", "CJK"),
         ("\uff34\uff4f\uff4d", None),  # full-width Latin
         ("Zoë is naïve, I think.", None),
         ("x² + µ", None),  # no words of two letters
