@@ -21,6 +21,7 @@ _TOLERANCE = 1e-5  # maximum relative error of a float32 product
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
+_CLOCK_RESOLUTION = 1e-6  # seconds; a coarser clock of CPU time cannot measure a product
 _SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
 DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -90,14 +91,25 @@ def bf16_is_faster(device: torch.device) -> bool:
     return device.type == "cpu" and _bf16_time() < 1
 
 
+@cache
 def _bf16_time() -> float:
-    """Return how many times as long as a float32 product one of bf16 takes on this CPU."""
+    """Return how many times as long as a float32 product one of bf16 takes on this CPU.
+
+    It is measured once per process, so that all runs of a comparison have the same precision, and
+    in CPU time, so that other work on the machine does not decide it.
+    """
     left, right = torch.ones(2, 256, 256)
     short = left.bfloat16(), right.bfloat16()
-    return shortest_time(lambda: short[0] @ short[1]) / shortest_time(lambda: left @ right)
+    is_fine = time.get_clock_info("thread_time").resolution < _CLOCK_RESOLUTION
+    clock = time.thread_time if is_fine else time.perf_counter
+    return shortest_time(lambda: short[0] @ short[1], clock) / shortest_time(
+        lambda: left @ right, clock
+    )
 
 
-def shortest_time(work: Callable[[], object]) -> float:
+def shortest_time(
+    work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Return the shortest of five run times of a call, in seconds, on one thread.
 
     With several threads the result would include waiting for a free core.
@@ -106,9 +118,9 @@ def shortest_time(work: Callable[[], object]) -> float:
     torch.set_num_threads(1)
     try:
         for _ in range(5):
-            began = time.perf_counter()
+            began = clock()
             work()
-            seconds.append(time.perf_counter() - began)
+            seconds.append(clock() - began)
     finally:
         torch.set_num_threads(threads)
     return min(seconds)

@@ -6,7 +6,8 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -215,14 +216,44 @@ def test_a_threshold_that_glibc_refuses_is_lowered_or_left(
     assert len(taken) == set_
 
 
+def products_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    """Let products take these times, bf16 and float32 in turn; forget what was measured."""
+    times = iter(seconds)
+    monkeypatch.setattr(
+        device_module, "shortest_time", lambda work, _clock: (work(), next(times))[1]
+    )
+    monkeypatch.setattr(device_module, "_bf16_time", cache(device_module._bf16_time.__wrapped__))
+
+
+def test_all_runs_of_a_process_have_one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a second measurement would say something else, as on a busy machine."""
+    products_take(monkeypatch, 0.2, 1.0, 1.2, 1.0)
+    assert [resolve_precision("auto", torch.device("cpu")) for _ in range(3)] == ["bf16"] * 3
+
+
+def test_other_work_on_the_machine_does_not_decide_the_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Waiting counts in elapsed time only."""
+    clocks: list[Callable[[], float]] = []
+    monkeypatch.setattr(
+        device_module,
+        "shortest_time",
+        lambda _, clock: clocks.append(clock) or float(len(clocks)),
+    )
+    assert device_module._bf16_time.__wrapped__() == 0.5
+    for clock in clocks:
+        began = clock()
+        time.sleep(0.05)
+        assert clock() - began < 0.02
+
+
 @pytest.mark.parametrize(("bf16", "told"), [(3.0, "3.0 times as long"), (0.5, None)])
 def test_a_processor_slow_in_bf16_is_told_of(
     monkeypatch: pytest.MonkeyPatch, bf16: float, told: str | None
 ) -> None:
-    cpu, seconds = torch.device("cpu"), iter([bf16, 1.0])
-    monkeypatch.setattr(
-        "seq2seq.runtime.device.shortest_time", lambda work: (work(), next(seconds))[1]
-    )
+    cpu = torch.device("cpu")
+    products_take(monkeypatch, bf16, 1.0)
     note = bf16_note(cpu, "bf16")
     assert (note is None) == (told is None)
     assert told is None or told in str(note)
