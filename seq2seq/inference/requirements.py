@@ -57,8 +57,8 @@ class Requirements:
 
         Raises UserError, with the place, for phrases that no translation can contain.
         """
-        for phrase in phrases if forbidden is not None else ():
-            if forbidden.occurs_in(" ".join(normalized(phrase).split())):
+        for phrase in phrases:
+            if forbidden is not None and forbidden.occurs_in(" ".join(normalized(phrase).split())):
                 raise UserError(
                     f"{place}: {phrase[:60]!r} is required and contains a forbidden word; allow "
                     "the word, or do not require it"
