@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 class _Text(NamedTuple):
     """The chosen lines, held in memory: their number is checked before the model is loaded."""
 
-    numbers: list[int]  # of the lines in the input, from 1
+    numbers: list[int]  # line numbers in the input, from 1
     sources: list[str]
     references: list[str] | None
     report: LineReport  # on all lines

@@ -54,7 +54,7 @@ class Columns:
     """Columns that hold the source and the target text in the tables of a call."""
 
     def __init__(self, command: str, options: argparse.Namespace, sides: int = 2) -> None:
-        """Take `--columns` for so many sides, and the runs, whose languages may name columns.
+        """Take `--columns` for one side or both, and the runs, whose languages may name columns.
 
         Raises UserError for columns that cannot be those of a table.
         """

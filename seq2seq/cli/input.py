@@ -96,7 +96,7 @@ class Paragraphs:
     def __init__(self, lines: IO[bytes], name: str) -> None:
         """Take a binary file and its name for messages."""
         self._lines, self._name = lines, name
-        self.numbers: list[int] = []  # of the first line of each paragraph, and of blank lines
+        self.numbers: list[int] = []  # first line of each paragraph, and blank lines
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the paragraphs and blank lines.

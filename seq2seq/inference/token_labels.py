@@ -1,11 +1,13 @@
 """Tokens as labels of figures: words, and characters that are visible and legal everywhere."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
 from seq2seq.data.subword_sampling import SPACE
 
+_BYTES, _HEX = re.compile("(?:<0x[0-9A-F]{2}>)+"), re.compile("<0x|>")
 EOS, UNKNOWN_WORD = "</s>", "<unk>"
 
 
@@ -20,6 +22,14 @@ def starts_word(tokens: Sequence[str], index: int) -> bool:
     token = tokens[index]
     starts = token.startswith(SPACE) or token == UNKNOWN_WORD
     return index == 0 or starts or EOS in tokens[index - 1 : index + 1]
+
+
+def joined(tokens: Sequence[str]) -> str:
+    """Return tokens as one text, in which those that spell bytes are decoded."""
+    return _BYTES.sub(
+        lambda found: bytes.fromhex(_HEX.sub("", found[0])).decode(errors="replace"),
+        "".join(tokens),
+    )
 
 
 def label_of(token: str) -> str:

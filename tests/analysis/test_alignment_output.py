@@ -15,9 +15,16 @@ from seq2seq.analysis.attention.alignment import (
     pharaoh,
     read_gold,
 )
-from seq2seq.analysis.attention.maps import AttentionMap, by_words, map_of
+from seq2seq.analysis.attention.maps import (
+    AttentionMap,
+    by_words,
+    map_of,
+    maps_of,
+    translation_by_words,
+)
 from seq2seq.analysis.attention.terminal import as_text
 from seq2seq.cli.main import main
+from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import attend, forced_decodings, score_lines
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -127,6 +134,18 @@ def test_the_attention_of_a_found_translation_is_that_of_search(
         assert given.attention is not None
         assert given.attention.shape == (len(given.tokens), len(given.src_tokens))
         assert given.attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
+
+
+def test_bytes_are_decoded_in_words_and_headings() -> None:
+    src = ["\u2581", "<0xD0>", "<0x9E>", "n", "<0xFF>", "</s>", "\u2581b", "</s>"]
+    blocks = AttentionBlocks([np.ones((2, 6), np.float32), np.ones((1, 2), np.float32)])
+    entry = NBestEntry("x y", 0.0, ["\u2581x", "</s>", "</s>"], [0.0] * 3, blocks)
+    found = translation_by_words(Translation([entry], src, 2))
+    assert found.src_tokens == ["\u2581\u041en\ufffd", "</s>", "\u2581b", "</s>"]
+    assert [each.source for each in maps_of(Translation([entry], src, 2), "")] == [
+        "\u041en\ufffd",
+        "b",
+    ]
 
 
 def test_blank_lines_have_no_weights(tiny_runs: dict[str, Path]) -> None:

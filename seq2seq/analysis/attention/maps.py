@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.inference.nbest import AttentionBlocks
-from seq2seq.inference.token_labels import EOS, legible, word_spans
+from seq2seq.inference.token_labels import EOS, joined, legible, word_spans
 from seq2seq.inference.translation import Translation
 
 
@@ -106,7 +106,7 @@ def _parts(translation: Translation) -> Iterator[_Part]:
 
 def _text_of(tokens: Sequence[str]) -> str:
     """Return the text that tokens of a part spell, for its heading."""
-    return "".join(token for token in tokens if token != EOS).replace(SPACE, " ").strip()
+    return joined([token for token in tokens if token != EOS]).replace(SPACE, " ").strip()
 
 
 def map_of(translation: Translation, source: str) -> AttentionMap:
@@ -136,4 +136,4 @@ def _starts(spans: Sequence[range]) -> NDArray[np.intp]:
 
 
 def _joined(tokens: Sequence[str], spans: Sequence[range]) -> list[str]:
-    return ["".join(tokens[index] for index in span) for span in spans]
+    return [joined([tokens[index] for index in span]) for span in spans]
