@@ -339,6 +339,8 @@ def test_every_variant_is_drawn_and_interpolation_is_stated() -> None:
         plan = SimpleNamespace(seeds=(1, 2), variants=own, trained_as=lambda each: each)
         (axes,) = figure._curves(SimpleNamespace(plan=plan, variants=variants)).axes
         thick = [line for line in axes.get_lines() if line.get_linewidth() == 2]
+        for text in axes.texts:  # the line from a curve to its name does not continue the curve
+            assert text.arrow_patch.get_linestyle() != "-"
         return (
             axes.get_title(loc="left"),
             [text.get_text() for text in axes.texts],

@@ -198,6 +198,7 @@ def _label_ends(axes: "Axes", lines: Sequence[Line]) -> None:
                 "arrowstyle": "-",
                 "color": _style(line.variant)[0],
                 "linewidth": 1,
+                "linestyle": (0, (1, 3)),  # dots: where a curve ends early, this is no part of it
                 "relpos": (0, 0.5),
                 "shrinkA": 1,
                 "shrinkB": 4,
