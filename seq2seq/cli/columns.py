@@ -21,11 +21,6 @@ class TextFile(NamedTuple):
         """Yield the sentences; raises UserError as `iter_lines` or the reader of the table does."""
         return iter_lines(self.path) if self.column is None else iter_column(self.path, self.column)
 
-    @property
-    def has_header(self) -> bool:
-        """Return whether a line of the file has the names of columns."""
-        return self.column is not None and not self.column.isdigit()
-
 
 def add_columns(parser: argparse.ArgumentParser, sides: str = "SRC,TGT") -> None:
     text = (

@@ -35,7 +35,7 @@ from seq2seq.cli.search_options import (
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import bounded_lines, iter_lines
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import is_table
+from seq2seq.runtime.file_types import is_table, table_format
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -174,7 +174,10 @@ def _translate(
 
 def _total(options: argparse.Namespace) -> int | None:
     """Return the number of lines to translate, None if it is not that of the lines of a file."""
-    return None if options.document or options.columns else count_lines(options.input)
+    is_other = options.input is not None and table_format(options.input) != "tsv"
+    if options.document or options.columns or is_other:
+        return None
+    return count_lines(options.input)
 
 
 def _batches(options: argparse.Namespace, lines: Lines) -> Iterator[tuple[int, list[bytes]]]:
