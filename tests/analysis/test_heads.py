@@ -19,7 +19,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.scoring import attend
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.token_labels import word_spans
+from seq2seq.inference.token_labels import joined, word_spans
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
@@ -135,7 +135,7 @@ def test_words_merge_in_every_head(translator: Translator) -> None:
     (found,) = translator.translate([line], settings=SETTINGS)
     merged = translation_by_words(found)
     rows, columns = word_spans(found.tokens), word_spans(found.src_tokens)
-    assert merged.tokens == ["".join(found.tokens[i] for i in row) for row in rows]
+    assert merged.tokens == [joined([found.tokens[i] for i in row]) for row in rows]
     assert merged.src_tokens == ["".join(found.src_tokens[i] for i in span) for span in columns]
     for row, score in zip(rows, merged.token_scores, strict=True):
         assert score == pytest.approx(sum(found.token_scores[i] for i in row))
