@@ -33,22 +33,25 @@ class TranslateText(BaseModel):
 class TranslatedText(BaseModel):
     """Translation of each text, and its alternatives if the request asked for any."""
 
-    translatedText: str | list[str]  # LibreTranslate's name
-    alternatives: list[str] | list[list[str]] | None = None
+    # The names are LibreTranslate's.
+    translatedText: str | list[str] = Field(description="a text for a text, a list for a list")
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="of each text, best first; only if the request has alternatives"
+    )
 
 
 class Language(BaseModel):
     """Language that a model reads or writes."""
 
-    code: str
-    name: str
+    code: str = Field(description="code of the language, as in the config of the run")
+    name: str = Field(description="English name, or the code if it has none")
     targets: list[str] = Field(description="codes of the languages into which it is translated")
 
 
 class Health(BaseModel):
     """State of the server."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok"] = Field(default="ok", description="any other answer is an error")
 
 
 _STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server is shutting down."}
@@ -83,6 +86,7 @@ def router(service: Service) -> APIRouter:
         answers = _joined(split, found, search.n_best)
         return JSONResponse(_answer(body, answers))
 
+    @routes.post("/languages", include_in_schema=False)  # by which older clients ask
     @routes.get("/languages")
     async def languages() -> list[Language]:
         """List the languages."""

@@ -71,16 +71,16 @@ class TranslateLines(_Strict):
 class HypothesisEntry(BaseModel):
     """Hypothesis of an n-best list."""
 
-    text: str
-    score: float
-    tokens: list[str]
-    log_probs: list[float]
+    text: str = Field(description="detokenised text")
+    score: float = Field(description="log-probability, nats / length ** length_penalty")
+    tokens: list[str] = Field(description="T tokens, end-of-sentence included")
+    log_probs: list[float] = Field(description="one per token, nats")
 
 
 class LineTranslation(BaseModel):
     """Translation of a line: the same object as `seq2seq translate --json` prints."""
 
-    text: str
+    text: str = Field(description="detokenised text")
     score: float = Field(description="log-probability, nats / length ** length_penalty")
     src_tokens: list[str] = Field(description="S tokens, end-of-sentence included")
     tgt_tokens: list[str] = Field(description="T tokens, end-of-sentence included")
@@ -97,9 +97,9 @@ class LineTranslation(BaseModel):
 class Translations(BaseModel):
     """Answer: one translation per line, and notes on lines that were not translated as usual."""
 
-    source: str
-    target: str
-    translations: list[LineTranslation]
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+    translations: list[LineTranslation] = Field(description="one for each line of the request")
     notes: list[list[str]] = Field(description="for each line, such as that it was split")
 
 

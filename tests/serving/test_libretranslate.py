@@ -136,3 +136,10 @@ def test_health_and_unknown_paths(served: Served) -> None:
     assert served.call("/static/../app.py").status == 404
     assert served.call("/static/%2e%2e%2fapp.py").status == 404
     assert served.call("/translate").status == 405
+
+
+def test_older_clients_ask_for_the_languages_by_post(served: Served) -> None:
+    """`libretranslatepy` 2.1.0 does."""
+    found = served.call("/languages")
+    asked = served.call("/languages", b"", {"Content-Type": "application/x-www-form-urlencoded"})
+    assert (asked.status, asked.json) == (found.status, found.json) == (200, found.json)

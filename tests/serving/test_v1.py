@@ -141,3 +141,15 @@ def test_the_description_lists_the_fields_of_real_answers(served: Served) -> Non
         found["translations"][0]["n_best"][0].keys()
         == schemas["HypothesisEntry"]["properties"].keys()
     )
+
+
+def test_the_description_explains_every_field(served: Served) -> None:
+    schemas = served.call("/openapi.json").json["components"]["schemas"]
+    own = {name: each for name, each in schemas.items() if "Validation" not in name}  # FastAPI's
+    assert {"TranslatedText", "Language", "LineTranslation", "HypothesisEntry"} <= own.keys()
+    fields = {
+        f"{name}.{field}": value.get("description")
+        for name, schema in own.items()
+        for field, value in schema.get("properties", {}).items()
+    }
+    assert [field for field, text in fields.items() if not text] == []
