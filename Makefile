@@ -89,7 +89,7 @@ gpu: $(READY)
 	@$(BIN)/seq2seq evaluate -m runs/multi30k-cuda --lowercase --device cuda
 
 clean:
-	@rm -rf $(VENV) $(VENV)-lock build dist seq2seq_attention.egg-info
+	@rm -rf $(VENV) $(VENV)-lock .cache build dist seq2seq_attention.egg-info
 	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find seq2seq scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
