@@ -78,7 +78,7 @@ def test_the_documented_json_has_the_fields_of_a_translation() -> None:
     shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
     assert shown.keys() == written.keys()
     assert all(each.keys() == written["n_best"][0].keys() for each in shown["n_best"])
-    assert "| `attention_blocks` |" in page
+    assert "| `attention_blocks`, `head_blocks` |" in page
 
 
 def test_every_extra_is_on_the_page_that_installs() -> None:
