@@ -118,7 +118,7 @@ class ParallelFiles(Section):
 
 
 class Corpus(ParallelFiles):
-    """Parallel text to train on, one of several perhaps."""
+    """Parallel text to train on; `data.train` is one of these or a list."""
 
     weight: Positive = key(
         1.0, "pairs per epoch: all of the corpus of the largest weight, of others in proportion"

@@ -267,7 +267,7 @@ def test_a_changed_file_is_seen_and_what_hung_on_it_goes(files: ParallelFiles, r
     found = taken(files, run)
     assert found.built == ["text", "vocabulary", "tokens"]
     assert len(found.notes) == 2
-    assert "text: rebuilt because what it was built from has changed" in found.notes[0]
+    assert "text: rebuilt because the text or the settings behind it have changed" in found.notes[0]
     assert_alike(found, read_into_memory(files))
     assert entry(run, "tokens").name != old
 

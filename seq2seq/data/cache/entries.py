@@ -24,7 +24,7 @@ from seq2seq.runtime.locks import SharedLock
 MANIFEST = "manifest.json"
 FORMAT = 3  # incremented when the content for a key changes, as by what counts as blank
 MISSING = "it does not exist"
-STALE = "what it was built from has changed"
+STALE = "the text or the settings behind it have changed"
 UNRECORDED = "it is not what the run was trained on"
 _LOCK = "lock"
 _PLACE = "in the token cache (SEQ2SEQ_CACHE sets another place)"  # in messages
