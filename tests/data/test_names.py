@@ -111,6 +111,24 @@ def test_unknown_words_alone_in_capitals_or_after_a_title_are_names(
     assert names.restore(A, found) == spelled(KNOWN[0])
 
 
+def test_initials_belong_to_a_name(names: Names) -> None:
+    name, other = UNKNOWN[:2]
+    for line, wanted in {
+        f"B. K. {name} sleeps.": f"B. K. {name}",
+        f"The house of K. {name} sleeps.": f"K. {name}",
+        f"{name} K. {other} sleeps.": f"{name} K. {other}",
+        f"The house sleeps, k. {name} walks today.": name,
+    }.items():
+        (found,) = names.mask(line)
+        assert list(found.names.values()) == [wanted]
+        assert found.written == line
+        assert ("K. " in names.restore(A, found)) == ("K. " in line)
+    capitalised = {**names.content["capitalised"], "I": 100}
+    common = Names({**names.content, "capitalised": capitalised})
+    assert texts(common.mask(f"See I. {name} sleeps.")) == [f"See I. {A} sleeps."]
+    assert texts(common.mask(f"I. {name} sleeps.")) == [f"{A} sleeps."]
+
+
 def test_a_title_ends_no_sentence() -> None:
     def initial(line: str) -> list[str]:
         return [word.text for word in source_words(line) if word.initial]

@@ -35,6 +35,7 @@ MAX_WORDS = 200_000  # source words kept
 MAX_TARGET_WORDS = 30_000  # kept for the speller
 MAX_MASKED = 100_000  # pairs kept, for the next epoch
 FORMAT = 1
+_INITIALS = re.compile(r"(?<!\w)(?:[^\W\d_]\. ?)+\Z")
 
 
 class Masked(NamedTuple):
@@ -78,15 +79,14 @@ class Names:
         return Speller(pairs, self.content["words"])
 
     def mask(self, text: str) -> list[Masked]:
-        """Replace the names of a normalized source text by placeholders.
+        """Replace the names of a normalized source text, with their initials, by placeholders.
 
         Names that the model may have learned as words remain. A text with more names than there are
         placeholders is returned in parts.
         """
         text = without_placeholders(text)
-        runs = list(
-            _runs(text, [word for word in self._detector.names_in(text) if self._is_rare(word)])
-        )
+        words = [word for word in self._detector.names_in(text) if self._is_rare(word)]
+        runs = list(_runs(text, [self._with_initials(text, word) for word in words]))
         if not runs:
             return [Masked(text, {})]
         size = len(PLACEHOLDERS)
@@ -96,6 +96,24 @@ class Names:
             _masked(text[start:end].rstrip(" "), group, start)
             for group, start, end in zip(groups, starts, starts[1:], strict=False)
         ]
+
+    def _with_initials(self, text: str, word: SourceWord) -> SourceWord:
+        """Return a name from its initials on, as in "A. K. Sen".
+
+        A single letter that is a common word, such as "I", may end the sentence before.
+        """
+        found = _INITIALS.search(text, 0, word.start)
+        if found is None or not found[0].isupper():
+            return word
+        letters = [letter for letter in found[0] if letter.isalpha()]
+        if len(letters) == 1 and found.start() and self._is_common(letters[0]):
+            return word
+        return word._replace(start=found.start())
+
+    def _is_common(self, word: str) -> bool:
+        lower: int = self.content["lower"].get(word.lower(), 0)
+        capitalised: int = self.content["capitalised"].get(word, 0)
+        return max(lower, capitalised) >= FREQUENT
 
     def loses(self, masked: Masked, translation: str) -> bool:
         """Return whether a translation lacks a name that `mask` left as a word."""
