@@ -276,6 +276,12 @@ def test_right_to_left_text_runs_from_the_right(opened: Open) -> None:
             ["e\u0301", "<b>&"],
             id="marks",
         ),
+        pytest.param(
+            "राहुल चांगला आहे",
+            ["\u2581राहुल", "\u2581चांगला", "\u2581आहे", "."],
+            ["राहुल", "चांगला", "आहे"],
+            id="a final mark that the text lacks",
+        ),
     ],
 )
 def test_words_of_a_script_are_words(

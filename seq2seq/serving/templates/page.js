@@ -44,16 +44,18 @@ function spansOf(tokens) {
   return spans;
 }
 
-// Find each word in the text, in order; a word that the text spells otherwise has no place.
+// Find each word in the text, in order, with or without a final mark that the line had not; a word
+// that the text spells otherwise has no place.
 function wordsOf(tokens, text) {
   let from = 0;
   return spansOf(tokens).map((span) => {
     const word = { span, text: surface(span.map((index) => tokens[index])), start: -1, end: -1 };
     word.isEnd = span.length === 1 && tokens[span[0]] === END;
-    const start = word.isEnd || !word.text ? -1 : text.indexOf(word.text, from);
-    if (start >= 0) {
-      word.start = start;
-      from = word.end = start + word.text.length;
+    const found = [word.text, word.text.replace(/\p{P}$/u, "")]
+      .find((each) => !word.isEnd && each && text.indexOf(each, from) >= 0);
+    if (found) {
+      word.start = text.indexOf(found, from);
+      from = word.end = word.start + found.length;
     }
     return word;
   });
