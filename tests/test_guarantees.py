@@ -165,7 +165,9 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_paths.py::test_a_sound_file_that_may_not_be_read_is_not_called_damaged",
         "cli/test_paths.py::test_resume_replaces_no_file_that_may_not_be_read",
     ),
-    "lines unlike the training text are cut or noted": (
+    "lines unlike the training text are cut, completed or noted": (
+        "inference/test_final_marks.py::test_a_line_is_translated_as_if_it_had_the_mark",
+        "inference/test_final_marks.py::test_other_lines_are_left_alone",
         "data/test_source_profile.py::test_all_but_a_twentieth_of_the_lines_decide_how_many_sentences_are_usual",
         "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_a_line",
     ),
