@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.block_checksums import BlockChecks
 from seq2seq.runtime.errors import RunError
 
 Number = TypeVar("Number", bound=np.generic)
@@ -27,15 +28,19 @@ class ArrayFile(Generic[Number]):
 
     A file of at most IN_MEMORY_BYTES is read once, when it is opened. A larger one stays readable
     while this object exists, even if it is deleted or replaced; reading raises RunError if it was
-    truncated or cannot be read.
+    truncated or cannot be read, or if a block does not have the checksum that is given for it.
     """
 
-    def __init__(self, descriptor: int, kind: type[Number], path: Path) -> None:
+    def __init__(
+        self, descriptor: int, kind: type[Number], path: Path, checks: BlockChecks | None = None
+    ) -> None:
         """Take over an open file, which holds complete elements of type `kind`."""
         self._descriptor, self._kind, self._path = descriptor, np.dtype(kind), path
+        self._checks = checks
         self._size = self._kind.itemsize
         self._code: Any = self._kind.char  # for memoryview.cast
-        self._length = os.fstat(descriptor).st_size // self._size
+        self._bytes_in_file = os.fstat(descriptor).st_size
+        self._length = self._bytes_in_file // self._size
         self._close = weakref.finalize(self, os.close, descriptor)
         self._held: bytes | None = None
         if self._length * self._size <= IN_MEMORY_BYTES:
@@ -89,12 +94,19 @@ class ArrayFile(Generic[Number]):
     def _content(self, start: int, stop: int) -> bytes:
         if self._held is not None:
             return self._held[start * self._size : stop * self._size]
-        wanted = (stop - start) * self._size
+        first, wanted = start * self._size, (stop - start) * self._size
+        if self._checks is not None and (unread := self._checks.unread(first, first + wanted)):
+            blocks = self._bytes(unread.start, min(unread.stop, self._bytes_in_file) - unread.start)
+            if not self._checks.verify(unread.start, blocks):
+                raise self._lost("is damaged")
+        return self._bytes(first, wanted)
+
+    def _bytes(self, place: int, size: int) -> bytes:
         try:
-            content = read_at(self._descriptor, wanted, start * self._size)
+            content = read_at(self._descriptor, size, place)
         except OSError as error:
             raise self._lost(f"can no longer be read ({error.strerror})") from None
-        if len(content) != wanted:
+        if len(content) != size:
             raise self._lost("was truncated while it was in use")
         return content
 

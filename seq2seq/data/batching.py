@@ -13,11 +13,19 @@ from torch import Tensor
 
 from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.invented_names import NameInventor
-from seq2seq.data.length_windows import Rows, choose_spread, layouts, sorted_batches
-from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
+from seq2seq.data.length_windows import (
+    Division,
+    Divisions,
+    Rows,
+    choose_spread,
+    layouts,
+    sorted_batches,
+)
+from seq2seq.data.packed_sequences import Array, Items, Lengths, PackedIds, encode_chunk
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
+_BLOCKS_AT_ONCE, _LENGTHS_AT_ONCE = 16, 1 << 18  # read in one pass, and of all blocks
 
 
 class Batch(NamedTuple):
@@ -50,6 +58,7 @@ class EncodedPairs(NamedTuple):
     too_long: int  # pairs dropped
     shares: tuple[Share, ...] = ()  # corpora, if an epoch does not use all pairs
     links: Sequence[Ids] | None = None  # word alignments: source word, target word, ...
+    divisions: Divisions | None = None  # into batches, as far as known; None: do not keep them
 
     def __len__(self) -> int:
         return len(self.src)
@@ -70,7 +79,7 @@ def encode_pairs(
     pairs, rows, src, tgt = encode_chunk(src_texts, tgt_texts, vocabularies, max_length)
     src_kept, tgt_kept = ([side[i] for i in rows.tolist()] for side in (src_texts, tgt_texts))
     parts = shares(ends_of(rows, sizes), weights) if len(sizes) > 1 else ()
-    return EncodedPairs(src_kept, tgt_kept, src, tgt, pairs - len(rows), parts)
+    return EncodedPairs(src_kept, tgt_kept, src, tgt, pairs - len(rows), parts, divisions={})
 
 
 def sampled_pairs(
@@ -148,10 +157,9 @@ class EpochOrder(Items[Rows]):
         self, pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
     ) -> None:
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
+        self._sides = pairs.src, pairs.tgt
         self._blocks = -(-len(pairs) // BLOCK_PAIRS)
-        if epoch is not None and self._blocks:  # by the first block, a sample of the corpus
-            self._spread = choose_spread(*self._lengths(0), batch_tokens)
-        counts = [self._count(block) for block in range(self._blocks)]
+        self._spread, counts = self._division()
         self._starts = np.cumsum([0, *counts])
         self._current = -1  # the block whose batches are kept
         self._batches: list[Rows] = []
@@ -178,19 +186,56 @@ class EpochOrder(Items[Rows]):
         rows = (each if used is None else used[each] for each in batches)
         return [block + each * self._blocks for each in rows]
 
-    def _count(self, block: int) -> int:
+    def _division(self) -> Division:
+        """Return the division of the pairs, if it is known, or divide them."""
+        known, key = self._pairs.divisions, (self._budget, self._epoch is None)
+        if known is None or (self._epoch is not None and self._pairs.shares):
+            return self._divide()
+        if key not in known or len(known[key].batches) != self._blocks:
+            known[key] = self._divide()
+        return known[key]
+
+    def _divide(self) -> Division:
+        """Choose the spread of the windows and count the batches of each block."""
+        if not self._blocks:
+            return Division(0.0, [])
+        spread = 0.0
+        if self._epoch is not None:  # by the first block, a sample of the corpus
+            spread = choose_spread(*self._lengths(0), self._budget)
+        counts = []
+        for start in range(0, self._blocks, _BLOCKS_AT_ONCE):
+            blocks = range(start, min(start + _BLOCKS_AT_ONCE, self._blocks))
+            sides = [self._read(side.lengths, blocks) for side in self._sides]
+            for block, *lengths in zip(blocks, *sides, strict=True):
+                counts.append(self._count(self._in_use(block, *lengths), spread))
+        return Division(spread, counts)
+
+    def _count(self, lengths: tuple[Rows, Rows], spread: float) -> int:
         """Return the number of batches of a block."""
-        lengths = self._lengths(block)
         if self._epoch is None:
             return len(sorted_batches(*lengths, self._budget))
-        return layouts(*lengths, self._budget, self._spread).batches if len(lengths[0]) else 0
+        return layouts(*lengths, self._budget, spread).batches if len(lengths[0]) else 0
 
     def _lengths(self, block: int) -> tuple[Rows, Rows]:
         """Return the source and target lengths of a block's pairs in use, including EOS."""
-        sides = self._pairs.src, self._pairs.tgt
-        src, tgt = (side.lengths[block :: self._blocks].astype(np.int64) + 1 for side in sides)
+        src, tgt = (self._read(side.lengths, range(block, block + 1))[0] for side in self._sides)
+        return self._in_use(block, src, tgt)
+
+    def _in_use(self, block: int, *lengths: Lengths) -> tuple[Rows, Rows]:
+        src, tgt = (side.astype(np.int64) + 1 for side in lengths)
         used = self._used(block)
         return (src, tgt) if used is None else (src[used], tgt[used])
+
+    def _read(self, lengths: Array, blocks: range) -> list[Lengths]:
+        """Return the lengths of several blocks, which are interleaved, in one pass."""
+        count, step = len(lengths), self._blocks
+        found = [np.empty(-(-(count - block) // step), np.uint32) for block in blocks]
+        read = max(1, _LENGTHS_AT_ONCE // step)  # of each block
+        for row in range(0, len(found[0]), read):
+            part = np.asarray(lengths[row * step : (row + read) * step])
+            for block, values in zip(blocks, found, strict=True):
+                values[row : row + read] = part[block::step]
+        return found
 
     def _used(self, block: int) -> Rows | None:
         """Return the positions in a block of the pairs that this epoch uses; None for all."""

@@ -10,9 +10,9 @@ Lengths include EOS and are positive int64 arrays [N].
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,17 @@ _SPREADS = 1.07 ** np.arange(-16, 56)  # window sizes to try, relative to the me
 _SORTED_STEPS = 4, 2  # multiples to which sorting rounds source and target lengths
 _MIN_BATCHES = 1  # per window
 _GROUP_WINDOWS = 3  # per group of equal or neighbouring lengths on the narrow side
-_MAX_LENGTH = (1 << 32) - 1
+_MAX_COUNTED = 1 << 20  # combinations of lengths that are counted in an array
+
+
+class Division(NamedTuple):
+    """Division of a corpus into windows and batches, the same for all of its epochs."""
+
+    spread: float  # as `choose_spread` returns it
+    batches: list[int]  # of each block of pairs that are shuffled together
+
+
+Divisions: TypeAlias = MutableMapping[tuple[int, bool], Division]  # by batch_tokens, and if sorted
 
 
 class Layout(NamedTuple):
@@ -42,7 +52,8 @@ class Layout(NamedTuple):
     def draw(self, generator: np.random.Generator) -> list[Rows]:
         """Return the rows of each batch, drawn at random within each window."""
         order = np.argsort(self.window + generator.random(len(self.rows)), kind="stable")
-        return np.split(self.rows[order], self.batch_ends[:-1])
+        rows, ends = self.rows[order], self.batch_ends.tolist()
+        return [rows[start:end] for start, end in pairwise([0, *ends])]
 
 
 class Layouts(NamedTuple):
@@ -76,8 +87,8 @@ def layouts(src: Rows, tgt: Rows, batch_tokens: int, spread: float) -> Layouts:
     a batch and of the pairs that have the same two lengths.
     """
     fit = _rows_that_fit(src, tgt, batch_tokens)
-    _, cell, equal = np.unique((tgt << 32) + src, return_inverse=True, return_counts=True)
-    shares = 1 / np.maximum(_MIN_BATCHES * fit, spread * np.sqrt(fit * equal[cell]))
+    equal = _equal_pairs(src, tgt)
+    shares = 1 / np.maximum(_MIN_BATCHES * fit, spread * np.sqrt(fit * equal))
     both = []
     for narrow, wide in ((tgt, src), (src, tgt)):
         rows = _arranged(narrow, wide, shares)
@@ -91,6 +102,9 @@ def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
     If the batches are too few for that, return the largest for which their number and their padded
     tokens are at most MAX_BATCHES and MAX_PADDED times those of batches of sorted pairs.
     """
+    spreads: list[float] = _SPREADS.tolist()
+    if not len(src):
+        return spreads[0]
     by_length = sorted_batches(src, tgt, batch_tokens)
     most = MAX_PADDED * padded_tokens(by_length, src, tgt)
 
@@ -107,9 +121,6 @@ def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
             return True
         return padded_tokens(even, src, tgt) + padded_tokens(odd, src, tgt) > 2 * most
 
-    spreads: list[float] = _SPREADS.tolist()
-    if not len(src):
-        return spreads[0]
     mixed, costly = (bisect_left(spreads, True, key=each) for each in (is_mixed, is_costly))
     return spreads[min(mixed, max(0, costly - 1))]
 
@@ -131,7 +142,10 @@ def met_again(before: Sequence[Rows], after: Sequence[Rows]) -> float:
 
 def padded_tokens(batches: Sequence[Rows], src: Rows, tgt: Rows) -> int:
     """Return the tokens of both sides of all batches, padding included."""
-    return sum(len(rows) * int(src[rows].max() + tgt[rows].max()) for rows in batches)
+    sizes = np.array([*map(len, batches)])
+    rows, starts = np.concatenate(batches), np.cumsum(sizes) - sizes
+    longest = (np.maximum.reduceat(side[rows], starts) for side in (src, tgt))
+    return int((sizes * sum(longest)).sum())
 
 
 def sorted_batches(src: Rows, tgt: Rows, batch_tokens: int) -> list[Rows]:
@@ -143,7 +157,7 @@ def sorted_batches(src: Rows, tgt: Rows, batch_tokens: int) -> list[Rows]:
     """
     src_step, tgt_step = _SORTED_STEPS
     steps = -(-tgt // tgt_step)
-    rows = np.argsort((steps << 32) + _alternating(src, steps), kind="stable")
+    rows = _sorted_rows(steps, src)
     src_padded = -(-src[rows] // src_step) * src_step
     ends = _batch_ends(src_padded, tgt_step * steps[rows], batch_tokens)
     return [rows[start:end] for start, end in pairwise([0, *ends])]
@@ -158,7 +172,7 @@ def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
     filled = np.bincount(narrow, shares)
     before = np.cumsum(filled) - filled
     group = (before / _GROUP_WINDOWS).astype(np.int64)[narrow]
-    return np.argsort((group << 32) + _alternating(wide, group), kind="stable")
+    return _sorted_rows(group, wide)
 
 
 def _layout(rows: Rows, src: Rows, tgt: Rows, shares: Floats, batch_tokens: int) -> Layout:
@@ -195,9 +209,24 @@ def _rows_that_fit(src: Rows, tgt: Rows, batch_tokens: int) -> Rows:
     return np.maximum(1, np.where(fit > ROW_STEP, fit - fit % ROW_STEP, fit))
 
 
-def _alternating(lengths: Rows, group: Rows) -> Rows:
-    """Reverse the order of lengths in every second group."""
-    return np.where(group % 2 == 0, lengths, _MAX_LENGTH - lengths)
+def _equal_pairs(src: Rows, tgt: Rows) -> Rows:
+    """Return for each pair how many have its two lengths."""
+    width = int(src.max(initial=0)) + 1
+    cells = tgt * width + src
+    if cells.max(initial=0) < _MAX_COUNTED:
+        counts = np.bincount(cells)
+    else:
+        _, cells, counts = np.unique(cells, return_inverse=True, return_counts=True)
+    equal: Rows = counts[cells]
+    return equal
+
+
+def _sorted_rows(group: Rows, lengths: Rows) -> Rows:
+    """Return the rows sorted by group; in each, by ascending and descending length alternately."""
+    width = int(lengths.max(initial=0)) + 1
+    keys = group * width + np.where(group % 2 == 0, lengths, width - 1 - lengths)
+    small = np.min_scalar_type(int(keys.max(initial=0)))  # numpy sorts 16 bits in linear time
+    return np.argsort(keys.astype(small), kind="stable")
 
 
 def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:

@@ -17,6 +17,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from seq2seq.data.cache.arrays import (
     pairs_of_corpus,
     write_ids,
 )
+from seq2seq.data.cache.divisions import StoredDivisions
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
 from seq2seq.data.cache.verification import read_ids, read_models, read_text
 from seq2seq.data.cache.workers import encode_cached, train_cached
@@ -198,11 +200,12 @@ class _CachedTrainingData(TrainingData):
             build,
             lambda entry: read_text(entry, files),
             digests.get(_DIGESTS[_TEXT]),
+            blockwise=True,
         )
         if loaded.rebuilt == STALE:
             cache.remove(f"{_VOCABULARY}-")
             cache.remove(f"{_TOKENS}-")
-        self._folder, facts = loaded.entry.folder, loaded.entry.facts
+        self._entry, facts = loaded.entry, loaded.entry.facts
         text, sizes = loaded.content, [facts["pairs"]]
         if len(corpora) > 1:
             sizes = [facts[pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
@@ -216,7 +219,6 @@ class _CachedTrainingData(TrainingData):
                 f"note: {cache.folder.path}: the file system keeps permissions of other users, who "
                 "may read the training text there"
             )
-        self._text_digest = loaded.entry.digest
         self._record(_TEXT, loaded.entry, loaded.rebuilt)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
@@ -224,14 +226,14 @@ class _CachedTrainingData(TrainingData):
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
         def build(folder: PrivateFolder) -> Facts:
-            train_cached(self._folder, self.text, config, folder, self.tags)
+            train_cached(self._entry, self.text, config, folder, self.tags)
             return {}
 
         if self.tags:
             settings["tags"] = list(self.tags)
         if config.model:
             settings["model"] = checksums_of_models(config)
-        vocabularies = self._load(
+        vocabularies, _ = self._load(
             _VOCABULARY, {"config": settings}, build, lambda entry: read_models(entry, config)
         )
         self.notes += vocabulary_notes(config, vocabularies)
@@ -242,11 +244,11 @@ class _CachedTrainingData(TrainingData):
         settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
 
         def build(folder: PrivateFolder) -> Facts:
-            place = self._cache.folder, self._folder
+            place = self._cache.folder, self._entry
             with closing(encode_cached(*place, self.text, vocabularies, max_length)) as chunks:
                 return write_ids(folder, chunks, max(map(len, vocabularies[:2])))
 
-        opened = self._load(
+        opened, entry = self._load(
             _TOKENS,
             settings,
             build,
@@ -258,8 +260,8 @@ class _CachedTrainingData(TrainingData):
             parts = shares(ends_of(kept.rows, self._sizes), self._weights)
         links = None
         if self._has_links:
-            links = Selected(PackedIds(*link_arrays(self._folder)), kept.rows)
-        return EncodedPairs(*opened, too_long, parts, links)
+            links = Selected(PackedIds(*link_arrays(self._entry)), kept.rows)
+        return EncodedPairs(*opened, too_long, parts, links, StoredDivisions(entry))
 
     def _load(
         self,
@@ -267,13 +269,14 @@ class _CachedTrainingData(TrainingData):
         settings: Mapping[str, Any],
         build: Callable[[PrivateFolder], Facts],
         read: Callable[[Entry], T],
-    ) -> T:
+    ) -> tuple[T, Entry]:
         """Load the entry of this text and these settings, built from this very copy of the text."""
-        key = {**self._key, "text": self._text_digest, **settings, **_versions()}
+        key = {**self._key, "text": self._entry.digest, **settings, **_versions()}
         name, digest = f"{kind}-{_hash(settings)}", self._recorded.get(_DIGESTS.get(kind, ""))
-        loaded = self._cache.load(name, key, build, read, digest)
+        blockwise = kind == _TOKENS  # models are small
+        loaded = self._cache.load(name, key, build, read, digest, blockwise)
         self._record(kind, loaded.entry, loaded.rebuilt)
-        return loaded.content
+        return loaded.content, loaded.entry
 
     def _record(self, kind: str, entry: Entry, rebuilt: str | None) -> None:
         """Keep the digest of an entry, and note if it was built or is not what was recorded."""
@@ -294,7 +297,9 @@ class _CachedTrainingData(TrainingData):
 
 
 def _checksums(files: Texts) -> dict[str, str]:
-    return {key: checksum_of_file(path) for key, path in paths_of(files).items()}
+    paths = paths_of(files)
+    with ThreadPoolExecutor() as pool:  # hashing does not hold the interpreter's lock
+        return dict(zip(paths, pool.map(checksum_of_file, paths.values()), strict=True))
 
 
 def _reading(files: Texts) -> dict[str, Any]:

@@ -115,12 +115,12 @@ class Folder:
         """Create a file, which must not exist, and open it for writing."""
         return os.fdopen(os.open(self._at(name), _CREATE_FLAGS, mode, dir_fd=self._handle), "wb")
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes, mode: int = 0o666) -> None:
         """Write or replace a file atomically; raises OSError."""
         part = name + PART_SUFFIX
         self.remove(part)  # left by a killed process
         try:
-            with self.create(part, 0o666) as file:
+            with self.create(part, mode) as file:
                 file.write(content)
                 file.flush()
                 sync(file)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data import batching as module
+from seq2seq.data import length_windows
 from seq2seq.data.batching import (
     Batch,
     EncodedPairs,
@@ -230,6 +231,36 @@ def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) ->
             assert again[n].tolist() == batches[n]
         assert [rows.tolist() for rows in again[3:9]] == batches[3:9]
     assert as_lists(orders[0])[: len(orders[0]) // 4] != as_lists(orders[1])[: len(orders[1]) // 4]
+
+
+def test_parts_are_the_same_however_many_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = like_speech(1000)
+    monkeypatch.setattr(module, "BLOCK_PAIRS", 150)
+    wanted = as_lists(EpochOrder(pairs, 200, 5, 1))
+    lengths = np.asarray(pairs.src.lengths)
+    for blocks, count in ((1, 1), (3, 10), (7, 64)):
+        monkeypatch.setattr(module, "_BLOCKS_AT_ONCE", blocks)
+        monkeypatch.setattr(module, "_LENGTHS_AT_ONCE", count)
+        order = EpochOrder(pairs, 200, 5, 1)
+        assert as_lists(order) == wanted
+        for block, found in enumerate(order._read(pairs.src.lengths, range(7))):
+            assert np.array_equal(found, lengths[block::7])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(length, length), max_size=40), st.sampled_from([1, 1 << 20]))
+def test_lengths_are_counted_and_sorted_as_in_a_loop(
+    lengths: list[tuple[int, int]], most_counted: int
+) -> None:
+    src, tgt = (np.array([pair[side] for pair in lengths], np.int64) for side in (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(length_windows, "_MAX_COUNTED", most_counted)
+        assert length_windows._equal_pairs(src, tgt).tolist() == [*map(lengths.count, lengths)]
+    wanted = sorted(
+        range(len(lengths)),
+        key=lambda i: (lengths[i][1], lengths[i][0] * (-1 if lengths[i][1] % 2 else 1)),
+    )
+    assert length_windows._sorted_rows(tgt, src).tolist() == wanted
 
 
 @settings(deadline=None)

@@ -215,7 +215,7 @@ def test_copied_text_is_the_text_that_is_read(
         assert str(refused.value) == refusal
         return
     facts = copy_text(files, copy)
-    found = open_text(copy, source_name(files))
+    found = open_text(Entry(copy, {}, {}), source_name(files))
     assert facts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
     assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
     assert found.source_name == wanted.source_name

@@ -33,9 +33,9 @@ from seq2seq.data.cache.entries import (
     MANIFEST,
     STALE,
     UNRECORDED,
-    _checksum,
     _sha256,
 )
+from seq2seq.data.cache.records import scan
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
@@ -316,7 +316,7 @@ def reseal(folder: Path, change: Change) -> None:
         path = folder / name
         if "\0" not in name and path.is_file() and manifest["files"][name]:
             with path.open("rb") as file:
-                manifest["files"][name] = [path.stat().st_size, _checksum(file)]
+                manifest["files"][name] = [path.stat().st_size, scan(file).sha256]
     del manifest["checksum"]
     (folder / MANIFEST).write_text(json.dumps({**manifest, "checksum": _sha256(manifest)}))
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seq2seq.data.array_file import ArrayFile
+from seq2seq.data.cache.entries import Entry
 from seq2seq.data.corpus import (
     ParallelText,
     Texts,
@@ -114,17 +115,17 @@ def pairs_of_corpus(number: int) -> str:
     return f"pairs.{number}"
 
 
-def open_text(folder: PrivateFolder, name: str) -> ParallelText:
+def open_text(entry: Entry, name: str) -> ParallelText:
     """Open the text of an entry; raises OSError."""
-    src, tgt = (PackedLines(*text_arrays(folder, side)) for side in SIDES)
+    src, tgt = (PackedLines(*text_arrays(entry, side)) for side in SIDES)
     return ParallelText(src, tgt, name)
 
 
 def link_arrays(
-    folder: PrivateFolder,
+    entry: Entry,
 ) -> tuple[ArrayFile[Any], ArrayFile[np.int64], ArrayFile[np.uint32]]:
     """Open the word alignments of an entry, the ends of each pair's and lengths; raises OSError."""
-    return ids_arrays(folder, LINKS, _LINK_SIZE)
+    return ids_arrays(entry, LINKS, _LINK_SIZE)
 
 
 def write_ids(folder: PrivateFolder, chunks: Iterable[Chunk], vocabulary_size: int) -> Counts:
@@ -144,40 +145,36 @@ def write_ids(folder: PrivateFolder, chunks: Iterable[Chunk], vocabulary_size: i
 
 
 def open_ids(
-    folder: PrivateFolder, text: ParallelText, vocabulary_size: int
+    entry: Entry, text: ParallelText, vocabulary_size: int
 ) -> tuple[Selected[str], Selected[str], PackedIds, PackedIds]:
     """Open the lines (source, target) and ids (source, target) of an entry; raises OSError."""
-    rows = array_of(folder, "rows", np.int64)
+    rows = array_of(entry, "rows", np.int64)
     src, tgt = (Selected(side, rows) for side in (text.src, text.tgt))
-    src_ids, tgt_ids = (PackedIds(*ids_arrays(folder, side, vocabulary_size)) for side in SIDES)
+    src_ids, tgt_ids = (PackedIds(*ids_arrays(entry, side, vocabulary_size)) for side in SIDES)
     return src, tgt, src_ids, tgt_ids
 
 
-def text_arrays(
-    folder: PrivateFolder, side: str
-) -> tuple[ArrayFile[np.uint8], ArrayFile[np.int64]]:
+def text_arrays(entry: Entry, side: str) -> tuple[ArrayFile[np.uint8], ArrayFile[np.int64]]:
     """Open the text of a side and the ends of its lines; raises OSError."""
-    text, ends = (
-        array_of(folder, f"{side}.text", np.uint8),
-        array_of(folder, f"{side}.ends", np.int64),
-    )
-    return text, ends
+    text = array_of(entry, f"{side}.text", np.uint8)
+    return text, array_of(entry, f"{side}.ends", np.int64)
 
 
 def ids_arrays(
-    folder: PrivateFolder, side: str, vocabulary_size: int
+    entry: Entry, side: str, vocabulary_size: int
 ) -> tuple[ArrayFile[Any], ArrayFile[np.int64], ArrayFile[np.uint32]]:
     """Open the ids of a side, the ends of its sequences and their lengths; raises OSError."""
     return (
-        array_of(folder, f"{side}.ids", ids_type(vocabulary_size)),
-        array_of(folder, f"{side}.ends", np.int64),
-        array_of(folder, f"{side}.lengths", np.uint32),
+        array_of(entry, f"{side}.ids", ids_type(vocabulary_size)),
+        array_of(entry, f"{side}.ends", np.int64),
+        array_of(entry, f"{side}.lengths", np.uint32),
     )
 
 
-def array_of(folder: PrivateFolder, name: str, kind: type[Number]) -> ArrayFile[Number]:
+def array_of(entry: Entry, name: str, kind: type[Number]) -> ArrayFile[Number]:
     """Open an array of an entry; raises OSError."""
-    return ArrayFile(folder.open(name), kind, folder.path / name)
+    folder = entry.folder
+    return ArrayFile(folder.open(name), kind, folder.path / name, entry.checks(name))
 
 
 def ids_type(vocabulary_size: int) -> type[np.uint16 | np.uint32]:

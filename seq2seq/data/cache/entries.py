@@ -5,6 +5,7 @@ SHA-256 of each file. An entry is built under a temporary name, synced and renam
 or written through a symbolic link, nor one that belongs to another user.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -16,9 +17,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
+from seq2seq.data.block_checksums import BlockChecks
+from seq2seq.data.cache.records import RECORD, Scan, read_record, scan, write_record
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX, sync, write_errors
-from seq2seq.runtime.folders import PrivateFolder, is_link, refused_link
+from seq2seq.runtime.folders import Address, PrivateFolder, is_link, refused_link
 from seq2seq.runtime.locks import SharedLock
 
 MANIFEST = "manifest.json"
@@ -42,16 +45,52 @@ class Unusable(Exception):
 
 
 class Entry(NamedTuple):
-    """A verified entry."""
+    """An entry that is verified now, or was so before and is verified again as it is read."""
 
     folder: PrivateFolder
     facts: Facts
     files: Files
+    manifest: str = ""  # its checksum
+    scans: Mapping[str, Scan] | None = None  # of the files, if they were verified now
+    blocks: Mapping[str, bytes] | None = None  # checksums by file name, if verified before
+
+    @property
+    def verified(self) -> bool:
+        """Whether the structure of its content was checked at an earlier start."""
+        return self.blocks is not None
+
+    def checks(self, name: str) -> BlockChecks | None:
+        """Return the checks of a file's blocks; None if it was verified now.
+
+        A damaged block lets the next start verify all of the entry.
+        """
+        if self.blocks is None:
+            return None
+        folder = self.folder
+        return BlockChecks(self.blocks[name], lambda: folder.remove(RECORD))
+
+    @property
+    def address(self) -> "EntryAddress":
+        """Address of the entry, which can be sent to another process."""
+        return EntryAddress(self.folder.address, self.manifest, self.verified)
+
+    def record(self) -> None:
+        """Record that all of the entry was found usable."""
+        if self.scans is not None:
+            write_record(self.folder, self.manifest, self.scans)
 
     @property
     def digest(self) -> str:
         """SHA-256 of the content, whatever it was built from."""
         return _sha256([self.facts, self.files])
+
+
+class EntryAddress(NamedTuple):
+    """Address of an entry's folder, the checksum of its manifest, and if a record verifies it."""
+
+    folder: Address
+    manifest: str
+    verified: bool
 
 
 class Loaded(NamedTuple, Generic[T]):
@@ -90,28 +129,30 @@ class EntryCache:
         build: Callable[[PrivateFolder], Facts],
         read: Callable[[Entry], T],
         digest: str | None = None,
+        blockwise: bool = False,
     ) -> Loaded[T]:
         """Read the entry built from `key`; if it is unusable, let `build` fill a new folder.
 
         It is unusable if it is damaged, if `read` raises Unusable, or if it does not have the given
-        digest. Raises RunError if the entry cannot be written.
+        digest. Of one that is read by blocks, later starts verify only those that they read, unless
+        its files have changed. Raises RunError if the entry cannot be written.
         """
         with write_errors(f"{self.folder.path / name}, {_PLACE}"):
             seen = self._identity(name)
             try:
                 entry = self._read(name, key, digest)
-                return Loaded(_content(entry, read), entry, None)
+                return Loaded(_content(entry, read, blockwise), entry, None)
             except FileNotFoundError:
                 reason = MISSING
             except Unusable as error:
                 reason = str(error)
             self._lock_exclusively()
             if self._identity(name) != seen:  # another process built it while this one waited
-                return self.load(name, key, build, read, digest)
+                return self.load(name, key, build, read, digest, blockwise)
             entry = self._build(name, key, build)
             self.built.append(name)
             try:
-                return Loaded(_content(entry, read), entry, reason)
+                return Loaded(_content(entry, read, blockwise), entry, reason)
             except Unusable as error:
                 raise RunError(
                     f"{entry.folder.path}: is unusable although it was just written ({error}); "
@@ -163,7 +204,7 @@ class EntryCache:
     def _build(self, name: str, key: Key, build: Callable[[PrivateFolder], Facts]) -> Entry:
         with self.folder.temporary(name) as folder:
             facts = build(folder)
-            files = _write_manifest(folder, key, facts)
+            files, manifest, scans = _write_manifest(folder, key, facts)
             self.folder.remove(name)
             if self._identity(name) is not None:  # belongs to another user, who alone can remove it
                 self.folder.rename(name, f"{name}.{secrets.token_hex(4)}{PART_SUFFIX}")
@@ -175,11 +216,11 @@ class EntryCache:
                 except (Unusable, FileNotFoundError):
                     raise error from None
         self.folder.sync()
-        return Entry(self.folder.subfolder(name), facts, files)
+        return Entry(self.folder.subfolder(name), facts, files, manifest, scans)
 
 
 def read_entry(parent: PrivateFolder, name: str, key: Key) -> Entry:
-    """Open an entry after verifying every byte.
+    """Open an entry after verifying every byte, unless that was done before and is recorded.
 
     Raises FileNotFoundError if it does not exist, and Unusable if it is damaged, has another key,
     is a symbolic link or belongs to another user.
@@ -195,20 +236,30 @@ def read_entry(parent: PrivateFolder, name: str, key: Key) -> Entry:
         raise Unusable("it belongs to another user") from None
     except OSError as error:
         raise Unusable(f"it cannot be read ({error.strerror})") from None
-    facts, files = _read_manifest(folder, key)
-    for file, (size, checksum) in files.items():
-        _verify(folder, file, size, checksum)
-    return Entry(folder, facts, files)
+    facts, files, manifest = _read_manifest(folder, key)
+    if (blocks := read_record(folder, manifest)) is not None and set(blocks) == set(files):
+        return Entry(folder, facts, files, manifest, blocks=blocks)
+    scans = {file: _verify(folder, file, *expected) for file, expected in files.items()}
+    return Entry(folder, facts, files, manifest, scans)
 
 
-def _read_manifest(folder: PrivateFolder, key: Key) -> tuple[Facts, Files]:
+def reopen_entry(address: EntryAddress) -> Entry:
+    """Open the entry that another process has open; raises OSError if it has changed."""
+    folder, blocks = PrivateFolder.reopen(address.folder), None
+    if address.verified and (blocks := read_record(folder, address.manifest)) is None:
+        raise OSError(errno.ESTALE, "changed by another process", str(folder.path))
+    return Entry(folder, {}, {}, address.manifest, blocks=blocks)
+
+
+def _read_manifest(folder: PrivateFolder, key: Key) -> tuple[Facts, Files, str]:
+    """Return counts, files and the checksum of all that the manifest says."""
     with _opened(folder, MANIFEST) as file:
         content = file.read(_MAX_MANIFEST_BYTES)
     try:
         manifest: dict[str, Any] = json.loads(content)
-        checksum = manifest.pop("checksum")
-        if checksum != _sha256(manifest):
-            raise ValueError(checksum)
+        own_checksum = manifest.pop("checksum")
+        if own_checksum != _sha256(manifest):
+            raise ValueError(own_checksum)
         if manifest["format"] != FORMAT or manifest["key"] != key:
             raise Unusable(STALE)
         facts, files = dict(manifest["facts"]), {}
@@ -218,34 +269,43 @@ def _read_manifest(folder: PrivateFolder, key: Key) -> tuple[Facts, Files]:
             raise ValueError(facts)
         if not all(map(_FILE_NAME.fullmatch, files)):
             raise ValueError(files)
-        return facts, files
+        return facts, files, own_checksum
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
         raise Unusable(f"{MANIFEST} is damaged or not a manifest") from None
 
 
-def _write_manifest(folder: PrivateFolder, key: Key, facts: Facts) -> Files:
-    """Sync all files of an entry, then write the manifest; return sizes and checksums."""
-    files = {}
+def _write_manifest(
+    folder: PrivateFolder, key: Key, facts: Facts
+) -> tuple[Files, str, dict[str, Scan]]:
+    """Sync all files of an entry, then write the manifest.
+
+    Return sizes and checksums of the files, the checksum of the manifest, and the scans.
+    """
+    scans = {}
     for name in sorted(folder.names()):
         with os.fdopen(folder.open(name, update=True), "rb+") as file:
             sync(file)
-            files[name] = os.fstat(file.fileno()).st_size, _checksum(file)
+            scans[name] = scan(file)
+    files = {name: (each.size, each.sha256) for name, each in scans.items()}
     manifest = {"format": FORMAT, "key": key, "facts": facts, "files": files}
-    content = json.dumps({**manifest, "checksum": _sha256(manifest)}, indent=1)
+    checksum = _sha256(manifest)
+    content = json.dumps({**manifest, "checksum": checksum}, indent=1)
     with folder.create(MANIFEST) as file:
         file.write(content.encode())
         file.flush()
         sync(file)
-    return files
+    return files, checksum, scans
 
 
-def _verify(folder: PrivateFolder, name: str, size: int, checksum: str) -> None:
-    """Raise Unusable unless a file of an entry has this size and checksum."""
+def _verify(folder: PrivateFolder, name: str, size: int, checksum: str) -> Scan:
+    """Read a file of an entry; raises Unusable unless it has this size and checksum."""
     with _opened(folder, name) as file:
         if os.fstat(file.fileno()).st_size != size:
             raise Unusable(f"{name} is truncated or of another size")
-        if _checksum(file) != checksum:
-            raise Unusable(f"{name} is damaged")
+        found = scan(file)
+    if found.sha256 != checksum:
+        raise Unusable(f"{name} is damaged")
+    return found
 
 
 @contextmanager
@@ -263,16 +323,15 @@ def _opened(folder: PrivateFolder, name: str) -> Iterator[IO[bytes]]:
         raise Unusable(f"{name} cannot be read ({error.strerror})") from None
 
 
-def _content(entry: Entry, read: Callable[[Entry], T]) -> T:
-    """Read an entry; raises Unusable also if a file of it cannot be read."""
+def _content(entry: Entry, read: Callable[[Entry], T], blockwise: bool) -> T:
+    """Read an entry and record that it is usable; raises Unusable also if a file is unreadable."""
     try:
-        return read(entry)
+        content = read(entry)
     except (OSError, RunError) as error:
         raise Unusable(f"it cannot be read ({error})") from None
-
-
-def _checksum(file: IO[bytes]) -> str:
-    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    if blockwise:
+        entry.record()
+    return content
 
 
 def _sha256(value: object) -> str:

@@ -46,40 +46,44 @@ def read_text(entry: Entry, files: Texts) -> ParallelText:
 
     The first pairs must be those of the files. Of several corpora, the pairs of each are counted.
     """
-    linked = has_links(files)
+    if not entry.verified:
+        _check_text(entry, files)
+    opened = open_text(entry, source_name(files))
+    with closing(_usable_pairs(files)) as pairs:
+        first = list(islice(pairs, _FIRST_PAIRS))
+    lines = zip(opened.src[: len(first)], opened.tgt[: len(first)], strict=True)
+    if [pair for pair, _ in first] != list(lines):
+        raise Unusable("its first lines are not those of the files")
+    if has_links(files):
+        recorded = PackedIds(*link_arrays(entry))[: len(first)]
+        if [links for _, links in first] != recorded:
+            raise Unusable("its first alignments are not those of the files")
+    return opened
+
+
+def _check_text(entry: Entry, files: Texts) -> None:
+    """Raise Unusable unless counts, lines and word alignments of an entry are consistent."""
+    linked, facts, corpora = has_links(files), entry.facts, as_list(files)
     _check_names(entry, (*TEXT_FILES, *(LINK_FILES if linked else ())))
-    facts = entry.facts
-    corpora = as_list(files)
     each = [pairs_of_corpus(n) for n in range(1, len(corpora) + 1)] if len(corpora) > 1 else []
     if set(facts) != {"pairs", "blank", "same", *each} or facts["same"] > facts["pairs"]:
         raise Unusable("its counts are inconsistent")
     if each and sum(facts[name] for name in each) != facts["pairs"]:
         raise Unusable("its counts are inconsistent")
     for side in SIDES:
-        text, ends = text_arrays(entry.folder, side)
+        text, ends = text_arrays(entry, side)
         if not 0 < len(ends) == facts["pairs"]:
             raise Unusable(f"{side}.ends does not have an end for each pair")
         _check_ends(ends, len(text), f"{side}.ends", least=1)
         _check_utf8(text, ends, f"{side}.text")
     if linked:
-        links, ends, lengths = link_arrays(entry.folder)
+        links, ends, lengths = link_arrays(entry)
         if not len(lengths) == len(ends) == facts["pairs"]:
             raise Unusable("links.ends does not have an end for each pair")
         _check_ends(ends, len(links), "links.ends", least=0)
         _check_lengths(lengths, ends, "links.lengths")
         if any((block % 2).any() for block in lengths.blocks()):
             raise Unusable("links.lengths is inconsistent")
-    opened = open_text(entry.folder, source_name(files))
-    with closing(_usable_pairs(files)) as pairs:
-        first = list(islice(pairs, _FIRST_PAIRS))
-    lines = zip(opened.src[: len(first)], opened.tgt[: len(first)], strict=True)
-    if [pair for pair, _ in first] != list(lines):
-        raise Unusable("its first lines are not those of the files")
-    if linked:
-        recorded = PackedIds(*link_arrays(entry.folder))[: len(first)]
-        if [links for _, links in first] != recorded:
-            raise Unusable("its first alignments are not those of the files")
-    return opened
 
 
 def _usable_pairs(files: Texts) -> Generator[tuple[Pair, list[int]]]:
@@ -94,13 +98,29 @@ def read_ids(
 
     Some of the pairs, drawn at random, are encoded again.
     """
+    if not entry.verified:
+        _check_ids(entry, text, vocabularies, max_length)
+    opened = open_ids(entry, text, max(map(len, vocabularies[:2])))
+    pairs = len(opened[0])
+    sample = random.SystemRandom().sample(range(pairs), min(pairs, _SAMPLED_PAIRS))
+    src, tgt = ([lines[i] for i in sample] for lines in opened[:2])
+    for encoded, ids_of in zip(vocabularies.encode_pairs(src, tgt), opened[2:], strict=True):
+        if encoded != [ids_of[i] for i in sample]:
+            raise Unusable("its ids are not those of the text")
+    return opened
+
+
+def _check_ids(
+    entry: Entry, text: ParallelText, vocabularies: Vocabularies, max_length: int
+) -> None:
+    """Raise Unusable unless the ids of an entry are those of tokens of pairs of the text."""
     names = (f"{side}.{name}" for side in SIDES for name in ("ids", "ends", "lengths"))
     _check_names(entry, ("rows", *names))
-    rows = array_of(entry.folder, "rows", np.int64)
+    rows = array_of(entry, "rows", np.int64)
     _check_rows(rows, len(text))
     size = max(map(len, vocabularies[:2]))
     for side, vocabulary in zip(SIDES, vocabularies[:2], strict=True):
-        ids, ends, lengths = ids_arrays(entry.folder, side, size)
+        ids, ends, lengths = ids_arrays(entry, side, size)
         if not len(rows) == len(ends) == len(lengths):
             raise Unusable(f"{side}.ends does not have an end for each pair")
         _check_ends(ends, len(ids), f"{side}.ends", least=0, most=max_length)
@@ -108,13 +128,6 @@ def read_ids(
         for block in ids.blocks():
             if not _are_tokens(block, len(vocabulary)):
                 raise Unusable(f"{side}.ids has ids that are not those of tokens")
-    opened = open_ids(entry.folder, text, size)
-    sample = random.SystemRandom().sample(range(len(rows)), min(len(rows), _SAMPLED_PAIRS))
-    src, tgt = ([lines[i] for i in sample] for lines in opened[:2])
-    for encoded, ids_of in zip(vocabularies.encode_pairs(src, tgt), opened[2:], strict=True):
-        if encoded != [ids_of[i] for i in sample]:
-            raise Unusable("its ids are not those of the text")
-    return opened
 
 
 def read_models(entry: Entry, config: VocabularyConfig) -> Vocabularies:

@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.cache.arrays import open_text
+from seq2seq.data.cache.entries import Entry, EntryAddress, reopen_entry
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.packed_sequences import Chunk, PackedIds, encode_chunk
 from seq2seq.data.vocabulary.files import checksums_of, read_vocabularies, write_vocabularies
@@ -42,22 +43,22 @@ Result = TypeVar("Result")
 
 
 class Work(NamedTuple):
-    """Text to encode, in an open folder, and the folder of the models and the results."""
+    """Text to encode, in an open entry, and the folder of the models and the results."""
 
-    text: Address
+    text: EntryAddress
     shared: Address
     models: tuple[str, ...]  # their names
     max_length: int
 
 
 def train_cached(
-    folder: PrivateFolder,
+    entry: Entry,
     text: ParallelText,
     config: VocabularyConfig,
     models: PrivateFolder,
     tags: Sequence[str] = (),
 ) -> None:
-    """Train vocabularies on the text cached in `folder`, and write them in `models`.
+    """Train vocabularies on the text cached in an entry, and write them in `models`.
 
     A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
     Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
@@ -66,17 +67,17 @@ def train_cached(
         write_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), models)
         return
     with _worker_pool(1) as pool:
-        _submit(pool, _train, folder.address, config, models.address, tags).result()
+        _submit(pool, _train, entry.address, config, models.address, tags).result()
 
 
 def encode_cached(
     cache: PrivateFolder,
-    folder: PrivateFolder,
+    entry: Entry,
     text: ParallelText,
     vocabularies: Vocabularies,
     max_length: int,
 ) -> Generator[Chunk]:
-    """Encode the text cached in `folder`, a large one in workers; yield its chunks in order.
+    """Encode the text cached in an entry, a large one in workers; yield its chunks in order.
 
     Workers leave their results in a temporary folder in `cache`. Raises RunError if one is killed.
     """
@@ -87,7 +88,7 @@ def encode_cached(
         chunks = (
             (_encode(text, vocabularies, max_length, *each) for each in bounds)
             if len(text) <= MAX_PAIRS_WITHOUT_WORKERS
-            else _encode_in_workers(cache, folder, vocabularies, max_length, bounds)
+            else _encode_in_workers(cache, entry, vocabularies, max_length, bounds)
         )
         for chunk in chunks:
             yield chunk
@@ -96,7 +97,7 @@ def encode_cached(
 
 def _encode_in_workers(
     cache: PrivateFolder,
-    folder: PrivateFolder,
+    entry: Entry,
     vocabularies: Vocabularies,
     max_length: int,
     bounds: list[tuple[int, int]],
@@ -105,7 +106,7 @@ def _encode_in_workers(
     with cache.temporary("encoding") as shared, _worker_pool(count) as pool:
         write_vocabularies(vocabularies, shared)
         names = tuple(checksums_of(vocabularies))
-        work = Work(folder.address, shared.address, names, max_length)
+        work = Work(entry.address, shared.address, names, max_length)
         pending: deque[Future[str]] = deque()
         for start, end in bounds:
             pending.append(_submit(pool, _encode_range, work, start, end))
@@ -178,8 +179,10 @@ def _start_worker(lifeline: Connection) -> None:
 # Results are files: a kill could cut short a result sent through a pipe, and block its reader.
 
 
-def _train(folder: Address, config: VocabularyConfig, models: Address, tags: Sequence[str]) -> None:
-    text = open_text(PrivateFolder.reopen(folder), str(folder.path))
+def _train(
+    entry: EntryAddress, config: VocabularyConfig, models: Address, tags: Sequence[str]
+) -> None:
+    text = open_text(reopen_entry(entry), str(entry.folder.path))
     vocabularies = train_vocabularies(config, text.src, text.tgt, tags)
     write_vocabularies(vocabularies, PrivateFolder.reopen(models))
 
@@ -196,7 +199,7 @@ def _encode_range(work: Work, start: int, end: int) -> str:
 
 @cache
 def _loaded(work: Work) -> tuple[PrivateFolder, ParallelText, Vocabularies]:
-    text = open_text(PrivateFolder.reopen(work.text), str(work.text.path))
+    text = open_text(reopen_entry(work.text), str(work.text.folder.path))
     shared = PrivateFolder.reopen(work.shared)
     return shared, text, read_vocabularies(shared, work.models)
 
