@@ -1,12 +1,12 @@
 """`seq2seq check`: report on the data of a config and on the cost of its training."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects, resolve_config
-from seq2seq.cli.output import check_output, write_report
+from seq2seq.cli.output import check_output, open_output, write_json
 from seq2seq.runtime.console import aligned_table, duration, one_line
 
 if TYPE_CHECKING:
@@ -45,18 +45,35 @@ def run(options: argparse.Namespace) -> int:
     with frozen_objects():
         from seq2seq.analysis.check.check import check
 
-    report = check(config, options.device, options.init_from, options.write)
-    write_report(as_text(report), as_json(report), options.json)
+    with check(config, options.device, options.init_from, options.write) as report:
+        try:
+            if str(options.json) != "-":
+                _print(sections(report))
+        except BrokenPipeError:  # the reader of the text has finished
+            write_json(as_json(report), options.json)
+            raise
+        write_json(as_json(report), options.json)
     return 0
+
+
+def _print(parts: Iterable[str]) -> None:
+    """Print each part as soon as it is known, above the progress bar."""
+    from tqdm import tqdm
+
+    with open_output(None) as output:
+        for part in parts:
+            with tqdm.external_write_mode():
+                output.write(f"{part}\n")
+                output.flush()
 
 
 def as_json(report: "Report") -> dict[str, Any]:
     """Arrange the report for JSON, with the numbers of all lines that were found."""
     return {
         "name": report.config.name,
-        "warnings": sum(finding.warning for finding in report.findings),
+        "warnings": _warnings(report),
         "findings": report.findings,
-        "texts": {split.name: split for split in report.splits},
+        "texts": report.splits,
         "comparisons": report.comparisons,
         "alignments": report.alignments,
         "cost": report.cost,
@@ -64,18 +81,25 @@ def as_json(report: "Report") -> dict[str, Any]:
     }
 
 
-def as_text(report: "Report") -> str:
-    """Format tables of splits, sides and cost, the findings, and a verdict."""
-    warnings = sum(finding.warning for finding in report.findings)
+def sections(report: "Report") -> Iterator[str]:
+    """Format tables of splits, sides and cost, the findings, and a verdict, each once it is known.
+
+    The rows of the first table follow one another, and all else an empty line.
+    """
+    yield from _pairs(report)
+    yield f"\n{_sides(report)}"
+    yield f"\n{_cost(report)}"
     findings = [f"{_label(finding):<8} {one_line(finding.text)}" for finding in report.findings]
-    verdict = (
-        f"{warnings or 'No'} warning{'s' * (warnings != 1)}; `seq2seq train` accepts this config."
-    )
-    parts = [_pairs(report), _sides(report), _cost(report), "\n".join(findings)]
+    yield "\n" + "\n".join(findings)
     if report.cleaning is not None:
-        parts.append(_cleaning(report.cleaning))
-    parts.append(verdict)
-    return "\n\n".join(parts)
+        yield f"\n{_cleaning(report.cleaning)}"
+    warnings = _warnings(report)
+    count = f"{warnings or 'No'} warning{'s' * (warnings != 1)}"
+    yield f"\n{count}; `seq2seq train` accepts this config."
+
+
+def _warnings(report: "Report") -> int:
+    return sum(finding.warning for finding in report.findings)
 
 
 def _cleaning(cleaning: "Cleaning") -> str:
@@ -95,37 +119,47 @@ def _label(finding: "Finding") -> str:
     return "ok" if finding.done else "note:"
 
 
-def _pairs(report: "Report") -> str:
-    splits = report.splits
-    statistics = [split.statistics for split in splits]
-    rows = [
-        ("pairs", *(split.name for split in splits)),
-        ("lines", *(_number(each.lines) for each in statistics)),
-        ("with a blank side", *(_count(each.blank) for each in statistics)),
-        (
-            f"over {report.config.data.max_length} tokens (data.max_length)",
-            *(_count(each.too_long) for each in statistics),
-        ),
-        ("duplicate pairs", *(_count(each.duplicates) for each in statistics)),
-        ("duplicate sources, other targets", *(_count(each.ambiguous) for each in statistics)),
-        ("identical sides", *(_count(each.identical) for each in statistics)),
-        ("unusual length ratio", *(_count(each.length_outliers) for each in statistics)),
-        ("target/source characters", *(_ratio(each.length_ratio) for each in statistics)),
-        ("agreement of the sides", *(_share(report.alignments[each.name]) for each in splits)),
-        ("correlation of lengths", *(_ratio(each.length_correlation) for each in statistics)),
-        *(
-            row
-            for other in dict.fromkeys(each.other for each in report.comparisons)
-            for row in _shared(splits, other, report.comparisons)
-        ),
+def _pairs(report: "Report") -> Iterator[str]:
+    """Yield rows of the table of splits: lines, counts, agreement, and what other splits share."""
+    lines = report.lines
+    too_long = f"over {report.config.data.max_length} tokens (data.max_length)"
+    widest = [  # so that the columns are as wide for all rows
+        ("duplicate sources, other targets", *("100.0 %" for _ in lines)),
+        (too_long, *lines),
+        ("lines", *map(_number, lines.values())),
     ]
-    return aligned_table(rows)
+
+    def table(rows: Sequence[Row]) -> str:
+        return "\n".join(aligned_table([*rows, *widest]).splitlines()[: len(rows)])
+
+    yield table([("pairs", *lines), widest[-1]])
+    splits = [*report.splits.values()]
+    statistics = [split.statistics for split in splits]
+    yield table(
+        [
+            ("with a blank side", *(_count(each.blank) for each in statistics)),
+            (too_long, *(_count(each.too_long) for each in statistics)),
+            ("duplicate pairs", *(_count(each.duplicates) for each in statistics)),
+            ("duplicate sources, other targets", *(_count(each.ambiguous) for each in statistics)),
+            ("identical sides", *(_count(each.identical) for each in statistics)),
+            ("unusual length ratio", *(_count(each.length_outliers) for each in statistics)),
+            ("target/source characters", *(_ratio(each.length_ratio) for each in statistics)),
+        ]
+    )
+    alignments = report.alignments
+    yield table(
+        [
+            ("agreement of the sides", *(_share(alignments[split.name]) for split in splits)),
+            ("correlation of lengths", *(_ratio(each.length_correlation) for each in statistics)),
+        ]
+    )
+    comparisons = report.comparisons
+    for other in dict.fromkeys(each.other for each in comparisons):
+        yield table(_shared(splits, other, comparisons))
 
 
 def _shared(splits: "Sequence[Split]", other: str, all_: "Sequence[SplitComparison]") -> list[Row]:
     found = {each.split: each.shared for each in all_ if each.other == other}
-    if not found:
-        return []
     shared = [found.get(split.name) for split in splits]
     return [
         (f"source also in {other}", *(_count(each.sources) if each else "" for each in shared)),
@@ -140,7 +174,7 @@ def _sides(report: "Report") -> str:
         ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "unusual"),
         ("", *titles, *titles, "", "", "lines"),
     ]
-    for split in report.splits:
+    for split in report.splits.values():
         for language, side in (
             (data.src_lang, split.statistics.src),
             (data.tgt_lang, split.statistics.tgt),

@@ -122,12 +122,17 @@ def termination_raises() -> Iterator[None]:
 
 def write_report(text: str, tree: object, json_path: Path | None) -> None:
     """Print a report; write it as JSON to `json_path` too, or in place of the text if that is -."""
-    if json_path is not None:
-        with open_output(json_path) as output:
-            output.write(json_text(as_tree(tree), indent=2) + "\n")
+    write_json(tree, json_path)
     if json_path is None or str(json_path) != "-":
         with open_output(None) as output:
             output.write(text + "\n")
+
+
+def write_json(tree: object, path: Path | None) -> None:
+    """Write a report as JSON, if there is a path for it."""
+    if path is not None:
+        with open_output(path) as output:
+            output.write(json_text(as_tree(tree), indent=2) + "\n")
 
 
 def as_tree(value: Any) -> Any:

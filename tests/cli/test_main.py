@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 import yaml
@@ -907,6 +907,47 @@ def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> Non
     assert [each["warning"] for each in found["findings"]] == sorted(
         (each["warning"] for each in found["findings"]), reverse=True
     )
+
+
+@pytest.mark.usefixtures("few_updates")
+@pytest.mark.parametrize(
+    ("part", "last"),
+    [
+        ("_splits", "lines "),
+        ("_alignments", "target/source characters "),
+        ("_compare", "correlation of lengths "),
+        ("forecast", "test yy "),
+        ("cost_findings", "training "),
+    ],
+)
+def test_check_prints_each_part_before_it_computes_the_next(
+    call: Call, small_corpus: Path, monkeypatch: pytest.MonkeyPatch, part: str, last: str
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise RunError("the next part")
+
+    config = small_corpus, "--device", "cpu"
+    complete = call("check", *config).lines
+    monkeypatch.setattr(f"seq2seq.analysis.check.check.{part}", fail)
+    result = call("check", *config)
+    assert (result.code, result.err) == (1, "seq2seq: error: the next part\n")
+    assert result.lines[-1].startswith(last)
+    rows = len(result.lines) - 5 * (part == "cost_findings")  # without what is measured
+    assert result.lines[:rows] == complete[:rows]
+
+
+@pytest.mark.usefixtures("few_updates")
+def test_check_writes_its_json_though_the_reader_of_its_text_has_finished(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: object) -> NoReturn:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("seq2seq.cli.check._print", closed)
+    monkeypatch.setattr("seq2seq.cli.main._discard_stdout", lambda: None)
+    out = tmp_path / "check.json"
+    assert main(["check", str(small_corpus), "--device", "cpu", "--json", str(out)]) == 0
+    assert json.loads(out.read_text(encoding="utf-8"))["cost"]["parameters"] > 1000
 
 
 @pytest.mark.usefixtures("few_updates")

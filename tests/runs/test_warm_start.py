@@ -158,10 +158,10 @@ def test_check_begins_with_it_too(small_corpus: Path, first: Path) -> None:
         (folder / f"few.{side}").write_text("a b\nb a\n" * 8, "utf-8")
     files = [f"data.train.{side}={folder}/few.{side}" for side in ("src", "tgt")]
     config = other(small_corpus, *files)
-    with pytest.raises(UserError, match=r"vocabulary\.size"):
-        check(config, "cpu")
-    report = check(config, "cpu", first)
-    assert report.splits[0].name == "train"
+    with pytest.raises(UserError, match=r"vocabulary\.size"), check(config, "cpu"):
+        pass
+    with check(config, "cpu", first) as report:
+        assert [*report.splits] == [*report.lines] == ["train", "valid", "test"]
     assert not config.run_dir.exists()
 
 

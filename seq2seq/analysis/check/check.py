@@ -1,6 +1,8 @@
 """Check a config and its data before a long training; write at most a cleaned copy of it."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeAlias
 
@@ -54,7 +56,7 @@ from seq2seq.runtime.device import (
 )
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
-from seq2seq.training.session import new_session
+from seq2seq.training.session import TrainingSession, new_session
 
 Bar: TypeAlias = "tqdm[NoReturn]"
 
@@ -69,32 +71,126 @@ class SplitComparison(NamedTuple):
     order: SplitOrder
 
 
-class Report(NamedTuple):
-    """Result of `seq2seq check`; warnings come first among the findings."""
+class Report:
+    """Result of `seq2seq check`; each part is computed when it is first read."""
 
-    config: Config
-    splits: list[Split]
-    comparisons: list[SplitComparison]
-    cost: Forecast
-    findings: list[Finding]
-    alignments: dict[str, Alignment]  # by split
-    cleaning: Cleaning | None  # if a cleaned copy of the training text was written
+    def __init__(
+        self,
+        config: Config,
+        device: torch.device,
+        init_from: Path | None,
+        write: Path | None,
+        bar: Bar,
+    ) -> None:
+        """Read the text, train the vocabulary and make a model: whatever may be refused."""
+        self.config, self._device, self._write, self._bar = config, device, write, bar
+        self._show("reading the text")
+        self._start = None if init_from is None else read_warm_start(init_from, config)
+        self._named = _read(config.data)
+        corpora = [
+            tagged(usable(self._named[name])[0], files.tag)
+            for name, files in files_by_name(config.data).items()
+            if is_train(name)
+        ]
+        self._train, self._sizes = joined(corpora), [len(corpus) for corpus in corpora]
+        usable(self._named["valid"])  # raises if no pair has text
+        self._show("training the vocabulary")
+        self._vocabularies = (
+            self._start.trained
+            if self._start is not None and self._start.keeps_vocabulary
+            else train_vocabularies(
+                config.vocabulary, self._train.src, self._train.tgt, config.data.tags
+            )
+        )
+        check_tags(self._vocabularies, config.data.tags)
+        self._show("encoding the text")
+        self._session = self._new_session()
+
+    @property
+    def lines(self) -> dict[str, int]:
+        """The lines of each split."""
+        return {name: len(text) for name, text in self._named.items()}
+
+    @cached_property
+    def splits(self) -> dict[str, Split]:
+        """The lines, characters and tokens of each split."""
+        self._show("counting lines and characters")
+        return _splits(self.config.data, self._named, self._vocabularies)
+
+    @cached_property
+    def alignments(self) -> dict[str, Alignment]:
+        """How well the sides of each split agree."""
+        self._show("measuring the alignment")
+        return _alignments(self._named)
+
+    @cached_property
+    def comparisons(self) -> list[SplitComparison]:
+        """The comparisons of the splits with one another."""
+        self._show("comparing the splits")
+        return _compare(self._named)
+
+    @cached_property
+    def cost(self) -> Forecast:
+        """The memory and time of a training."""
+        self._show("measuring training steps")
+        return forecast(self._session)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What was found in the parts above, warnings first."""
+        config, splits, named = self.config, self.splits, self._named
+        findings = [
+            *data_findings(list(splits.values()), config.data.max_length),
+            *(
+                each
+                for name in named
+                for each in alignment_findings(splits[name], self.alignments[name])
+            ),
+            *_form_findings(config.data, splits, named),
+            *_comparison_findings(splits, self.comparisons),
+            *cost_findings(config.training, self.cost),
+            *_setup_findings(config, self._device),
+        ]
+        return sorted(findings, key=lambda finding: not finding.warning)
+
+    @cached_property
+    def cleaning(self) -> Cleaning | None:
+        """The cleaned copy of the training text, if one is to be written."""
+        if self._write is None:
+            return None
+        self._show("writing the cleaned text")
+        return _clean(self.config.data, self._named, self.splits, self.alignments, self._write)
+
+    def _new_session(self) -> TrainingSession:
+        config, vocabularies, start = self.config, self._vocabularies, self._start
+        weights = [corpus.weight for corpus in config.data.train]
+        sides, longest = (self._train.src, self._train.tgt), config.data.max_length
+        pairs = encode_pairs(*sides, vocabularies, longest, self._sizes, weights)
+        valid = tagged(self._named["valid"], config.data.valid.tag)
+        pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
+        parts = config, self._device, vocabularies, pairs, valid
+        return new_session(*parts, start=start, pretrained=pretrained)
+
+    def _show(self, stage: str) -> None:
+        """Name the current stage on a terminal."""
+        self._bar.set_description_str(f"check: {stage}")
 
 
+@contextmanager
 def check(
     config: Config,
     device: str = "auto",
     init_from: Path | None = None,
     write: Path | None = None,
-) -> Report:
-    """Examine the data, the vocabulary and the cost of a training.
+) -> Iterator[Report]:
+    """Examine the data, the vocabulary and the cost of a training; yield a report.
 
     `init_from` is the run whose vocabulary and weights training would start from, if any; `write`
     is a new folder for a cleaned copy of the training text, the only files written. On a terminal,
     a progress bar names what is being checked.
 
-    Raises UserError if `train` would (but an existing run in run_dir is only a warning), and
-    RunError if an optimizer step does not fit into memory.
+    Raises UserError if `train` would (but an existing run in run_dir is only a warning). Its part
+    `cost` raises RunError if an optimizer step does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
     if write is not None:
@@ -106,56 +202,7 @@ def check(
             desc="check", leave=False, disable=hides_bars(), bar_format="{desc}: {elapsed}"
         ) as bar,
     ):
-        return _examine(config, chosen, init_from, write, bar)
-
-
-def _examine(
-    config: Config, device: torch.device, init_from: Path | None, write: Path | None, bar: Bar
-) -> Report:
-    _show(bar, "reading the text")
-    start = None if init_from is None else read_warm_start(init_from, config)
-    named = _read(config.data)
-    corpora = [
-        tagged(usable(named[name])[0], files.tag)
-        for name, files in files_by_name(config.data).items()
-        if is_train(name)
-    ]
-    train, sizes = joined(corpora), [len(corpus) for corpus in corpora]
-    usable(named["valid"])  # raises if no pair has text
-    _show(bar, "training the vocabulary")
-    vocabularies = (
-        start.trained
-        if start is not None and start.keeps_vocabulary
-        else train_vocabularies(config.vocabulary, train.src, train.tgt, config.data.tags)
-    )
-    check_tags(vocabularies, config.data.tags)
-    _show(bar, "encoding the text")
-    weights = [corpus.weight for corpus in config.data.train]
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length, sizes, weights)
-    valid = tagged(named["valid"], config.data.valid.tag)
-    pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
-    session = new_session(
-        config, device, vocabularies, pairs, valid, start=start, pretrained=pretrained
-    )
-    _show(bar, "counting lines and characters")
-    splits = _splits(config.data, named, vocabularies)
-    _show(bar, "measuring the alignment")
-    alignments = _alignments(named)
-    _show(bar, "comparing the splits")
-    comparisons = _compare(named)
-    _show(bar, "measuring training steps")
-    cost = forecast(session)
-    findings = [
-        *data_findings(list(splits.values()), config.data.max_length),
-        *(each for name in named for each in alignment_findings(splits[name], alignments[name])),
-        *_form_findings(config.data, splits, named),
-        *_comparison_findings(splits, comparisons),
-        *cost_findings(config.training, cost),
-        *_setup_findings(config, device),
-    ]
-    findings.sort(key=lambda finding: not finding.warning)
-    cleaning = None if write is None else _clean(config.data, named, splits, alignments, write)
-    return Report(config, list(splits.values()), comparisons, cost, findings, alignments, cleaning)
+        yield Report(config, chosen, init_from, write, bar)
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
@@ -185,11 +232,6 @@ def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
 def is_train(name: str) -> bool:
     """Return whether this is the name of a training text."""
     return name.startswith("train")
-
-
-def _show(bar: Bar, stage: str) -> None:
-    """Name the current stage on a terminal."""
-    bar.set_description_str(f"check: {stage}")
 
 
 def _splits(
