@@ -77,7 +77,7 @@ class NameInventor:
         ]
         return [each for each, _ in pairs], [each for _, each in pairs]
 
-    def _pair(self, src: str, tgt: str, generator: np.random.Generator) -> tuple[str, str]:
+    def _pair(self, src: str, tgt: str, generator: "np.random.Generator") -> tuple[str, str]:
         for word in dict.fromkeys(_words(self._symbol.sub(" ", src))):
             if word not in self.names and not _has_digit(word):
                 continue
@@ -97,13 +97,13 @@ class NameInventor:
     def _replace(self, pattern: re.Pattern[str], invented: str, text: str) -> str:
         return pattern.sub(lambda match: invented if self._is_word(match[0]) else match[0], text)
 
-    def _form(self, word: str, generator: np.random.Generator) -> str:
+    def _form(self, word: str, generator: "np.random.Generator") -> str:
         """Return the word, or, for some names, another form."""
         if word not in self.names or generator.random() >= FORM_RATE:
             return word
         return _FORMS[generator.integers(len(_FORMS))]
 
-    def _invented(self, form: str, generator: np.random.Generator) -> str:
+    def _invented(self, form: str, generator: "np.random.Generator") -> str:
         """Return a string of this form: letters for letters, digits for digits."""
 
         def replacement(run: re.Match[str]) -> str:
@@ -113,7 +113,7 @@ class NameInventor:
 
         return _RUN.sub(replacement, form)
 
-    def _letters(self, generator: np.random.Generator) -> str:
+    def _letters(self, generator: "np.random.Generator") -> str:
         """Return the start of one name and the end of another, at times with a marked letter."""
         first, last = (self._parts[i] for i in generator.integers(0, len(self._parts), 2))
         start, end = generator.integers(1, len(first)), generator.integers(1, len(last))

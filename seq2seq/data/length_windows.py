@@ -49,7 +49,7 @@ class Layout(NamedTuple):
     window: Rows  # [N], of each of `rows`
     batch_ends: Rows  # in `rows`, ascending; a batch fits the budget whichever rows it draws
 
-    def draw(self, generator: np.random.Generator) -> list[Rows]:
+    def draw(self, generator: "np.random.Generator") -> list[Rows]:
         """Return the rows of each batch, drawn at random within each window."""
         order = np.argsort(self.window + generator.random(len(self.rows)), kind="stable")
         rows, ends = self.rows[order], self.batch_ends.tolist()
@@ -67,7 +67,7 @@ class Layouts(NamedTuple):
         """The number of batches of an epoch: that of the layout with more of them."""
         return max(len(each.batch_ends) for each in self)
 
-    def draw(self, number: int, generator: np.random.Generator) -> list[Rows]:
+    def draw(self, number: int, generator: "np.random.Generator") -> list[Rows]:
         """Return the batches of an epoch in random order; `number` chooses the layout by parity.
 
         If the layout has fewer batches than the other, some of the largest are halved.

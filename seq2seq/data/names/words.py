@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from seq2seq.data.sentences import is_shortened
@@ -12,12 +13,6 @@ from seq2seq.data.sentences import is_shortened
 PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDD8)))
 _PLACEHOLDER = re.compile("[\ufdd0-\ufdd7]")
 _BMP = 0x10000
-_MARKS = "".join(
-    chr(code) for code in range(0x300, _BMP) if unicodedata.category(chr(code))[0] == "M"
-)
-_LETTERS = rf"(?:[^\W\d_]|[{_MARKS}\u200c\u200d])+"  # marks are no word characters to Python
-_WORD = re.compile(rf"{_LETTERS}(?:[\u2019'-]{_LETTERS})*")
-_TARGET_WORD = re.compile(_LETTERS)
 _POSSESSIVE = re.compile(r"[\u2019']s?$", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?:;>\u2026\"\u201c\u201d\u00ab\u00bb\u00a1\u00bf\u2014\u2013]|--")
 
@@ -44,7 +39,7 @@ class SourceWord(NamedTuple):
 
 def source_words(line: str) -> list[SourceWord]:
     """Return the words of a source line."""
-    found = list(_WORD.finditer(line))
+    found = list(_word().finditer(line))
     words: list[SourceWord] = []
     before, last_end = "", 0
     for n, match in enumerate(found):
@@ -69,12 +64,12 @@ def _shortens(word: str, between: str) -> bool:
 
 def target_words(line: str) -> Iterator[re.Match[str]]:
     """Yield the words of a target line: letters with their marks."""
-    yield from _TARGET_WORD.finditer(line)
+    yield from _target_word().finditer(line)
 
 
 def is_letter(character: str) -> bool:
     """Return whether a character belongs to words."""
-    return _TARGET_WORD.fullmatch(character) is not None
+    return _target_word().fullmatch(character) is not None
 
 
 def without_placeholders(text: str) -> str:
@@ -107,3 +102,20 @@ def count_cases(lines: Sequence[str]) -> CaseCounts:
             if not word.initial:
                 counts.inside[word.text] += 1
     return counts
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    letters = _target_word().pattern
+    return re.compile(rf"{letters}(?:[\u2019'-]{letters})*")
+
+
+@cache
+def _target_word() -> re.Pattern[str]:
+    """Compile the pattern of letters and of marks, which are no word characters to Python.
+
+    To find the marks takes longer than to import most modules.
+    """
+    codes = map(chr, range(0x300, _BMP))
+    marks = "".join(each for each in codes if unicodedata.category(each)[0] == "M")
+    return re.compile(rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+")
