@@ -119,7 +119,7 @@ class Report:
 
     @cached_property
     def alignments(self) -> dict[str, Alignment]:
-        """How well the sides of each split agree."""
+        """The agreement of the sides of each split."""
         self._show("measuring the alignment")
         return _alignments(self._named)
 
@@ -137,7 +137,7 @@ class Report:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What was found in the parts above, warnings first."""
+        """The findings in the parts above, warnings first."""
         config, splits, named = self.config, self.splits, self._named
         findings = [
             *data_findings(list(splits.values()), config.data.max_length),
