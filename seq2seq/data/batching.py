@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_windows import (
-    Division,
+    BatchDivision,
     Divisions,
     Rows,
     choose_spread,
@@ -186,7 +186,7 @@ class EpochOrder(Items[Rows]):
         rows = (each if used is None else used[each] for each in batches)
         return [block + each * self._blocks for each in rows]
 
-    def _division(self) -> Division:
+    def _division(self) -> BatchDivision:
         """Return the division of the pairs, if it is known, or divide them."""
         known, key = self._pairs.divisions, (self._budget, self._epoch is None)
         if known is None or (self._epoch is not None and self._pairs.shares):
@@ -195,10 +195,10 @@ class EpochOrder(Items[Rows]):
             known[key] = self._divide()
         return known[key]
 
-    def _divide(self) -> Division:
+    def _divide(self) -> BatchDivision:
         """Choose the spread of the windows and count the batches of each block."""
         if not self._blocks:
-            return Division(0.0, [])
+            return BatchDivision(0.0, [])
         spread = 0.0
         if self._epoch is not None:  # by the first block, a sample of the corpus
             spread = choose_spread(*self._lengths(0), self._budget)
@@ -208,7 +208,7 @@ class EpochOrder(Items[Rows]):
             sides = [self._read(side.lengths, blocks) for side in self._sides]
             for block, *lengths in zip(blocks, *sides, strict=True):
                 counts.append(self._count(self._in_use(block, *lengths), spread))
-        return Division(spread, counts)
+        return BatchDivision(spread, counts)
 
     def _count(self, lengths: tuple[Rows, Rows], spread: float) -> int:
         """Return the number of batches of a block."""
@@ -230,7 +230,7 @@ class EpochOrder(Items[Rows]):
         """Return the lengths of several blocks, which are interleaved, in one pass."""
         count, step = len(lengths), self._blocks
         found = [np.empty(-(-(count - block) // step), np.uint32) for block in blocks]
-        read = max(1, _LENGTHS_AT_ONCE // step)  # of each block
+        read = max(1, _LENGTHS_AT_ONCE // step)  # rows read of each block at a time
         for row in range(0, len(found[0]), read):
             part = np.asarray(lengths[row * step : (row + read) * step])
             for block, values in zip(blocks, found, strict=True):

@@ -32,14 +32,16 @@ _GROUP_WINDOWS = 3  # per group of equal or neighbouring lengths on the narrow s
 _MAX_COUNTED = 1 << 20  # combinations of lengths that are counted in an array
 
 
-class Division(NamedTuple):
-    """Division of a corpus into windows and batches, the same for all of its epochs."""
+class BatchDivision(NamedTuple):
+    """BatchDivision of a corpus into windows and batches, the same for all of its epochs."""
 
     spread: float  # as `choose_spread` returns it
-    batches: list[int]  # of each block of pairs that are shuffled together
+    batches: list[int]  # number in each block of pairs that are shuffled together
 
 
-Divisions: TypeAlias = MutableMapping[tuple[int, bool], Division]  # by batch_tokens, and if sorted
+Divisions: TypeAlias = MutableMapping[
+    tuple[int, bool], BatchDivision
+]  # by batch_tokens, and if sorted
 
 
 class Layout(NamedTuple):

@@ -14,14 +14,14 @@ import numpy as np
 from seq2seq.data import length_windows
 from seq2seq.data.cache.entries import Entry
 from seq2seq.data.cache.records import UNREADABLE
-from seq2seq.data.length_windows import Division
+from seq2seq.data.length_windows import BatchDivision
 
 RECORD = "divisions"
 _MAX_BYTES = 1 << 24
 Key = tuple[int, bool]
 
 
-class StoredDivisions(dict[Key, Division]):
+class StoredDivisions(dict[Key, BatchDivision]):
     """Divisions by batch_tokens and order, stored as soon as they are known."""
 
     def __init__(self, entry: Entry) -> None:
@@ -33,18 +33,20 @@ class StoredDivisions(dict[Key, Division]):
         with suppress(*UNREADABLE):
             self.update(self._read())
 
-    def __setitem__(self, key: Key, division: Division) -> None:
+    def __setitem__(self, key: Key, division: BatchDivision) -> None:
         super().__setitem__(key, division)
         rows = [[*key, *value] for key, value in self.items()]
         with suppress(OSError):  # the next start counts again
             self._folder.write(RECORD, json.dumps([*self._origin, rows]).encode(), 0o600)
 
-    def _read(self) -> dict[Key, Division]:
+    def _read(self) -> dict[Key, BatchDivision]:
         with os.fdopen(self._folder.open(RECORD), "rb") as file:
             *origin, rows = json.loads(file.read(_MAX_BYTES))
         if origin != self._origin:
             return {}
         return {
-            (int(tokens), bool(is_sorted)): Division(float(spread), [int(each) for each in counts])
+            (int(tokens), bool(is_sorted)): BatchDivision(
+                float(spread), [int(each) for each in counts]
+            )
             for tokens, is_sorted, spread, counts in rows
         }

@@ -51,12 +51,14 @@ class Entry(NamedTuple):
     facts: Facts
     files: Files
     manifest: str = ""  # its checksum
-    scans: Mapping[str, Scan] | None = None  # of the files, if they were verified now
+    scans: Mapping[str, Scan] | None = (
+        None  # results of reading the files, if they were verified now
+    )
     blocks: Mapping[str, bytes] | None = None  # checksums by file name, if verified before
 
     @property
     def verified(self) -> bool:
-        """Whether the structure of its content was checked at an earlier start."""
+        """True if the structure of its content was checked at an earlier start."""
         return self.blocks is not None
 
     def checks(self, name: str) -> BlockChecks | None:
