@@ -32,7 +32,7 @@ class AttentionMap(NamedTuple):
         return legible(self.source), legible(self.translation), *([self.head] if self.head else [])
 
 
-class _Part(NamedTuple):
+class _TokenPart(NamedTuple):
     """Tokens and attention weights of a part of a line."""
 
     src_tokens: list[str]
@@ -81,7 +81,7 @@ def translation_by_words(translation: Translation) -> Translation:
     )
 
 
-def _merged(weights: NDArray[Any], part: "_Part | AttentionMap") -> NDArray[np.float64]:
+def _merged(weights: NDArray[Any], part: "_TokenPart | AttentionMap") -> NDArray[np.float64]:
     """Sum weights [..., T, S] over the tokens of source words; take the mean over target words."""
     columns, rows = word_spans(part.src_tokens), word_spans(part.tgt_tokens)
     sums = np.add.reduceat(weights.astype(np.float64), _starts(columns), axis=-1)
@@ -91,7 +91,7 @@ def _merged(weights: NDArray[Any], part: "_Part | AttentionMap") -> NDArray[np.f
     return merged
 
 
-def _parts(translation: Translation) -> Iterator[_Part]:
+def _parts(translation: Translation) -> Iterator[_TokenPart]:
     """Yield the parts of a translation, none if it has no attention weights."""
     weights, of_heads = translation.attention_blocks, translation.head_blocks
     blocks = weights.blocks if weights else ()
@@ -100,7 +100,7 @@ def _parts(translation: Translation) -> Iterator[_Part]:
     for block, heads in zip(blocks, head_blocks, strict=True):
         below, right = row + block.shape[0], column + block.shape[1]
         src, tgt = translation.src_tokens[column:right], translation.tokens[row:below]
-        yield _Part(src, tgt, block, heads)
+        yield _TokenPart(src, tgt, block, heads)
         row, column = below, right
 
 
