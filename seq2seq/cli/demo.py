@@ -22,7 +22,7 @@ SENTENCES = (
 _NEXT = f"""
 Done. Files:
   {DATA}/demo, {DATA}/demo-en-mr         corpora: train, valid and test, one sentence per line
-  {CONFIG}                 the config: copy it for your own text
+  {CONFIG}                  the config: copy it for your own text
   {RUN}/best.safetensors         the model, next to its log, metrics and vocabulary
   {RUN}/test.hyp.fr              translations of the test set
   {RUN}/attention.html           note the reordering in "European Economic Area"
@@ -30,7 +30,10 @@ Done. Files:
 What to try next:
   seq2seq translate -m {RUN} "The red car is old."
   seq2seq train {CONFIG} model.decoder=luong run_dir=runs/demo-luong
-  Your own text: this model is tiny and trains for two minutes; the documentation says more."""
+  seq2seq serve -m {RUN}
+
+Your own text, one sentence per line, in train.en and train.de:
+  seq2seq init my-run.yaml --src-lang en --tgt-lang de --train train.en train.de"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ def unpack_demo_corpora(folder: Path) -> list[str]:
         pairs.setdefault(name.parts[0], {})[name.stem] = content.count(b"\n")
     return [
         f"{folder / corpus}: "
-        + ", ".join(f"{splits[split]} {split}" for split in ("train", "valid", "test"))
+        + ", ".join(f"{splits[split]:,} {split}" for split in ("train", "valid", "test"))
         + " pairs"
         for corpus, splits in pairs.items()
     ]

@@ -1,5 +1,6 @@
 """`seq2seq demo` in an empty folder, and again in the same one."""
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def test_it_trains_translates_and_evaluates_in_an_empty_folder(
     for line in out.split("What to try next:")[0].splitlines():
         name = line.split()[0] if line.startswith("  ") else ""
         assert not name.startswith(("runs/", "configs/")) or Path(name).exists()
+    entries = out.partition("Done. Files:\n")[2].partition("\n\n")[0].splitlines()
+    assert len({line.index(re.split(" {3,}", line)[1]) for line in entries}) == 1  # one column
     weights = Path("runs/demo/best.safetensors").read_bytes()
     assert main(["demo", *SHORT]) == 2
     error = capsys.readouterr().err

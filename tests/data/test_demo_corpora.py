@@ -116,7 +116,7 @@ def test_lengths_are_learned_short_and_tested_alike(
 
 def test_they_are_unpacked_with_their_numbers(tmp_path: Path) -> None:
     lines = unpack_demo_corpora(tmp_path / "data")
-    assert f"{tmp_path / 'data' / 'demo'}: 9200 train, 300 valid, 500 test pairs" in lines
+    assert f"{tmp_path / 'data' / 'demo'}: 9,200 train, 300 valid, 500 test pairs" in lines
     assert len(lines) == 3
     for path in (tmp_path / "data").rglob("*.*"):
         content = path.read_bytes()
