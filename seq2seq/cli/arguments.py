@@ -69,6 +69,11 @@ def add_int8(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--int8", action="store_true", help=text)
 
 
+def add_shortlist(parser: argparse.ArgumentParser) -> None:
+    text = "choose among the tokens that suit a line, by the table of seq2seq shortlist: faster"
+    parser.add_argument("--shortlist", action="store_true", help=text)
+
+
 def add_lowercase(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lowercase", action="store_true", help="ignore case when scoring")
 

@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
     arguments.add_int8(parser)
+    arguments.add_shortlist(parser)
     arguments.add_device(parser)
     arguments.add_decoding(parser)
 
@@ -153,8 +154,11 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate: give either -m RUN or --hyp FILE")
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
-    if options.hyp and (options.beam or options.int8 or options.device != "auto"):
-        raise UserError("evaluate --hyp: -b, --int8 and --device need -m RUN, which translates")
+    how = options.beam or options.int8 or options.shortlist or options.device != "auto"
+    if options.hyp and how:
+        raise UserError(
+            "evaluate --hyp: -b, --int8, --shortlist and --device need -m RUN, which translates"
+        )
     if options.hyp and options.decoding:
         raise UserError(f"evaluate --hyp: {options.decoding[0]} needs -m RUN, which translates")
     if str(options.output) == "-":
@@ -208,7 +212,12 @@ def _read(
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
     """Translate the sources and write the translations to `-o`, if given."""
     translator = load_translator(
-        options.model, options.device, options.int8, options.beam, decoding=options.decoding
+        options.model,
+        options.device,
+        options.int8,
+        options.beam,
+        decoding=options.decoding,
+        shortlist=options.shortlist,
     )
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(

@@ -49,6 +49,7 @@ Other machines reach the server only with --host, pages of other sites only with
     text = "seconds until a request is given up (default: 60)"
     group.add_argument("--timeout", type=arguments.count, default=60, metavar="N", help=text)
     arguments.add_int8(parser)
+    arguments.add_shortlist(parser)
     arguments.add_device(parser)
     arguments.add_decoding(parser)
 
@@ -71,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with frozen_objects():
-            pairs = load_pairs(options.model, options.device, options.int8, options.decoding)
+            how = (options.device, options.int8, options.decoding, options.shortlist)
+            pairs = load_pairs(options.model, *how)
             app = create_app(pairs, limits, access)
         if not (token or _is_local(options.host)):
             logger.info(

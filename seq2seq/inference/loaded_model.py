@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from seq2seq.inference.search.interface import Model
+    from seq2seq.inference.shortlist_search import ShortlistSearch
 
 
 @dataclass(eq=False)
@@ -43,6 +44,7 @@ class LoadedModel:
     device: "torch.device | str"  # "cpu" for an exported model
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
+    shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
 
     @classmethod
     @in_callers_terms
@@ -52,13 +54,16 @@ class LoadedModel:
         device: str = "auto",
         int8: bool = False,
         overrides: Iterable[str] = (),
+        shortlist: bool = False,
     ) -> Self:
         """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
 
-        Folders that `seq2seq export` wrote are loaded without torch. Overrides of the config's
-        `decoding` section are such as "decoding.length_penalty=0.6". An ensemble uses the
-        `decoding` section and the length limits of its first run. Raises UserError if the runs do
-        not fit together or the device lacks fast, exact int8 products.
+        With `shortlist`, search chooses among the tokens that suit a source, by the table that
+        `seq2seq shortlist` wrote into the run folder. Folders that `seq2seq export` wrote are
+        loaded without torch. Overrides of the config's `decoding` section are such as
+        "decoding.length_penalty=0.6". An ensemble uses the `decoding` section, the length limits
+        and the shortlist of its first run. Raises UserError if the runs do not fit together, the
+        device lacks fast, exact int8 products, or there is no shortlist.
         """
         if not runs:
             raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
@@ -69,11 +74,16 @@ class LoadedModel:
                 f"{exported[0]}: is an exported model, which forms ensembles with other exported "
                 "models only; give the run folders of all"
             )
+        if exported and shortlist:
+            raise UserError(
+                f"--shortlist: {exported[0]} is an exported model, which has none; use the run "
+                "folder, or remove the option"
+            )
         if exported:
             return cls(*load_exports(paths, device, int8, overrides))
         with needs_train(f"{paths[0]}: a run folder"):
             from seq2seq.inference.run_loading import load_runs
-        return cls(*load_runs(paths, device, int8, overrides))
+        return cls(*load_runs(paths, device, int8, overrides, shortlist))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
@@ -125,6 +135,10 @@ class LoadedModel:
         from seq2seq.inference.search.batched import search
 
         model, device = self.trained
+        if self.shortlisted is not None:
+            return self.shortlisted.search(
+                model, sources, limits, options, device, prefixes, on_found, lexical
+            )
         return search(model, sources, limits, options, device, prefixes, on_found, lexical)
 
 

@@ -16,22 +16,40 @@ from seq2seq.inference.compatibility import check_ensemble
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.interface import Model, ModelStep
+from seq2seq.inference.shortlist import Shortlist
+from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
+from seq2seq.runs.shortlist_file import read_shortlist
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.device import choose_device
+from seq2seq.runtime.errors import UserError
 
 Loaded = tuple[
-    Model, Vocabularies, LengthLimit, DecodingConfig, int, torch.device, SourceProfile, str
+    Model,
+    Vocabularies,
+    LengthLimit,
+    DecodingConfig,
+    int,
+    torch.device,
+    SourceProfile,
+    str,
+    ShortlistSearch | None,
 ]
 
 
-def load_runs(paths: Sequence[Path], device: str, int8: bool, overrides: Iterable[str]) -> Loaded:
+def load_runs(
+    paths: Sequence[Path], device: str, int8: bool, overrides: Iterable[str], shortlist: bool
+) -> Loaded:
     """Return the fields of `LoadedModel` for run folders; see `LoadedModel.load`."""
     chosen = choose_device(argument_types.device_name(device))
     if int8:
         weights.check_int8(chosen)
+    if shortlist and chosen.type != "cpu":
+        raise UserError(f"--shortlist: runs on the CPU only, not on {chosen}; add --device cpu")
     loaded = [load_model(path, chosen) for path in paths]
+    projections = [each[0].projection for each in loaded]  # before weights are replaced
+    weights_of = [(each.weight.detach(), each.bias.detach()) for each in projections]
     models = [for_inference(each[0], chosen, int8, len(paths) == 1) for each in loaded]
     _, vocabularies, limit, config = loaded[0]
     decoding = overridden_decoding(paths[0], config, overrides)
@@ -41,7 +59,17 @@ def load_runs(paths: Sequence[Path], device: str, int8: bool, overrides: Iterabl
     model: Model = models[0] if len(models) == 1 else Ensemble(models)
     source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
     longest = config.data.max_length
-    return model, vocabularies, limit, decoding, longest, chosen, source, name
+    shortlisted = None
+    if shortlist:
+        own = Shortlist.of(read_shortlist(paths[0], vocabularies), vocabularies)
+        shortlisted = ShortlistSearch(
+            own,
+            [
+                ShortlistedModel(each, own, *weight)
+                for each, weight in zip(models, weights_of, strict=True)
+            ],
+        )
+    return model, vocabularies, limit, decoding, longest, chosen, source, name, shortlisted
 
 
 @torch.inference_mode()

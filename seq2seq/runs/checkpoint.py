@@ -192,9 +192,7 @@ def load_model(
     finite.
     """
     config, path = read_config(folder), folder / name
-    if not path.exists():
-        when = " yet; it is written at the first validation" if name == BEST else ""
-        raise UserError(f"{folder}: has no {name}{when}")
+    _check_exists(path)
     with with_recovery_hint(path):
         header, weights = tensor_file.read_file(path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
@@ -208,6 +206,21 @@ def load_model(
     tensor_file.copy_into(weights, own, path)
     _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
+
+
+def read_vocabularies(folder: Path) -> Vocabularies:
+    """Load the vocabularies of a run's best weights; raises UserError as `load_model` does."""
+    path = folder / BEST
+    _check_exists(path)
+    with with_recovery_hint(path):
+        header, _ = tensor_file.read_header(path)
+        return recorded_vocabularies(path, header, folder / VOCABULARY)
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        when = " yet; it is written at the first validation" if path.name == BEST else ""
+        raise UserError(f"{path.parent}: has no {path.name}{when}")
 
 
 def read_source_profile(folder: Path, name: str = BEST) -> SourceProfile:

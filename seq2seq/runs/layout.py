@@ -4,6 +4,7 @@ config.yaml            resolved config
 vocabulary/            joint.model, or src.model and tgt.model; names.json, if there are names
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
+shortlist.safetensors  lexical table for translation, which `seq2seq shortlist` writes
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
 metrics.jsonl          losses and scores, which the seed determines
@@ -32,6 +33,7 @@ _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
+SHORTLIST = "shortlist.safetensors"
 MODEL_CARD, CARD_MARK = "README.md", "<!-- written by seq2seq report -->"
 _MAX_CARD_BYTES = 1 << 16
 

@@ -20,6 +20,7 @@ from seq2seq.runs.layout import (
     MODEL_CARD,
     PREVIOUS,
     SAMPLES,
+    SHORTLIST,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
@@ -48,7 +49,16 @@ from seq2seq.runtime.folders import is_link, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 _FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
-_RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, LOCK, *_FIGURES)  # names in a run folder
+_RESERVED = (
+    CONFIG,
+    VOCABULARY,
+    BEST,
+    LAST,
+    PREVIOUS,
+    SHORTLIST,
+    LOCK,
+    *_FIGURES,
+)  # names in a run folder
 
 
 class OpenFolder(NamedTuple):
@@ -227,7 +237,7 @@ def _existing(folder: Path, names: Sequence[str]) -> list[str]:
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
     with writing(folder, folder):
-        for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
+        for name in (PREVIOUS, LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
         if is_own_card(folder / MODEL_CARD):
             (folder / MODEL_CARD).unlink()
@@ -245,7 +255,7 @@ def clear(folder: Path) -> None:
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with writing(folder, folder):
-        for name in (LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
+        for name in (LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):
             if snapshot_step(path.with_suffix("")) is not None:

@@ -85,7 +85,11 @@ def language_name(code: str) -> str:
 
 
 def load_pairs(
-    runs: Sequence[str], device: str, int8: bool, overrides: Sequence[str]
+    runs: Sequence[str],
+    device: str,
+    int8: bool,
+    overrides: Sequence[str],
+    shortlist: bool = False,
 ) -> LanguagePairs:
     """Load the translator of each run; raises UserError if two translate the same languages."""
     places: dict[LanguagePair, str] = {}
@@ -99,7 +103,9 @@ def load_pairs(
         places[pair] = run
     return LanguagePairs(
         {
-            pair: Translator.load(run, device=device, int8=int8, overrides=overrides)
+            pair: Translator.load(
+                run, device=device, int8=int8, overrides=overrides, shortlist=shortlist
+            )
             for pair, run in places.items()
         }
     )

@@ -24,7 +24,7 @@ GREEDY_FACTOR = 4  # greedy search of many sentences uses tiles larger by this f
 MIN_TILES = 8  # tiles of sentences searched before larger tiles are tested
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, uses larger tiles
 MIN_ROWS = 2  # a single row is multiplied by another kernel
-TEST_STEPS = 2  # decoding steps that are compared
+TEST_STEPS = 3  # decoding steps that are compared
 MIN_NUMBERS = 1000  # numbers per row that must be bitwise equal
 
 

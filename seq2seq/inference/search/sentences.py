@@ -43,12 +43,16 @@ def make_sentence(
     return Sentence(source, limit + 1, prefix, lexical, seed, kept)
 
 
+def padded_width(source: Ids) -> int:
+    """Return the padded length of a source, end-of-sentence included."""
+    return -(-(len(source) + 1) // WIDTH_STEP) * WIDTH_STEP
+
+
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     """Group sources by padded length, end-of-sentence included; in each group longest first."""
     groups: dict[int, list[int]] = {}
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
-        groups.setdefault(width, []).append(i)
+        groups.setdefault(padded_width(sources[i]), []).append(i)
     return groups
 
 

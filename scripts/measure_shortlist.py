@@ -1,0 +1,94 @@
+"""Measure search with and without a lexical shortlist, for a config with random weights.
+
+Only speed is measured, so training is not needed: the vocabulary and the lexical table are those of
+the config's training text, and each translation has the length of its reference.
+
+    python scripts/measure_shortlist.py configs/tatoeba-en-de.yaml vocabulary.size=32000
+"""
+
+import argparse
+import copy
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from seq2seq.config.schema import load_config
+from seq2seq.data.corpus import read_pairs
+from seq2seq.data.lexical_table import train_lexical_table
+from seq2seq.data.training_data import training_data
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.inference.run_loading import for_inference
+from seq2seq.inference.search.batched import search
+from seq2seq.inference.search.interface import Model, SearchOptions
+from seq2seq.inference.shortlist import Shortlist
+from seq2seq.inference.shortlist_search import ShortlistedModel
+from seq2seq.runs.checkpoint import new_model
+from seq2seq.runtime.device import choose_device
+
+ROUNDS = 3
+WARM_UP = (40, 70)  # sentences, after which the sizes of tiles are known
+ALONE = 25  # sentences searched one by one
+
+
+def main() -> None:
+    """Print tokens per CPU second, without and with lists in turn, and times of one sentence."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("overrides", nargs="*", default=[])
+    parser.add_argument("--lines", type=int, default=160, help="last lines of the validation text")
+    options = parser.parse_args()
+    config, _ = load_config(options.config, options.overrides)
+    device = choose_device("cpu")
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    with TemporaryDirectory() as folder, training_data(config.data.train, Path(folder)) as data:
+        vocabularies = data.vocabularies(config.vocabulary)
+        pairs = data.pairs(vocabularies, config.data.max_length)
+        sizes = len(vocabularies.src), len(vocabularies.tgt)
+        table = train_lexical_table(pairs.src, pairs.tgt, *sizes)
+    valid = read_pairs(config.data.valid)
+    sources = vocabularies.src.encode(valid.src[-options.lines :])
+    limits = [len(each) for each in vocabularies.tgt.encode(valid.tgt[-options.lines :])]
+    network = new_model(config, vocabularies).eval().requires_grad_(False)
+    network.projection.bias[EOS_ID] = -100  # no translation ends before its limit
+    weight, bias = network.projection.weight.clone(), network.projection.bias.clone()
+    for int8 in (False, True):
+        full = for_inference(copy.deepcopy(network), device, int8, is_single=True)
+        own = Shortlist.of(table, vocabularies)
+        models = (full, ShortlistedModel(full, own, weight, bias))
+        for beam in (1, 5):
+            _measure(models, sources, limits, beam, "int8" if int8 else "float32")
+
+
+def _measure(
+    models: Sequence[Model], sources: Sequence[Ids], limits: Sequence[int], beam: int, name: str
+) -> None:
+    for count in WARM_UP:
+        for model in models:
+            _seconds(model, sources[:count], limits[:count], beam)
+    tokens = sum(limits) + len(limits)
+    for _ in range(ROUNDS):
+        before, after = (tokens / _seconds(model, sources, limits, beam) for model in models)
+        print(f"{name}, beam {beam}: {before:.0f} -> {after:.0f} tokens/s x {after / before:.2f}")
+    alone: tuple[list[float], list[float]] = ([], [])
+    for number in range(ALONE):
+        for model, found in zip(models, alone, strict=True):
+            given = sources[number : number + 1], limits[number : number + 1]
+            found.append(1000 * _seconds(model, *given, beam))
+    halves = " -> ".join(f"{np.median(each):.1f}" for each in alone)
+    print(f"{name}, beam {beam}: a sentence alone {halves} ms", flush=True)
+
+
+def _seconds(model: Model, sources: Sequence[Ids], limits: Sequence[int], beam: int) -> float:
+    options = SearchOptions(beam, return_scores=False, return_attention=False)
+    began = time.process_time()
+    search(model, sources, limits, options, torch.device("cpu"))
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()
