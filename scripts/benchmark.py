@@ -5,7 +5,7 @@
     python scripts/benchmark.py --peers DIR           # alternating with other tools
 
 DIR holds a script for each tool, `run_NAME.sh train|decode ...`, that prints a JSON object for each
-figure.
+figure, and for CTranslate2 an environment, `python -m venv DIR/ct2`, with ctranslate2 and numpy.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarking import peers
 from benchmarking.machine import isolated, machine_name, matmul_gflops
-from benchmarking.search_speed import search_speed, supports_int8
+from benchmarking.search_speed import search_speed, source_ids, supports_int8
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
@@ -93,7 +93,7 @@ def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
                     "what": f"search, {case.name}, beam {beam}, {'int8' if int8 else 'float32'}",
                     "sentences/s": round(found.sentences, 1),
                     "tokens/s": round(found.tokens),
-                    "one by one": round(found.single, 1),
+                    "alone, p50/p95 ms": f"{found.median_ms:.1f}/{found.p95_ms:.1f}",
                     "load s": round(found.load_seconds, 2),
                     "peak MiB": round(found.peak_mib),
                 }
@@ -129,6 +129,8 @@ def beside_peers(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
             run = _model(options, peer.case)
             for beam in (1, 5):
                 yield from _search_beside(options, peer, run, beam)
+    if "search" in parts and (not options.peer or peers.CTRANSLATE2 in options.peer):
+        yield from _search_beside_ctranslate2(options)
 
 
 def _training_beside(options: argparse.Namespace, peer: peers.Peer) -> Iterable[dict[str, Any]]:
@@ -165,6 +167,25 @@ def _search_beside(
         row["command"] = f"{theirs.command_seconds:.1f} s / {command:.1f} s"
         row["ratio of commands"] = round(theirs.command_seconds / command, 2)
         yield row
+
+
+def _search_beside_ctranslate2(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Measure in turn with a Transformer-Tiny of random weights, with outputs of equal length."""
+    run, name = _model(options, Case("luong")), peers.CTRANSLATE2
+    sources = isolated(source_ids, run, _test(options))
+    for beam in (1, 5):
+        for int8 in (False, True) if isolated(supports_int8, "cpu") else (False,):
+            ours = isolated(search_speed, run, _test(options), beam, int8, "cpu")
+            given = sources, beam, round(ours.length), int8
+            theirs = isolated(peers.search_ctranslate2, options.peers, *given)
+            yield {
+                "what": f"search, beam {beam}, {'int8' if int8 else 'float32'}, beside {name}",
+                "their tokens/s": round(theirs.tokens),
+                "our tokens/s": round(ours.tokens),
+                "ratio by tokens": round(ours.tokens / theirs.tokens, 2),
+                "theirs alone, p50/p95 ms": f"{theirs.median_ms:.1f}/{theirs.p95_ms:.1f}",
+                "ours alone, p50/p95 ms": f"{ours.median_ms:.1f}/{ours.p95_ms:.1f}",
+            }
 
 
 def _trained(options: argparse.Namespace, case: Case, precision: str) -> Any:
@@ -236,7 +257,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--peer",
         action="append",
-        choices=[peer.name for peer in peers.PEERS],
+        choices=[*(peer.name for peer in peers.PEERS), peers.CTRANSLATE2],
         help="may be repeated",
     )
     parser.add_argument("--peer-seconds", type=float, default=180.0)

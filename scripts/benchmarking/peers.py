@@ -4,10 +4,15 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import torch
+
 from benchmarking.standard import Case
+from seq2seq.data.vocabulary.vocabulary import Ids
 
 SECONDS = re.compile(r"Total translation time \(s\): ([\d.]+)|in ([\d.]+)s \(|took ([\d.]+)")
 OUTPUT_TOKENS = re.compile(r"Tokens per second: ([\d.]+)|, ([\d.]+) tokens/s")
@@ -28,6 +33,9 @@ PEERS = (
     Peer("OpenNMT-py, no feeding", "run_onmt.sh", ("general", "0"), Case("luong"), "100"),
     Peer("fairseq, feeding", "run_fairseq.sh", (), Case("luong", input_feeding=True), "128"),
 )
+
+
+CTRANSLATE2 = "CTranslate2"  # for search alone; its case is that of OpenNMT-py
 
 
 class PeerTraining(NamedTuple):
@@ -65,6 +73,46 @@ def search(peer: Peer, scripts: Path, beam: int) -> PeerSearch:
     return PeerSearch(
         _last_number(SECONDS, notes), _last_number(OUTPUT_TOKENS, notes), float(command)
     )
+
+
+class RandomSearch(NamedTuple):
+    """Search speed of CTranslate2 with random weights: tokens per second, and a sentence alone."""
+
+    tokens: float
+    median_ms: float
+    p95_ms: float
+
+
+def search_ctranslate2(
+    folder: Path, sources: Sequence[Ids], beam: int, length: int, int8: bool
+) -> RandomSearch:
+    """Translate sources to `length` tokens each, by the environment `ct2` of a folder."""
+    python = folder / "ct2" / "bin" / "python"
+    if not python.exists():
+        raise SystemExit(
+            f"{python}: does not exist. Create it: python -m venv {folder / 'ct2'}; "
+            f"{python} -m pip install ctranslate2 numpy"
+        )
+    script = Path(__file__).with_name("ctranslate2_speed.py")
+    with TemporaryDirectory() as temporary:
+        lines = Path(temporary) / "sources"
+        text = "".join(" ".join(map(str, source)) + "\n" for source in sources)
+        lines.write_text(text, encoding="utf-8")
+        numbers = map(str, (beam, length, torch.get_num_threads()))
+        found = subprocess.run(
+            [
+                python,
+                script,
+                folder / "ct2" / "model",
+                lines,
+                "int8" if int8 else "float32",
+                *numbers,
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    return RandomSearch(**json.loads(found.stdout))
 
 
 def _last_number(pattern: re.Pattern[str], notes: list[str]) -> float | None:

@@ -1,17 +1,20 @@
 """Search speed of a run, and the time to load it."""
 
+import statistics
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarking.machine import peak_mib
 from seq2seq.data.lines import read_lines
+from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import check_int8
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
-SINGLE = 50  # sentences translated one by one
+WARM_UP = 50  # sentences
+ALONE = 300  # sentences translated one by one
 
 
 class SearchSpeed(NamedTuple):
@@ -20,7 +23,9 @@ class SearchSpeed(NamedTuple):
     load_seconds: float
     sentences: float  # per second, all lines in one call
     tokens: float  # output tokens per second without EOS, in the same call
-    single: float  # sentences per second, one line per call
+    median_ms: float  # latency of a sentence alone, one line per call
+    p95_ms: float
+    length: float  # mean output tokens of a sentence, without EOS
     peak_mib: float
 
 
@@ -40,16 +45,28 @@ def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) ->
     translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - started  # on CUDA with the initialisation of the device
     for _ in range(2):  # warm up the kernels
-        translator.translate(lines[:SINGLE], beam, text_only=True)
-    sentences, tokens = _rate(translator, [lines], beam)
-    single, _ = _rate(translator, [[line] for line in lines[:SINGLE]], beam)
-    return SearchSpeed(loaded, sentences, tokens, single, peak_mib(device))
+        translator.translate(lines[:WARM_UP], beam, text_only=True)
+    seconds, tokens = _timed(translator, lines, beam)
+    alone = [1000 * _timed(translator, [line], beam)[0] for line in lines[:ALONE]]
+    return SearchSpeed(
+        loaded,
+        len(lines) / seconds,
+        tokens / seconds,
+        statistics.median(alone),
+        statistics.quantiles(alone, n=20)[-1],
+        tokens / len(lines),
+        peak_mib(device),
+    )
 
 
-def _rate(translator: Translator, calls: list[list[str]], beam: int) -> tuple[float, float]:
-    """Return sentences and output tokens per second."""
+def source_ids(run: Path, source: Path) -> list[Ids]:
+    """Return the ids of the lines of a file in the vocabulary of a run, without EOS."""
+    return Translator.load(run, device="cpu").vocabularies.src.encode(read_lines(source))
+
+
+def _timed(translator: Translator, lines: list[str], beam: int) -> tuple[float, int]:
+    """Return the seconds that one call takes, and its output tokens."""
     started = time.perf_counter()
-    found = [each for lines in calls for each in translator.translate(lines, beam, text_only=True)]
+    found = translator.translate(lines, beam, text_only=True)
     elapsed = time.perf_counter() - started
-    tokens = sum(len(each.tokens) - each.parts for each in found)  # each part ends in EOS
-    return len(found) / elapsed, tokens / elapsed
+    return elapsed, sum(len(each.tokens) - each.parts for each in found)  # each part ends in EOS

@@ -12,6 +12,7 @@ from seq2seq.inference.search.topk import ApproximateLogits, ApproximateProjecti
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
 from seq2seq.model.copying import CopyOutputs, CopyStep
+from seq2seq.model.decoder import BahdanauDecoder
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer
@@ -44,9 +45,8 @@ class InferenceLayer(RecurrentLayer):
         length = inputs.shape[1]
         hiddens = hidden.new_empty(length, *hidden.shape)
         cells = cell.new_empty(length, *cell.shape)
-        for t, step_inputs in enumerate(inputs.unbind(1)):
-            gates = self.gates(step_inputs)
-            hidden, cell = self.step_into(hiddens[t], cells[t], gates, hidden, cell)
+        for given, new_hidden, new_cell in zip(inputs.unbind(1), hiddens, cells, strict=True):
+            hidden, cell = self.step_into(new_hidden, new_cell, self.gates(given), hidden, cell)
         return hiddens.transpose(0, 1), cells.transpose(0, 1)
 
     def run(
@@ -93,6 +93,8 @@ class InferenceModel:
         self._multiplies_keys = isinstance(
             getattr(self.network.decoder, "score", None), DotScore | GeneralScore
         )
+        # Other decoders read the embedding of the last token by its gates alone.
+        self._reads_embeddings = isinstance(self.network.decoder, BahdanauDecoder)
         self._source_table = False  # True: the encoder reads ids, not embeddings
         self._target_gates: Tensor | None = None  # [V, 4H]
         self._shortlist: ApproximateProjection | None = None
@@ -124,8 +126,9 @@ class InferenceModel:
         """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
         if self._target_gates is None:
             return self.network.step(ids, state, memory)
-        inputs = Inputs(self.network.embed(ids), self._target_gates.index_select(0, ids))
-        return self.network.advance(ids, inputs, state, memory)
+        gates = self._target_gates.index_select(0, ids)
+        embedded = self.network.embed(ids) if self._reads_embeddings else gates[:, :0]
+        return self.network.advance(ids, Inputs(embedded, gates), state, memory)
 
     def project(self, outputs: Tensor | CopyOutputs) -> Tensor:
         """Return logits [..., V] for outputs [..., R], or log-probabilities [N, V] if copying."""
@@ -157,10 +160,19 @@ class InferenceModel:
             self._shortlist = shortlist if shortlist.is_bounded else None
 
     @torch.no_grad()
-    def replace_weights(self, weight_format: Callable[[Tensor], InferenceWeight]) -> None:
-        """Convert the weights of recurrent layers and linear layers with more than one output."""
+    def replace_weights(
+        self,
+        weight_format: Callable[[Tensor], InferenceWeight | Tensor],
+        with_projection: bool = True,
+    ) -> None:
+        """Convert the weights of recurrent layers and linear layers with more than one output.
+
+        The output projection is left out unless `with_projection`.
+        """
         for module in self.network.modules():
             names: tuple[str, ...] = ()
+            if module is self.network.projection and not with_projection:
+                continue
             if isinstance(module, RecurrentLayer):
                 names = module.weight_names
             elif isinstance(module, nn.Linear) and module.out_features > 1:

@@ -93,5 +93,7 @@ def for_inference(
             inference.enable_int8_shortlist()
         if weights.prepacking_is_exact():
             inference.replace_weights(weights.PackedWeight)
+        else:
+            inference.replace_weights(weights.by_columns, with_projection=False)
     inference.precompute_input_gates()
     return inference

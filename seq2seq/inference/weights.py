@@ -1,4 +1,4 @@
-"""Inference-only weight formats that replace parameters: prepacked float32, and int8 for CPU."""
+"""Inference-only weight formats that replace parameters: float32 by layout, and int8 for CPU."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,13 +12,19 @@ from torch.nn import functional as F
 from seq2seq.runtime.device import product_is_exact, shortest_time
 from seq2seq.runtime.errors import UserError
 
+COLUMN_BLOCK = 768  # inputs that MKL sums at once, a multiple of its own blocks of 384
 PACKED_ROWS = 64  # input rows for which the layout is optimized; it serves any number
 INT8_MAX = 127  # the largest entry of a row is quantized to it
 MIN_ROWS, MIN_COLUMNS = 8, 32  # oneDNN multiplies smaller int8 inputs in a scalar loop
 ZERO_POINT = 128  # represents zero in unsigned inputs
+MAX_ROW_TIME_RATIO = 0.7  # time of a single row by torch._int_mm relative to oneDNN
 MAX_SLOWDOWN = 10  # oneDNN to torch._int_mm; hundreds without int8 instructions
 MAX_INT8_TIME_RATIO = 1.5  # int8 to float32 products; tens for scalar loops
 MAX_SHORTLIST_TIME_RATIO = 0.6
+
+# Operators convert Python numbers to tensors each time, which takes longer than small operations.
+_LARGEST = torch.tensor(float(INT8_MAX))
+_SIGN_BIT = torch.tensor(ZERO_POINT, dtype=torch.uint8)
 
 Multiply = Callable[[Tensor], Tensor]  # int8 inputs [N, in] -> scaled products [N, out]
 
@@ -80,6 +86,45 @@ def _packs_exactly() -> bool:
         return False
 
 
+class ColumnWeight(InferenceWeight):
+    """Float32 weight stored by columns, in blocks of inputs whose products are summed in order.
+
+    MKL rounds products with it alike for any number of rows but one, and with plain weights only
+    for 16 rows or more. A product of a few rows takes half the time.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        blocks = weight.detach().split(COLUMN_BLOCK, dim=1)
+        self.blocks = [block.t().contiguous() for block in blocks]
+
+    def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
+        rows, sums = inputs.flatten(0, -2), bias
+        for part, block in zip(rows.split(COLUMN_BLOCK, dim=1), self.blocks, strict=True):
+            sums = part @ block if sums is None else torch.addmm(sums, part, block)
+        assert sums is not None, "a weight has at least one block"
+        return sums.view(*inputs.shape[:-1], -1)
+
+
+def by_columns(weight: Tensor) -> ColumnWeight | Tensor:
+    """Store a weight by columns if its products stay bitwise the same, as they do in MKL."""
+    is_exact = torch.backends.mkl.is_available() and _columns_are_exact(*weight.shape)
+    return ColumnWeight(weight) if is_exact else weight
+
+
+@cache
+def _columns_are_exact(out_size: int, size: int) -> bool:
+    """Compare products with weights of one shape; kernels are chosen by shape alone."""
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(out_size, size, generator=generator)
+    for rows in (16, 64):
+        inputs, bias = torch.randn(rows, size, generator=generator), weight[:, 0].contiguous()
+        for terms in (None, bias):
+            product = ColumnWeight(weight).product(inputs, terms)
+            if not torch.equal(product, F.linear(inputs, weight, terms)):
+                return False
+    return True
+
+
 class Int8Weight(InferenceWeight):
     """Weight [out, in] quantized to int8 with one scale per row.
 
@@ -110,13 +155,23 @@ class Int8Weight(InferenceWeight):
 def quantize(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows [N, M] as int8 [N, M], symmetric about zero, and the scale of each row [N, 1]."""
     largest = values.abs().amax(1, keepdim=True)
-    scale = largest.clamp_(min=torch.finfo(values.dtype).tiny * INT8_MAX).div_(INT8_MAX)
+    scale = largest.clamp_(min=torch.finfo(values.dtype).tiny * INT8_MAX).div_(_LARGEST)
     return (values / scale).round_().to(torch.int8), scale
 
 
 def int8_multiplier(integers: Tensor, scale: Tensor) -> Multiply:
-    """Return a product with an int8 weight [out, in] of scale [out], by the faster kernel."""
-    return (_onednn if _onednn_is_fast() else _int_mm)(integers, scale)
+    """Return a product with an int8 weight [out, in] of scale [out], by the faster kernels."""
+    if not _onednn_is_fast():
+        return _int_mm(integers, scale)
+    many = _onednn(integers, scale)
+    if not _int_mm_is_faster_for_a_row():
+        return many
+    one = _int_mm(integers, scale)
+
+    def multiply(inputs: Tensor) -> Tensor:
+        return one(inputs) if inputs.shape[0] == 1 else many(inputs)
+
+    return multiply
 
 
 def _int_mm(integers: Tensor, scale: Tensor) -> Multiply:
@@ -125,7 +180,7 @@ def _int_mm(integers: Tensor, scale: Tensor) -> Multiply:
     weight = F.pad(integers, (0, missing)).t()
 
     def multiply(inputs: Tensor) -> Tensor:
-        products = torch._int_mm(F.pad(inputs, (0, missing)), weight)
+        products = torch._int_mm(F.pad(inputs, (0, 1)) if missing else inputs, weight)
         return products.to(scale.dtype).mul_(scale)
 
     return multiply
@@ -142,11 +197,11 @@ def _onednn(integers: Tensor, scale: Tensor) -> Multiply:
     weight_terms = weight, scale, torch.zeros_like(scale, dtype=torch.int32), None
 
     def multiply(inputs: Tensor) -> Tensor:
-        rows = len(inputs)
+        rows = inputs.shape[0]
         missing = max(0, MIN_ROWS - rows)
         if missing or columns:
             inputs = F.pad(inputs, (0, columns, 0, missing))
-        unsigned = inputs.contiguous().view(torch.uint8) ^ ZERO_POINT  # flips the sign bit: + 128
+        unsigned = inputs.contiguous().view(torch.uint8) ^ _SIGN_BIT  # + 128
         products: Tensor = torch.ops.onednn.qlinear_pointwise(
             unsigned, 1.0, ZERO_POINT, *weight_terms, 1.0, 0, scale.dtype, "none", [], ""
         )
@@ -164,9 +219,18 @@ def _onednn_is_fast() -> bool:
         return False
 
 
-def _seconds(kernel: Callable[[Tensor, Tensor], Multiply]) -> float:
-    multiply = kernel(torch.ones(256, 256, dtype=torch.int8), torch.ones(256))
-    inputs = torch.ones(64, 256, dtype=torch.int8)
+@cache
+def _int_mm_is_faster_for_a_row() -> bool:
+    """Check that torch multiplies a single row, for which it has a kernel, in less time, exactly.
+
+    Its weights are kept beside oneDNN's, so that the gain has to be large.
+    """
+    return _is_exact(_int_mm) and _seconds(_int_mm, 1) < MAX_ROW_TIME_RATIO * _seconds(_onednn, 1)
+
+
+def _seconds(kernel: Callable[[Tensor, Tensor], Multiply], rows: int = 64) -> float:
+    multiply = kernel(torch.ones(1024, 256, dtype=torch.int8), torch.ones(1024))
+    inputs = torch.ones(rows, 256, dtype=torch.int8)
     return shortest_time(lambda: multiply(inputs))
 
 
@@ -176,13 +240,17 @@ def int8_is_exact() -> bool:
 
 
 def _is_exact(kernel: Callable[[Tensor, Tensor], Multiply]) -> bool:
+    """Check products of several rows and of a single one, which may have a kernel of its own."""
     generator = torch.Generator().manual_seed(1)
     left, right = torch.randint(-INT8_MAX, INT8_MAX + 1, (2, 64, 256), generator=generator)
     left[0], right[0] = INT8_MAX, INT8_MAX
     left[1], right[1] = INT8_MAX, -INT8_MAX
     scale = torch.linspace(1, 2, len(right))
-    products = kernel(right.to(torch.int8), scale)(left.to(torch.int8))
-    return torch.equal(products, (left @ right.t()).to(scale.dtype) * scale)
+    multiply, inputs = kernel(right.to(torch.int8), scale), left.to(torch.int8)
+    exact = (left @ right.t()).to(scale.dtype) * scale
+    return torch.equal(multiply(inputs), exact) and all(
+        torch.equal(multiply(inputs[n : n + 1]), exact[n : n + 1]) for n in range(3)
+    )
 
 
 def check_int8(device: torch.device) -> None:

@@ -298,7 +298,12 @@ def step_layers(
         output = hidden + output if level and layers.residual else hidden
         hiddens.append(hidden)
         cells.append(cell)
-    return output, torch.stack(hiddens, dim=1), torch.stack(cells, dim=1)
+    return output, _stacked(hiddens), _stacked(cells)
+
+
+def _stacked(states: list[Tensor]) -> Tensor:
+    """Stack the states of layers [N, H] to [N, L, H]; that of a single one is not copied."""
+    return states[0].unsqueeze(1) if len(states) == 1 else torch.stack(states, dim=1)
 
 
 def run_layers(

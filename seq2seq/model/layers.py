@@ -9,6 +9,7 @@ from torch import Tensor, nn
 DROPOUT_LEVELS = 256  # distinct dropout rates on CPU: one random byte per element
 SIMD_ELEMENTS = 32  # elements per iteration of torch's vectorized CPU loops
 GRAIN_SIZE = 32_768  # torch runs elementwise operations on at most this many elements unthreaded
+MINUS_ONE = torch.tensor(-1.0)  # a Python number would be converted for each operation
 
 
 class ScaledEmbedding(nn.Embedding):
@@ -133,6 +134,8 @@ def tanh(values: Tensor) -> Tensor:
     """
     if not _by_sigmoid(values):
         return values.tanh()
+    if not values.requires_grad:
+        return tanh_into(values, torch.empty_like(values))
     result: Tensor = _Tanh.apply(values)  # type: ignore[no-untyped-call]
     return result
 
@@ -140,7 +143,7 @@ def tanh(values: Tensor) -> Tensor:
 class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        result = sigmoid_(torch.mul(values, 2)).mul_(2).sub_(1)
+        result = tanh_into(values, torch.empty_like(values))
         ctx.save_for_backward(result)
         return result
 
@@ -154,7 +157,7 @@ def tanh_into(values: Tensor, out: Tensor) -> Tensor:
     """Write `tanh` to `out`, which may be `values`; not differentiable."""
     if not _by_sigmoid(values):
         return torch.tanh(values, out=out)
-    return sigmoid_(torch.mul(values, 2, out=out)).mul_(2).sub_(1)
+    return torch.add(MINUS_ONE, sigmoid_(torch.add(values, values, out=out)), alpha=2, out=out)
 
 
 def _by_sigmoid(values: Tensor) -> bool:

@@ -69,7 +69,9 @@ class DecoderState(NamedTuple):
 
     def select(self, rows: Tensor) -> Self:
         """Return the hypotheses `rows`, which may repeat."""
-        return type(self)._make(None if part is None else part[rows] for part in self)
+        return type(self)._make(
+            None if part is None else part.index_select(0, rows) for part in self
+        )
 
     def put(self, rows: Tensor, other: Self, other_rows: Tensor | slice) -> None:
         """Overwrite the hypotheses `rows` by those of another state, which may repeat."""

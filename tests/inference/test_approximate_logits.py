@@ -116,6 +116,21 @@ def test_the_likeliest_of_rough_logits_is_that_of_exact_ones(width: int, largest
         assert sum(asked) < 2 * (3 * width + 400)  # of three rows many, and one of each
 
 
+@pytest.mark.parametrize("largest", [0.01, 3.0])
+def test_a_row_alone_has_the_argmax_that_it_has_among_others(largest: float) -> None:
+    exact = random(40, 1000)
+    exact[1], exact[2], exact[3] = 0.0, exact[2].round(), -torch.inf
+    off = torch.full((40,), largest)
+    rough, _ = spoilt(exact, off, seed=3)
+    tokens, best = argmax_of_approximate(rough)
+    for row in range(40):
+        alone, _ = spoilt(exact[row : row + 1], off[:1], seed=row)
+        token, value = argmax_of_approximate(alone)
+        assert (int(token), float(value)) == (int(tokens[row]), float(best[row]))
+    nothing = spoilt(torch.full((1, 1000), torch.nan), off[:1], seed=1)[0]
+    assert float(argmax_of_approximate(nothing)[1]) == -torch.inf
+
+
 def test_what_may_not_follow_is_not_taken_for_all_that_its_exact_logit_says() -> None:
     exact = random(20, 200)
     rough, _ = spoilt(exact, torch.full((20,), 0.5), seed=1)

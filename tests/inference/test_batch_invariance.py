@@ -1,18 +1,22 @@
 """Tiles that shrink as sentences run out: the same translations, to the bit where that is asked."""
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+from invariance import check_batch_invariance
 from test_search import CPU, MAKERS, random_sources, same
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.inference import inference_model, weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.run_loading import for_inference
 from seq2seq.inference.search import batch_invariance as tiles
 from seq2seq.inference.search.batch_invariance import (
     GPU_FACTOR,
@@ -22,11 +26,11 @@ from seq2seq.inference.search.batch_invariance import (
 )
 from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.continuous_batching import ContinuousBatch
-from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.weights import PackedWeight, prepacking_is_exact
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.weights import PackedWeight, int8_is_exact, prepacking_is_exact
 from seq2seq.model.builder import build_model
 
-HALVES = [2, 4, 8, 16, 32, 64, 128, 256]
+HALVES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 
 def model_of(decoder: str, **more: object) -> InferenceModel:
@@ -120,6 +124,53 @@ def test_sizes_found_out_change_no_bit(keys: dict[str, object], beam_size: int) 
         some = search(model, sources[part], limits[part], SearchOptions(beam_size), CPU)
         for one, other in zip(some, everything[part], strict=True):
             assert same(one, other)
+
+
+def model_for_inference(int8: bool, keys: dict[str, object]) -> InferenceModel:
+    """The model as `translate` has it: weights laid out, or int8, and approximate logits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
+        patch.setattr(weights, "int8_shortlist_pays_off", int8_is_exact)
+        return for_inference(model_of(**keys).network, CPU, int8, is_single=True)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"decoder": "bahdanau"},
+        {"decoder": "bahdanau", "score": "normed_additive", "maxout": True},
+        {"decoder": "luong"},
+        {"decoder": "luong", "score": "dot", "layers": 2},
+        {"decoder": "luong", "score": "scaled_dot", "attention_size": 32, "input_feeding": True},
+        {"decoder": "gnmt", "layers": 2},
+        {"decoder": "none", "cell": "gru"},
+    ],
+    ids=lambda keys: "-".join(map(str, keys.values())),
+)
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("options", [SearchOptions(1, return_scores=False), SearchOptions(4)])
+def test_a_sentence_alone_is_translated_as_in_any_batch(
+    keys: dict[str, object], int8: bool, options: SearchOptions
+) -> None:
+    """Alone it has a tile of its own, of a single row, where that is bitwise equal."""
+    if int8 and not int8_is_exact():
+        pytest.skip("int8 products overflow here")
+    model, sources = model_for_inference(int8, keys), random_sources(70, seed=4)
+
+    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        hypotheses = search(model, [sources[n] for n in rows], [15] * len(rows), options, CPU)
+        return [[each._replace(score=0.0) if math.isnan(each.score) else each for each in some]
+                for some in hypotheses]  # fmt: skip
+
+    for batch in (1, 7, 64):
+        check_batch_invariance(found, 70, batch)
+
+
+@pytest.mark.skipif(not int8_is_exact(), reason="int8 products overflow here")
+def test_a_single_sentence_has_a_tile_of_its_own_in_int8() -> None:
+    """Sums of whole numbers are exact, so that only attention could tell rows apart."""
+    model = model_for_inference(True, {"decoder": "none"})
+    assert sizes_of(model, random_sources(64, 3))[:3] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])

@@ -13,6 +13,7 @@ from seq2seq.inference import weights
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import (
+    ColumnWeight,
     InferenceWeight,
     Int8Weight,
     PackedWeight,
@@ -69,6 +70,51 @@ def test_translations_stay(
     assert found == [packed.translate([line], beam_size=beam)[0] for line in LINES]
 
 
+@pytest.mark.parametrize("rows", [(1,), (2,), (64,), (3, 5)])
+@pytest.mark.parametrize("sizes", [(20, 80), (768, 40), (769, 40), (1600, 30)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_blocks_of_columns_sum_to_the_product(
+    rows: tuple[int, ...], sizes: tuple[int, int], biased: bool
+) -> None:
+    generator = torch.Generator().manual_seed(len(rows))
+    inputs = torch.randn(*rows, sizes[0], generator=generator)
+    weight = torch.randn(sizes[1], sizes[0], generator=generator)
+    bias = torch.randn(sizes[1], generator=generator) if biased else None
+    found = F.linear(inputs, ColumnWeight(weight), bias)  # type: ignore[arg-type]
+    exact = F.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
+    assert found.shape == exact.shape
+    assert (found - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_weights_by_columns_change_no_bit(
+    tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are taken only where they do not, which is tried for each shape."""
+    monkeypatch.setattr(weights, "prepacking_is_exact", lambda: False)
+    columns = Translator.load(tiny_runs[decoder], device="cpu")
+    monkeypatch.setattr(weights, "by_columns", lambda weight: weight)
+    plain = Translator.load(tiny_runs[decoder], device="cpu")
+    assert columns.translate(LINES, beam_size=beam) == plain.translate(LINES, beam_size=beam)
+
+
+def test_columns_that_round_otherwise_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.randn(12, 34)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    for factor, kind in ((1.0, ColumnWeight), (1 + 1e-6, torch.Tensor)):
+
+        class Scaled(ColumnWeight):
+            def product(self, inputs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+                plain = self.blocks[0].t().contiguous()
+                return F.linear(inputs, plain, bias) * factor  # noqa: B023
+
+        monkeypatch.setattr(weights, "ColumnWeight", Scaled)
+        weights._columns_are_exact.cache_clear()
+        assert isinstance(weights.by_columns(weight), kind)
+    weights._columns_are_exact.cache_clear()
+
+
 def weight_formats(model: InferenceModel) -> set[str]:
     """The classes of the weights of its LSTM and linear layers."""
     kinds = set()
@@ -103,6 +149,7 @@ def test_without_the_operator_weights_stay(
         raise AttributeError("no such operator")
 
     monkeypatch.setattr(weights, "PackedWeight", lacks)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     weights._packs_exactly.cache_clear()
     try:
         torch.set_float32_matmul_precision("medium")
@@ -141,4 +188,6 @@ def test_loading_for_the_cpu_packs_unless_int8(tiny_runs: dict[str, Path]) -> No
     assert isinstance(model, InferenceModel)
     choose_device("cpu")
     expected = torch.get_float32_matmul_precision() == "medium" and weights._packs_exactly()
-    assert weight_formats(model) == {"PackedWeight" if expected else "Parameter"}
+    columns = isinstance(weights.by_columns(torch.ones(24, 24)), ColumnWeight)
+    plain = {"ColumnWeight", "Parameter"} if columns else {"Parameter"}  # the projection stays
+    assert weight_formats(model) == ({"PackedWeight"} if expected else plain)

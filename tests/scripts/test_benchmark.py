@@ -1,5 +1,6 @@
 """The benchmark's counted work against torch's own count, and its readings of the peers."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,25 @@ def test_a_peer_that_had_too_little_time_is_told(tmp_path: Path) -> None:
         SystemExit, match=r"Joey NMT reported no speed in 5 seconds\. Raise --peer-seconds"
     ):
         peers.train(peers.PEERS[0], tmp_path, 5.0)
+
+
+FAKE_PYTHON = """\
+#!/bin/sh
+cp "$3" "$(dirname "$0")/sources"
+echo "{\\"tokens\\": 5.5, \\"median_ms\\": $5, \\"p95_ms\\": $6}"
+[ "$4" = int8 ]
+"""
+
+
+def test_ctranslate2_gets_the_ids_and_its_figures_are_read(tmp_path: Path) -> None:
+    python = tmp_path / "ct2" / "bin" / "python"
+    with pytest.raises(SystemExit, match=r"does not exist\. Create it: python -m venv"):
+        peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=True)
+    python.parent.mkdir(parents=True)
+    python.write_text(FAKE_PYTHON, encoding="utf-8")
+    python.chmod(0o755)
+    found = peers.search_ctranslate2(tmp_path, [[4, 5], [6]], 5, 12, int8=True)
+    assert found == peers.RandomSearch(tokens=5.5, median_ms=5, p95_ms=12)
+    assert (python.parent / "sources").read_text(encoding="utf-8") == "4 5\n6\n"
+    with pytest.raises(subprocess.CalledProcessError):
+        peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=False)

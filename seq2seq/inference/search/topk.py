@@ -10,6 +10,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.weights import int8_multiplier, quantize
 
 CHUNK = 64  # tokens per chunk of a row; the maxima of chunks are compared first
+FEW_ROWS = 2  # rows whose tokens are compared without chunks
 HALF_ULP = 2.0**-24  # relative rounding error of float32
 MARGIN = 1.001  # covers the rounding of the error bound itself
 
@@ -100,8 +101,8 @@ class ApproximateLogits(NamedTuple):
 
     def exact(self, rows: Tensor, tokens: Tensor) -> Tensor:
         """Return the exact logits of rows [M] and tokens [M]: [M], batch-invariant."""
-        products = self.outputs[rows] * self.weight[tokens]
-        return products.sum(-1) + self.bias[tokens]
+        products = self.outputs.index_select(0, rows) * self.weight.index_select(0, tokens)
+        return products.sum(-1) + self.bias.index_select(0, tokens)
 
 
 class ApproximateProjection:
@@ -117,10 +118,14 @@ class ApproximateProjection:
         integers, scale = quantize(self.weight)
         self.multiply = int8_multiplier(integers, scale.squeeze(1))
         values = integers * scale
-        self.max_norm = _max_norm(values)
-        self.max_error = _max_norm(self.weight - values)
-        self.bias_error = 4 * HALF_ULP * float(self.bias.abs().max())
-        self.is_bounded = math.isfinite(self.max_norm + self.max_error + self.bias_error)
+        width, max_norm, max_error = weight.shape[1], _max_norm(values), _max_norm(weight - values)
+        # rounding of float32 sums, both here and in the exact product
+        rounding = (width + 8) * HALF_ULP * (max_norm + max_error)
+        bias_error = 4 * HALF_ULP * float(self.bias.abs().max())
+        factors = 0.5 * math.sqrt(width) * max_norm, max_error + rounding
+        terms = self.weight.new_tensor([*factors, bias_error]) * MARGIN
+        self.is_bounded = bool(terms.isfinite().all())
+        self.per_step, self.per_norm, self.bias_error = terms  # terms of the error bound
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the exact weights: the kernel belongs to this process."""
@@ -131,12 +136,8 @@ class ApproximateProjection:
         integers, step = quantize(outputs)
         sums = self.multiply(integers)
         logits = torch.addcmul(self.bias, sums, step, out=sums)
-        width = outputs.shape[1]
-        # rounding of float32 sums, both here and in the exact product
-        rounding = (width + 8) * HALF_ULP * (self.max_norm + self.max_error)
-        bound = step.squeeze(1) * (0.5 * math.sqrt(width) * self.max_norm)
-        bound += torch.linalg.vector_norm(outputs, dim=1) * (self.max_error + rounding)
-        bound = bound.mul_(MARGIN).add_(self.bias_error)
+        bound = torch.addcmul(self.bias_error, step.squeeze(1), self.per_step)
+        bound.addcmul_(torch.linalg.vector_norm(outputs, dim=1), self.per_norm)
         return ApproximateLogits(logits, bound, outputs, self.weight, self.bias)
 
 
@@ -149,17 +150,30 @@ def argmax_of_approximate(approximate: ApproximateLogits) -> tuple[Tensor, Tenso
     usually one or two.
     """
     count, width = approximate.logits.shape
-    maxima = _maxima(approximate.logits)
-    least = maxima.amax(-1, keepdim=True) - 2 * approximate.error_bound[:, None]  # [N, 1]
-    rows, chunks = (maxima >= least).nonzero().unbind(1)
-    tokens = _tokens(chunks, width)
-    candidates = approximate.logits[rows[:, None], tokens] >= least[rows]
-    rows, tokens = rows[:, None].expand_as(tokens)[candidates], tokens[candidates]
+    rows, tokens = _candidates(approximate)
     exact = approximate.exact(rows, tokens)
+    if count == 1 and exact.numel():
+        best, place = exact.max(0, keepdim=True)
+        return tokens.index_select(0, place), best
     best = exact.new_full((count,), -torch.inf).scatter_reduce(0, rows, exact, "amax")
     tokens = tokens.masked_fill(exact < best[rows], width - 1)
     first: Tensor = tokens.new_full((count,), width - 1).scatter_reduce(0, rows, tokens, "amin")
     return first, best
+
+
+def _candidates(approximate: ApproximateLogits) -> tuple[Tensor, Tensor]:
+    """Return the rows [M] and tokens [M] of the logits that may be their row's maximum."""
+    logits, margin = approximate.logits, approximate.error_bound[:, None]
+    if logits.shape[0] <= FEW_ROWS:
+        least = torch.sub(logits.amax(-1, keepdim=True), margin, alpha=2)  # [N, 1]
+        rows, tokens = (logits >= least).nonzero().unbind(1)
+        return rows, tokens
+    maxima = _maxima(logits)
+    least = torch.sub(maxima.amax(-1, keepdim=True), margin, alpha=2)
+    rows, chunks = (maxima >= least).nonzero().unbind(1)
+    tokens = _tokens(chunks, logits.shape[1])
+    candidates = logits[rows[:, None], tokens] >= least[rows]
+    return rows[:, None].expand_as(tokens)[candidates], tokens[candidates]
 
 
 def _maxima(values: Tensor) -> Tensor:

@@ -118,9 +118,9 @@ class LSTMGradients:
 def activate(gates: Tensor, previous_cell: Tensor, hidden: Tensor, cell: Tensor) -> None:
     """Turn gates (o, i, f, g) [B, 4H] into activations in place; write the next state [B, H]."""
     size = cell.shape[-1]
-    sigmoid_(gates[:, : 3 * size])
-    tanh_into(gates[:, 3 * size :], gates[:, 3 * size :])
     o, i, f, g = gates.chunk(4, dim=-1)
+    sigmoid_(gates[:, : 3 * size])
+    tanh_into(g, g)
     torch.mul(f, previous_cell, out=cell).addcmul_(i, g)
     tanh_into(cell, hidden).mul_(o)
 
