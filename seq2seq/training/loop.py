@@ -112,6 +112,7 @@ def _set_up(
         group.wait_for_main()
         session = join_run(config, device, group)
         group.start(_facts(session), config.run_dir)
+        agree_on_precision(session)
         return session, []
     session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
     slow = None if session.progress.step else bf16_note(device, session.progress.precision)
@@ -119,7 +120,16 @@ def _set_up(
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")
     group.start(_facts(session), config.run_dir)
-    return session, notes
+    return session, notes + agree_on_precision(session)
+
+
+def agree_on_precision(session: TrainingSession) -> list[str]:
+    """Train in float32 if some ranks chose it, by `precision: auto`; return notes for the log."""
+    (count,) = session.group.sum([float(session.progress.precision == "float32")])
+    if count in (0, session.group.size):
+        return []
+    session.progress.precision = "float32"
+    return ["training.precision: float32 in all processes, as bf16 is slower for some of them"]
 
 
 def _facts(session: TrainingSession) -> list[float]:
