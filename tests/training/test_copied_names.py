@@ -100,7 +100,7 @@ def test_words_join_the_phrases_of_the_user_and_no_word_is_forbidden(
 
 def test_samples_are_not_constrained(translator: Translator) -> None:
     settings = SearchSettings(sampling=Sampling())
-    plain = replace(translator, source=SourceProfile())
+    plain = replace(translator, source=SourceProfile(final_marks=translator.source.final_marks))
     assert [each.text for each in translator.translate(LINES, settings=settings)] == [
         each.text for each in plain.translate(LINES, settings=settings)
     ]
