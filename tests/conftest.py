@@ -65,6 +65,13 @@ def tiny_config(run_dir: Path, decoder: str) -> Config:
     return Config.model_validate(tree)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_arrive() -> None:
+    """Undo what a shell does to background jobs: they and their children ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def on_console() -> Iterator[None]:
     """Messages appear on stderr, as on the command line."""

@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -200,36 +203,41 @@ def test_progress_and_a_summary_are_shown_on_a_terminal_alone(
     assert capsys.readouterr().err == ""
 
 
-def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
+@contextmanager
+def _prompt(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run `translate` at a terminal; yields the process and the other end of the terminal."""
     master, terminal = pty.openpty()
-    call = [sys.executable, "-m", "seq2seq", "translate", "-m", str(tiny_runs["luong"])]
+    call = [sys.executable, "-m", "seq2seq", "translate", "-m", str(run), *options]
     streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
     with subprocess.Popen(call, cwd=ROOT, **streams) as process:
         os.close(terminal)
+        try:
+            yield process, master
+        finally:
+            process.kill()  # without effect unless the test failed
+            os.close(master)
+
+
+def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
+    with _prompt(tiny_runs["luong"]) as (process, master):
         shown = _read_until(master, b"> ")
         os.write(master, "ba na\u0308.\n".encode())
         shown += _read_until(master, b"> ")
         os.write(master, b"\x04")  # Ctrl-D
         assert process.wait(60) == 0
-    os.close(master)
     (wanted,) = Translator.load(tiny_runs["luong"], device="cpu").translate(["ba na\u0308."])
     assert "Type one sentence per line; end with Ctrl-D." in shown.decode()
     assert wanted.text in shown.decode()
 
 
 def test_a_prompt_reports_at_once_and_ends_on_a_line_of_its_own(tiny_runs: dict[str, Path]) -> None:
-    master, terminal = pty.openpty()
-    call = [sys.executable, "-m", "seq2seq", "translate", "-m", str(tiny_runs["luong"]), "-b", "1"]
-    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
-    with subprocess.Popen(call, cwd=ROOT, **streams) as process:
-        os.close(terminal)
+    with _prompt(tiny_runs["luong"], "-b", "1") as (process, master):
         _read_until(master, b"> ")
         os.write(master, b"buda " * 60 + b"\n")
         shown = _read_until(master, b"> ")
         process.send_signal(signal.SIGINT)
         end = _read_until(master, b"interrupted\r\n")
         assert process.wait(60) == 130
-    os.close(master)
     assert b"note: longer than data.max_length; translated in parts: 1 line (1)" in shown
     assert end.decode().splitlines()[-2:] == ["", "seq2seq: error: interrupted"]
 
@@ -237,6 +245,8 @@ def test_a_prompt_reports_at_once_and_ends_on_a_line_of_its_own(tiny_runs: dict[
 def _read_until(terminal: int, end: bytes) -> bytes:
     shown = b""
     while not shown.endswith(end):
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, f"nothing for a minute after {shown!r}"
         shown += os.read(terminal, 1 << 16)
     return shown
 
