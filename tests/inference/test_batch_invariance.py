@@ -152,7 +152,6 @@ def model_for_inference(int8: bool, keys: dict[str, object]) -> InferenceModel:
 def test_a_sentence_alone_is_translated_as_in_any_batch(
     keys: dict[str, object], int8: bool, options: SearchOptions
 ) -> None:
-    """Alone it has a tile of its own, of a single row, where that is bitwise equal."""
     if int8 and not int8_is_exact():
         pytest.skip("int8 products overflow here")
     model, sources = model_for_inference(int8, keys), random_sources(70, seed=4)
@@ -164,13 +163,6 @@ def test_a_sentence_alone_is_translated_as_in_any_batch(
 
     for batch in (1, 7, 64):
         check_batch_invariance(found, 70, batch)
-
-
-@pytest.mark.skipif(not int8_is_exact(), reason="int8 products overflow here")
-def test_a_single_sentence_has_a_tile_of_its_own_in_int8() -> None:
-    """Sums of whole numbers are exact, so that only attention could tell rows apart."""
-    model = model_for_inference(True, {"decoder": "none"})
-    assert sizes_of(model, random_sources(64, 3))[:3] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])

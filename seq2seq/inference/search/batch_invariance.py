@@ -23,6 +23,7 @@ MAX_TILE_POSITIONS = 16_384  # source positions per tile of long sentences on CP
 GREEDY_FACTOR = 4  # greedy search of many sentences uses tiles larger by this factor
 MIN_TILES = 8  # tiles of sentences searched before larger tiles are tested
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, uses larger tiles
+MIN_ROWS = 2  # a single row rounds differently in small models, which few steps may not show
 TEST_STEPS = 3  # decoding steps that are compared
 MIN_NUMBERS = 1000  # numbers per row that must be bitwise equal
 
@@ -101,7 +102,7 @@ def _tested_sizes(
 
     if tested.row is None:
         tested.row = row(reference)
-        while tested.is_safe[size := min(tested.is_safe)] and size > 1:
+        while tested.is_safe[size := min(tested.is_safe)] and size // 2 >= MIN_ROWS:
             tested.is_safe[size // 2] = _is_equal(row(size // 2), tested.row)
     if max(tested.is_safe) < largest:
         tested.is_safe[largest] = _is_equal(row(largest), tested.row)
