@@ -17,7 +17,6 @@ PACKED_ROWS = 64  # input rows for which the layout is optimized; it serves any 
 INT8_MAX = 127  # the largest entry of a row is quantized to it
 MIN_ROWS, MIN_COLUMNS = 8, 32  # oneDNN multiplies smaller int8 inputs in a scalar loop
 ZERO_POINT = 128  # represents zero in unsigned inputs
-MAX_ROW_TIME_RATIO = 0.7  # time of a single row by torch._int_mm relative to oneDNN
 MAX_SLOWDOWN = 10  # oneDNN to torch._int_mm; hundreds without int8 instructions
 MAX_INT8_TIME_RATIO = 1.5  # int8 to float32 products; tens for scalar loops
 MAX_SHORTLIST_TIME_RATIO = 0.6
@@ -160,18 +159,8 @@ def quantize(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def int8_multiplier(integers: Tensor, scale: Tensor) -> Multiply:
-    """Return a product with an int8 weight [out, in] of scale [out], by the faster kernels."""
-    if not _onednn_is_fast():
-        return _int_mm(integers, scale)
-    many = _onednn(integers, scale)
-    if not _int_mm_is_faster_for_a_row():
-        return many
-    one = _int_mm(integers, scale)
-
-    def multiply(inputs: Tensor) -> Tensor:
-        return one(inputs) if inputs.shape[0] == 1 else many(inputs)
-
-    return multiply
+    """Return a product with an int8 weight [out, in] of scale [out], by the faster kernel."""
+    return (_onednn if _onednn_is_fast() else _int_mm)(integers, scale)
 
 
 def _int_mm(integers: Tensor, scale: Tensor) -> Multiply:
@@ -219,18 +208,9 @@ def _onednn_is_fast() -> bool:
         return False
 
 
-@cache
-def _int_mm_is_faster_for_a_row() -> bool:
-    """Check that torch multiplies a single row, for which it has a kernel, in less time, exactly.
-
-    Its weights are kept beside oneDNN's, so that the gain has to be large.
-    """
-    return _is_exact(_int_mm) and _seconds(_int_mm, 1) < MAX_ROW_TIME_RATIO * _seconds(_onednn, 1)
-
-
-def _seconds(kernel: Callable[[Tensor, Tensor], Multiply], rows: int = 64) -> float:
-    multiply = kernel(torch.ones(1024, 256, dtype=torch.int8), torch.ones(1024))
-    inputs = torch.ones(rows, 256, dtype=torch.int8)
+def _seconds(kernel: Callable[[Tensor, Tensor], Multiply]) -> float:
+    multiply = kernel(torch.ones(256, 256, dtype=torch.int8), torch.ones(256))
+    inputs = torch.ones(64, 256, dtype=torch.int8)
     return shortest_time(lambda: multiply(inputs))
 
 

@@ -235,7 +235,6 @@ def test_it_pays_where_products_of_eight_bits_are_quick(
     seconds: tuple[float, float], gains: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(seconds)
-    monkeypatch.setattr(weights, "_int_mm_is_faster_for_a_row", lambda: False)
     monkeypatch.setattr(weights, "shortest_time", lambda _: next(times))
     monkeypatch.setattr(weights, "int8_is_exact", lambda: True)
     assert weights.int8_shortlist_pays_off() == gains

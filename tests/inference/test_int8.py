@@ -78,29 +78,6 @@ def test_both_ways_give_exact_products_of_whole_numbers(
     assert torch.equal(multiply(inputs.to(torch.int8).contiguous()), expected)
 
 
-@pytest.mark.skipif(not weights._onednn_is_fast(), reason="all rows take one way here")
-def test_a_single_row_takes_another_way_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(4)
-    weight, inputs = torch.randn(301, 96, generator=generator), torch.randn(9, 96)
-    called: list[int] = []
-    plain = weights._int_mm
-
-    def counted(integers: torch.Tensor, scale: torch.Tensor) -> weights.Multiply:
-        multiply = plain(integers, scale)
-        return lambda rows: (called.append(len(rows)), multiply(rows))[1]
-
-    monkeypatch.setattr(weights, "_int_mm", counted)
-    for faster, expected in ((True, [1] * 9), (False, [])):
-        monkeypatch.setattr(weights, "_int_mm_is_faster_for_a_row", lambda faster=faster: faster)
-        called.clear()
-        quantized = Int8Weight(weight)
-        together = quantized.product(inputs, None)
-        for row in range(9):
-            alone = quantized.product(inputs[row : row + 1], None)
-            assert torch.equal(alone, together[row : row + 1])
-        assert called == expected
-
-
 def test_a_plain_loop_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """On processors without some instruction oneDNN's way is there, exact, and a plain loop."""
     plain = weights._int_mm

@@ -23,7 +23,7 @@ MAX_TILE_POSITIONS = 16_384  # source positions per tile of long sentences on CP
 GREEDY_FACTOR = 4  # greedy search of many sentences uses tiles larger by this factor
 MIN_TILES = 8  # tiles of sentences searched before larger tiles are tested
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, uses larger tiles
-MIN_ROWS = 2  # a single row rounds differently in small models, which few steps may not show
+MIN_ROWS = 2  # smallest tile tested: libraries have other kernels for a single row
 TEST_STEPS = 3  # decoding steps that are compared
 MIN_NUMBERS = 1500  # numbers per row, of all steps, that must be bitwise equal
 
