@@ -47,6 +47,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "data/test_cache_trust.py::test_a_resealed_entry_is_rebuilt_with_a_line",
         "data/test_cache_trust.py::test_a_resumed_run_does_not_train_on_a_poisoned_cache",
         "data/test_cache_trust.py::test_training_ends_in_a_line_where_its_cache_is_truncated_and_resumes",
+        "data/test_cache_records.py::test_a_damaged_block_is_found_before_any_byte_of_it_is_used",
+        "data/test_cache_records.py::test_training_on_a_rotten_cache_ends_in_a_line_and_resumes",
     ),
     "links and files of other users are refused where a run writes": (
         "runs/test_foreign_files.py::test_resuming_refuses_a_vocabulary_that_is_a_link",

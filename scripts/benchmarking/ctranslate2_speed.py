@@ -29,7 +29,7 @@ SPECIAL = ["<unk>", "<s>", "</s>"]
 def main(model: str, sources: str, precision: str, *numbers: str) -> None:
     """Translate all sources in batches and some one by one; print the figures."""
     beam, length, threads = map(int, numbers)
-    if not Path(model, "model.bin").exists():
+    if not any(Path(model).glob("*.bin")):
         write_model(Path(model))
     translator = ctranslate2.Translator(
         model, device="cpu", compute_type=precision, inter_threads=1, intra_threads=threads
