@@ -132,12 +132,16 @@ class Built(NamedTuple):
         shutil.copytree(cache_of(self.run), cache_of(run))
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("built")
+def build_cache(folder: Path) -> Built:
+    """Write a corpus, and cache it beside a run folder."""
     files = write_files(folder / "data")
     taken(files, folder / "runs" / "run")
     return Built(files, folder / "runs" / "run", read_into_memory(files))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build_cache(tmp_path_factory.mktemp("built"))
 
 
 def entry(run: Path, kind: str) -> Path:

@@ -11,7 +11,14 @@ import pytest
 from conftest import write_small_corpus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_cache import Built, assert_alike, entry, flip, read_into_memory, taken, write_files
+from test_cache import (
+    Built,
+    assert_alike,
+    build_cache,
+    entry,
+    flip,
+    taken,
+)
 from test_cache_trust import SETTINGS
 
 from seq2seq.cli.main import main
@@ -31,10 +38,7 @@ NAMES = ["text/src.text", "text/tgt.ends", "src.ids", "tgt.ends", "src.lengths",
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("built")
-    files = write_files(folder / "data")
-    taken(files, folder / "runs" / "run")
-    return Built(files, folder / "runs" / "run", read_into_memory(files))
+    return build_cache(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture

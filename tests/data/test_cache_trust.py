@@ -18,6 +18,7 @@ from test_cache import (
     VOCABULARY,
     Built,
     assert_alike,
+    build_cache,
     entry,
     read_into_memory,
     taken,
@@ -53,10 +54,7 @@ as_root = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("built")
-    files = write_files(folder / "data")
-    taken(files, folder / "runs" / "run")
-    return Built(files, folder / "runs" / "run", read_into_memory(files))
+    return build_cache(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture

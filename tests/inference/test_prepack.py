@@ -1,12 +1,12 @@
 """Weights in oneDNN's layout: the products they were, wherever a weight may stand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import DECODERS, toy_pairs
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.inference import weights
@@ -36,6 +36,23 @@ def precision_restored() -> Iterator[None]:
     torch.set_float32_matmul_precision(before)
 
 
+def assert_product(
+    weight_format: Callable[[Tensor], InferenceWeight],
+    rows: tuple[int, ...],
+    sizes: tuple[int, int],
+    biased: bool,
+) -> None:
+    """The product with a weight in this format is that in float64, up to rounding."""
+    generator = torch.Generator().manual_seed(len(rows))
+    inputs = torch.randn(*rows, sizes[0], generator=generator)
+    weight = torch.randn(sizes[1], sizes[0], generator=generator)
+    bias = torch.randn(sizes[1], generator=generator) if biased else None
+    found = F.linear(inputs, weight_format(weight), bias=bias)  # type: ignore[arg-type]
+    exact = F.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
+    assert found.shape == exact.shape
+    assert (found - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
 @packs
 @pytest.mark.parametrize("rows", [(1,), (2,), (7,), (64,), (300,), (3, 5)])
 @pytest.mark.parametrize("sizes", [(1, 2), (20, 80), (33, 5), (512, 2048)])
@@ -43,14 +60,7 @@ def precision_restored() -> Iterator[None]:
 def test_the_product_is_that_of_the_weight(
     rows: tuple[int, ...], sizes: tuple[int, int], biased: bool
 ) -> None:
-    generator = torch.Generator().manual_seed(len(rows))
-    inputs = torch.randn(*rows, sizes[0], generator=generator)
-    weight = torch.randn(sizes[1], sizes[0], generator=generator)
-    bias = torch.randn(sizes[1], generator=generator) if biased else None
-    found = F.linear(inputs, PackedWeight(weight), bias=bias)  # type: ignore[arg-type]
-    exact = F.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
-    assert found.shape == exact.shape
-    assert (found - exact).abs().max() <= 1e-5 * exact.abs().max()
+    assert_product(PackedWeight, rows, sizes, biased)
 
 
 @packs
@@ -76,14 +86,7 @@ def test_translations_stay(
 def test_blocks_of_columns_sum_to_the_product(
     rows: tuple[int, ...], sizes: tuple[int, int], biased: bool
 ) -> None:
-    generator = torch.Generator().manual_seed(len(rows))
-    inputs = torch.randn(*rows, sizes[0], generator=generator)
-    weight = torch.randn(sizes[1], sizes[0], generator=generator)
-    bias = torch.randn(sizes[1], generator=generator) if biased else None
-    found = F.linear(inputs, ColumnWeight(weight), bias)  # type: ignore[arg-type]
-    exact = F.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
-    assert found.shape == exact.shape
-    assert (found - exact).abs().max() <= 1e-5 * exact.abs().max()
+    assert_product(ColumnWeight, rows, sizes, biased)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

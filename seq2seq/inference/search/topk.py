@@ -152,9 +152,6 @@ def argmax_of_approximate(approximate: ApproximateLogits) -> tuple[Tensor, Tenso
     count, width = approximate.logits.shape
     rows, tokens = _candidates(approximate)
     exact = approximate.exact(rows, tokens)
-    if count == 1 and exact.numel():
-        best, place = exact.max(0, keepdim=True)
-        return tokens.index_select(0, place), best
     best = exact.new_full((count,), -torch.inf).scatter_reduce(0, rows, exact, "amax")
     tokens = tokens.masked_fill(exact < best[rows], width - 1)
     first: Tensor = tokens.new_full((count,), width - 1).scatter_reduce(0, rows, tokens, "amin")
