@@ -45,7 +45,7 @@ class Served(NamedTuple):
         method: str | None = None,
     ) -> Reply:
         """GET a path, or POST fields as JSON, or a body of bytes as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         body = fields if isinstance(fields, bytes | None) else json.dumps(fields).encode()
         kind = {"Content-Type": "application/json"} if body is not None else {}
         method = method or ("GET" if body is None else "POST")

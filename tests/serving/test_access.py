@@ -28,7 +28,7 @@ PATHS = (
 )
 
 
-def until(condition: object, seconds: float = 20) -> None:
+def until(condition: object, seconds: float = 120) -> None:
     """Wait until a call returns True."""
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
@@ -38,7 +38,7 @@ def until(condition: object, seconds: float = 20) -> None:
 
 @contextlib.contextmanager
 def raw(served: Served, *parts: bytes) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=120) as connection:
         for part in parts:
             connection.sendall(part)
         yield connection

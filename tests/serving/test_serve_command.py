@@ -53,7 +53,7 @@ def test_a_signal_lets_accepted_requests_end(
 ) -> None:
     """A new connection is refused meanwhile; the exit code is 0."""
     lines = [f"ba {n}." for n in range(600)]
-    with process("-m", str(tiny_runs["luong"])) as (started, served):
+    with process("-m", str(tiny_runs["luong"]), "--timeout", "600") as (started, served):
         replies = []
         fields = {"text": lines, "beam_size": 20, "attention": False}
         thread = threading.Thread(
@@ -87,9 +87,11 @@ def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None
         while not served.figure("seq2seq_waiting_lines"):
             time.sleep(0.01)
         started.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        with pytest.raises(ConnectionError):
+            while served.call("/health"):  # until the first interruption is handled
+                time.sleep(0.01)
         started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=30)
+        _, err = started.communicate(timeout=60)
         thread.join()
         assert (started.returncode, err) == (130, "seq2seq: error: interrupted\n")
         assert [answer.status for answer in answers] in ([], [503])
