@@ -6,6 +6,7 @@ import json
 import re
 import tokenize
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ PHRASES = re.compile(
     r"|in any company|what goes on)\b",
     re.IGNORECASE,
 )
+SPACED_PERCENT = re.compile(r"[\d}] %(?! ?\d)")  # 27 % where 27% is meant
 OPENINGS = re.compile(r"\W*(What|Where|Of|How|Whether|Those)\b", re.IGNORECASE)
 # Names of other projects' interfaces.
 FOREIGN = re.compile(
@@ -83,7 +85,8 @@ def findings(name: str, text: str) -> list[str]:
             if unwanted := {word.lower() for word in words} & NAMES:
                 found.append(f"{name}:{line}: name {identifier}: {', '.join(sorted(unwanted))}")
     for line, string, opens in prose:
-        for match in PHRASES.finditer(FOREIGN.sub("", string)):
+        matches = PHRASES.finditer(FOREIGN.sub("", string)), SPACED_PERCENT.finditer(string)
+        for match in chain(*matches):
             found.append(f"{name}:{line}: {match[0]!r} in {' '.join(string.split())[:90]}")
         if opens and (match := OPENINGS.match(string.lstrip("rRfFbB\"'# "))):
             found.append(f"{name}:{line}: opens with {match[1]!r}: {' '.join(string.split())[:90]}")
@@ -116,6 +119,7 @@ def test_docstrings_of_tests_open_with_a_noun_or_a_verb() -> None:
         'raise ValueError("start it anew")',
         "src_pieces = 1",
         'def f():\n    """Return the likeliest token."""',
+        'f"{100 * share:.0f} % of the lines"',
     ],
 )
 def test_a_planted_word_is_found(source: str) -> None:

@@ -228,7 +228,7 @@ def _write_alignments(
             output.write(f"{pharaoh(found)}\n")
     if gold is not None:
         rate = alignment_error_rate(links, [gold[number - 1] for number in text.numbers])
-        say(f"alignment error rate: {100 * rate:.1f} %")
+        say(f"alignment error rate: {100 * rate:.1f}%")
 
 
 def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:

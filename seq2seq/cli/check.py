@@ -124,7 +124,7 @@ def _pairs(report: "Report") -> Iterator[str]:
     lines = report.lines
     too_long = f"over {report.config.data.max_length} tokens (data.max_length)"
     widest = [  # so that the columns are as wide for all rows
-        ("duplicate sources, other targets", *("100.0 %" for _ in lines)),
+        ("duplicate sources, other targets", *("100.0%" for _ in lines)),
         (too_long, *lines),
         ("lines", *map(_number, lines.values())),
     ]
@@ -169,7 +169,7 @@ def _shared(splits: "Sequence[Split]", other: str, all_: "Sequence[SplitComparis
 
 def _sides(report: "Report") -> str:
     data = report.config.data
-    titles = ("mean", "95 %", "longest", "line")
+    titles = ("mean", "95%", "longest", "line")
     rows: list[Row] = [
         ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "unusual"),
         ("", *titles, *titles, "", "", "lines"),
@@ -185,8 +185,8 @@ def _sides(report: "Report") -> str:
                     f"{split.name} {language}",
                     *_lengths(side.characters),
                     *_lengths(side.tokens),
-                    f"{100 * side.unknown:.1f} %",
-                    f"{100 * side.bytes:.1f} %",
+                    f"{100 * side.unknown:.1f}%",
+                    f"{100 * side.bytes:.1f}%",
                     _number(len(unusual)),
                 )
             )
@@ -242,7 +242,7 @@ def _count(lines: Sequence[int]) -> str:
 
 
 def _share(alignment: "Alignment") -> str:
-    return "-" if alignment.agreement is None else f"{100 * alignment.agreement:.1f} %"
+    return "-" if alignment.agreement is None else f"{100 * alignment.agreement:.1f}%"
 
 
 def _ratio(value: float | None) -> str:

@@ -243,7 +243,7 @@ def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
     """Format scores as a table, one metric per row, followed by the significance test if any."""
     from seq2seq.evaluation.metrics import METRIC_NAMES
 
-    rows = [("", "score", "95 % interval", "signature")]
+    rows = [("", "score", "95% interval", "signature")]
     for name, value in zip(METRIC_NAMES, scores, strict=True):
         if value is None:
             rows.append((name, "-", "-", "-"))
@@ -251,7 +251,7 @@ def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
         rows.append((name, f"{value.score:.1f}", _interval(value.ci), value.signature))
     if comparison is None:
         return aligned_table(rows, "left")
-    paired = [("", "baseline", "95 % interval", "system", "95 % interval", "p", "signature")]
+    paired = [("", "baseline", "95% interval", "system", "95% interval", "p", "signature")]
     for name, pair in zip(METRIC_NAMES, comparison, strict=True):
         if pair is None:
             paired.append((name, *"------"))

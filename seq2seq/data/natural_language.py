@@ -68,7 +68,7 @@ def note_not_language(text: ParallelText, files: ParallelFiles) -> str | None:
 def describe(found: Unnatural) -> str:
     """Describe what the lines are, with an example."""
     example = found.example if len(found.example) <= 40 else f"{found.example[:37]}..."
-    return f"{100 * found.share:.0f} % of the lines are {found.kind}, such as {example!r}"
+    return f"{100 * found.share:.0f}% of the lines are {found.kind}, such as {example!r}"
 
 
 def _kind(line: str) -> str | None:

@@ -12,7 +12,7 @@ from seq2seq.runtime.errors import UserError
 
 RESAMPLES = 1000  # sacrebleu's default
 MIN_SENTENCES = 20  # fewest sentences for an interval or a p-value
-CONFIDENCE = (0.025, 0.975)  # quantiles that bound a 95 % interval
+CONFIDENCE = (0.025, 0.975)  # quantiles that bound a 95% interval
 _SEED = "12345"  # sacrebleu's default
 _ROUNDING = 1e-9  # rounding error of the mean of equal differences
 
@@ -24,7 +24,7 @@ class Difference(NamedTuple):
     """Difference in mean BLEU over seeds between a system and a baseline.
 
     `deviation` is the sample standard deviation of the difference over seeds, paired because equal
-    seeds see the same batches; None for a single seed. `ci` is the 95 % interval of the difference
+    seeds see the same batches; None for a single seed. `ci` is the 95% interval of the difference
     over resampled sentences and `p_value` that of `two_sided_p_value`, both None for fewer than
     MIN_SENTENCES sentences. Both vary the sentences for these models; only `deviation` accounts
     for other seeds.
@@ -74,7 +74,7 @@ def seed_name() -> str:
 
 
 def interval(scores: Scores) -> tuple[float, float]:
-    """Return the 95 % percentile interval, which lies within the range of the score."""
+    """Return the 95% percentile interval, which lies within the range of the score."""
     low, high = np.quantile(scores, CONFIDENCE)
     return float(low), float(high)
 

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER by sacrebleu, with signatures, 95 % intervals and significance tests."""
+"""BLEU, chrF and TER by sacrebleu, with signatures, 95% intervals and significance tests."""
 
 import time
 import unicodedata
@@ -39,7 +39,7 @@ _TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text
 class Score(NamedTuple):
     """A corpus score in percentage points.
 
-    `ci` is its 95 % confidence interval (low, high), the percentiles of its bootstrap resamples;
+    `ci` is its 95% confidence interval (low, high), the percentiles of its bootstrap resamples;
     None without bootstrap and for fewer than `bootstrap.MIN_SENTENCES` lines.
     """
 

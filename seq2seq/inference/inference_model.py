@@ -137,7 +137,7 @@ class InferenceModel:
         weight, bias = self.network.projection.weight, self.network.projection.bias
         if outputs.device.type != "cpu" or isinstance(weight, InferenceWeight):
             return F.linear(outputs, weight, bias)
-        return F.linear(outputs, weight).add_(bias)  # 10 % faster on CPU than with the bias
+        return F.linear(outputs, weight).add_(bias)  # 10% faster on CPU than with the bias
 
     def project_approximately(self, outputs: Tensor | CopyOutputs) -> ApproximateLogits | None:
         """Return int8 logits [N, V] for outputs [N, R]; None unless the shortlist is enabled.

@@ -291,7 +291,7 @@ def new_session(
             f"data.max_length: every training pair is longer than {config.data.max_length} tokens. "
             "Increase it"
         )
-    if limit is None:  # ten tokens more than 99 % of the training pairs need
+    if limit is None:  # ten tokens more than 99% of the training pairs need
         limit = LengthLimit(length_ratio(train, 0.99), 10)
     with_text, _ = usable(valid)
     valid_pairs = encode_pairs(with_text.src, with_text.tgt, vocabularies, None)

@@ -176,10 +176,10 @@ def test_alignments_have_a_line_for_each_line(
     gold.write_bytes(output.read_bytes())
     capsys.readouterr()
     assert main([*call, "-o", str(output), "--gold", str(gold)]) == 0
-    assert capsys.readouterr().out == "alignment error rate: 0.0 %\n"
+    assert capsys.readouterr().out == "alignment error rate: 0.0%\n"
     gold.write_text("9-0\n" * 5, encoding="utf-8")
     assert main([*call, "-o", str(output), "--gold", str(gold), "--lines", "2,5"]) == 0
-    assert capsys.readouterr().out == "alignment error rate: 100.0 %\n"
+    assert capsys.readouterr().out == "alignment error rate: 100.0%\n"
     assert lines_of(output) == [rows[1], rows[4]]
 
 

@@ -433,7 +433,7 @@ def test_costs_within_bounds_give_no_warning() -> None:
 
 def test_a_time_that_does_not_suffice_is_told_with_its_share() -> None:
     text = findings_of(COST, max_minutes=5, decay="linear")["time"]
-    assert "25 % of its 8,000 steps" in text
+    assert "25% of its 8,000 steps" in text
     assert "linear decay" in text
     assert "decay" not in findings_of(COST, max_minutes=5)["time"]
 
@@ -444,7 +444,7 @@ def test_too_few_updates_memory_and_a_busy_machine_are_warned_of() -> None:
     assert findings_of(COST._replace(peak_bytes=None)) == {}
     load = findings_of(COST._replace(core_share=0.5))["load"]
     assert (
-        "50 % of a core; with a full core an epoch would take about 30.0 s instead of 1 min" in load
+        "50% of a core; with a full core an epoch would take about 30.0 s instead of 1 min" in load
     )
     assert findings_of(COST._replace(core_share=None)) == {}
 

@@ -193,7 +193,7 @@ LANGS = ("en", "fr")
 def test_few_mates_meet_again_for_little_padding(
     demo_corpora: Path, corpus: str, budget: int
 ) -> None:
-    """At most 5 % from one epoch to the next, for at most 5 % more tokens than in sorted order.
+    """At most 5% from one epoch to the next, for at most 5% more tokens than in sorted order.
 
     Sorted as in earlier checkouts, which padded to multiples of 4 and 2 and shuffled only ties.
     """

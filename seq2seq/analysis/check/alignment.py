@@ -134,11 +134,11 @@ def alignment_findings(split: Split, found: Alignment) -> Iterator[Finding]:
     yield from (Finding("alignment", True, text) for text in texts)
     if texts:
         return
-    share = f"{100 * found.agreement:.0f} %"
+    share = f"{100 * found.agreement:.0f}%"
     if found.agreement < GOOD:
         text = (
             f"{split.name}: alignment not established: {found.pairs:,} pairs are too few, or the "
-            f"translations too free, to show that {place} (agreement {share}, by chance 50 %). "
+            f"translations too free, to show that {place} (agreement {share}, by chance 50%). "
             "Compare some lines"
         )
         yield Finding("alignment", False, text, done=False)
@@ -146,7 +146,7 @@ def alignment_findings(split: Split, found: Alignment) -> Iterator[Finding]:
     limit = "" if found.single_lines else "; too few pairs to find single exchanged lines"
     text = (
         f"{split.name}: no sign of misalignment: words, numbers, punctuation and lengths agree "
-        f"with the same line rather than another (in {share} of comparisons, by chance 50 %{limit})"
+        f"with the same line rather than another (in {share} of comparisons, by chance 50%{limit})"
     )
     yield Finding("alignment", False, text)
 
@@ -169,7 +169,7 @@ def _stretch_texts(split: Split, found: Alignment, place: str) -> Iterator[str]:
         )
         yield (
             f"{split.name}: {where}{subject} {place}: words, numbers, punctuation and lengths "
-            f"agree in {100 * each.agreement:.0f} % of comparisons (by chance 50 %){fits}. "
+            f"agree in {100 * each.agreement:.0f}% of comparisons (by chance 50%){fits}. "
             f"{cure}, or delete these lines from both sides."
         )
 

@@ -262,7 +262,7 @@ def _pairs(lines: Sequence[int]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def count_lines(lines: Sequence[int]) -> str:

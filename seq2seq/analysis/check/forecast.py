@@ -94,7 +94,7 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     if cost.core_share is not None and cost.core_share < BUSY:
         busy, cost = cost, on_an_idle_core(cost)
         text = (
-            f"the machine is busy: the measured steps had {100 * (busy.core_share or 0):.0f} % of "
+            f"the machine is busy: the measured steps had {100 * (busy.core_share or 0):.0f}% of "
             f"a core; with a full core an epoch would take about {duration(cost.epoch_seconds)} "
             f"instead of {duration(busy.epoch_seconds)}. Train when it is idle."
         )
@@ -132,7 +132,7 @@ def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     decays = settings.decay in ("linear", "cosine")
     text = (
         f"training.max_minutes={settings.max_minutes:g} ends training after about "
-        f"{100 * share:.0f} % of its {cost.total_steps:,} steps (all take {duration(needed)}, "
+        f"{100 * share:.0f}% of its {cost.total_steps:,} steps (all take {duration(needed)}, "
         "validation excluded). Raise it, or lower training.max_epochs or training.max_steps"
         + (f" so that the {settings.decay} decay completes." if decays else ".")
     )

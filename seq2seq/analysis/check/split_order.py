@@ -49,7 +49,7 @@ def order_findings(name: str, other: str, found: SplitOrder) -> Iterator[Finding
         word = "longer" if found.longer > 0.5 else "shorter"
         share = max(found.longer, 1 - found.longer)
         text = (
-            f"{name}: a source is {word} than one of {other} in {100 * share:.0f} % of comparisons "
+            f"{name}: a source is {word} than one of {other} in {100 * share:.0f}% of comparisons "
             f"(median {found.median:,} and {found.other_median:,} characters): scores will not be "
             f"those of text like {other}. {remedy}"
         )
@@ -59,7 +59,7 @@ def order_findings(name: str, other: str, found: SplitOrder) -> Iterator[Finding
         share = max(found.later, 1 - found.later)
         text = (
             f"{name}: a source comes {word} one of {other} in alphabetical order in "
-            f"{100 * share:.0f} % of comparisons. {remedy}"
+            f"{100 * share:.0f}% of comparisons. {remedy}"
         )
         yield Finding("split", True, text)
     else:

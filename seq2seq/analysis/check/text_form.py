@@ -107,7 +107,7 @@ def _first_words(file: str, lines: Sequence[str]) -> Iterator[Finding]:
     (word, count), *_ = words.most_common(1)
     if count >= CONSTANT * total and not MARKER.search(word):
         text = (
-            f"{file}: {100 * count / total:.0f} % of the lines begin with {word!r}. If it is a "
+            f"{file}: {100 * count / total:.0f}% of the lines begin with {word!r}. If it is a "
             "marker, delete it."
         )
         yield Finding("markers", True, text)

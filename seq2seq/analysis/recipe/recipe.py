@@ -182,7 +182,7 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
     time = "" if minutes is None else f" in {minutes:g} minutes"
     passes = f"for {epochs:.1f} epochs{time}"
     return {
-        "data.max_length": "99 % of the pairs are no longer",
+        "data.max_length": "99% of the pairs are no longer",
         "vocabulary.size": f"for {facts.pairs:,} pairs",
         "vocabulary.joint": f"{'one script' if facts.same_script else 'two scripts'}: {names}",
         "vocabulary.sampling": passes,

@@ -83,7 +83,7 @@ def _body(facts: RunFacts) -> str:
         lines += [
             f"## Scores on the {facts.scored.split} text",
             "",
-            "| metric | score | 95 % interval | signature |",
+            "| metric | score | 95% interval | signature |",
             "| --- | --- | --- | --- |",
             *(
                 f"| {name} | {value.score:.1f} | {_interval(value.ci)} | "

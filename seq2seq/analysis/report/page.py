@@ -46,7 +46,7 @@ def _sections(facts: RunFacts) -> Iterator[str]:
 
 
 def _scores(scored: ScoredText) -> str:
-    rows = [("", "score", "95 % interval", "signature")]
+    rows = [("", "score", "95% interval", "signature")]
     for name, value in zip(METRIC_NAMES, scored.scores, strict=True):
         if value is not None:
             low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
