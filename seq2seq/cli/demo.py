@@ -50,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
     if RUN.exists() and not options.overwrite:
-        raise UserError(f"{RUN}: already exists; replace it with seq2seq demo --overwrite")
+        raise UserError(
+            f"{RUN}: already exists; replace it with seq2seq demo --overwrite, or resume its "
+            f"training with seq2seq train {CONFIG} run_dir={RUN} --resume"
+        )
     from seq2seq.data.demo_corpora import unpack_demo_corpora
 
     say("1. Unpack the demo corpora: English with French and with Marathi")

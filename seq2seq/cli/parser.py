@@ -54,6 +54,7 @@ _OTHER_NAMES = {  # options of other tools
     "--init-from": "train-from load-model pretrained-model finetune-from-model",
 }
 _OVERRIDE = re.compile(r"[\w.]+=\S*")
+_BY_OPTION = re.compile(r" by the option (--[\w-]+)")
 _DECODING = re.compile(r"decoding\.\w*=")
 _SYNONYMS = {name: option for option, names in _OTHER_NAMES.items() for name in names.split()}
 
@@ -109,7 +110,10 @@ class Parser(argparse.ArgumentParser):
             from seq2seq.config.schema import Config
             from seq2seq.config.unknown_keys import suggest_override
 
-            return suggest_override(argument, Config) or did_you_mean(name, known, _SIMILAR)
+            hint = suggest_override(argument, Config) or did_you_mean(name, known, _SIMILAR)
+            option = _BY_OPTION.search(hint)
+            absent = option and option[1] not in known
+            return f"; {option[1]} is an option of seq2seq train" if option and absent else hint
         return did_you_mean(name, known, _SIMILAR)
 
     def _takes_overrides(self) -> bool:

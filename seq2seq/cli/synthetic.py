@@ -108,7 +108,7 @@ def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
         with write_errors(journal.path):
             journal.path.unlink()
     except KeyboardInterrupt:
-        logger.info(f"Resume with the same command: seq2seq {shlex.join(options.arguments)}")
+        logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     names = " ".join(map(str, corpus.outputs))
     logger.info(f"{names}: {pairs:,} pair{'s' * (pairs != 1)}")

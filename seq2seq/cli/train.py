@@ -2,11 +2,12 @@
 
 import argparse
 import shlex
+from collections.abc import Sequence
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects, resolve_config
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.process_group import is_main_process
+from seq2seq.runtime.process_group import is_main_process, world_size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         )
     except Interrupted as stop:
         if is_main_process() and not stop.done:
-            logger.info("Resume with the same command and --resume.")
+            logger.info(f"Resume with: {_resume_command(options.arguments)}")
         raise
     if is_main_process():
         name = shlex.quote(str(run_dir))
@@ -45,3 +46,10 @@ def run(options: argparse.Namespace) -> int:
             logger.info(f"Evaluate:   seq2seq evaluate -m {name}")
         logger.info(f"Report:     seq2seq report {name}")
     return 0
+
+
+def _resume_command(given: Sequence[str]) -> str:
+    """Return the command that resumes a run, from the arguments that it was started with."""
+    kept = [word for word in given if word not in ("--overwrite", "--resume")]
+    start = "seq2seq" if world_size() == 1 else "torchrun ... -m seq2seq"
+    return f"{start} {shlex.join([*kept, '--resume'])}"

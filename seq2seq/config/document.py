@@ -65,7 +65,8 @@ def _read_text(path: Path) -> str:
             raise ConfigError(describe(kind, path))
         return content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file{suggest_file(path)}") from None
+        hint = suggest_file(path) or "; seq2seq init writes a config that suits your text"
+        raise ConfigError(f"{path}: no such file{hint}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]

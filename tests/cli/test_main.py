@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import signal
 import stat
@@ -1155,6 +1156,8 @@ def test_a_signal_saves_and_resume_goes_on(
     assert b"Traceback" not in err
     steps = metrics.read_bytes().count(b"\n")
     assert f"Stopped at step {steps}, saved." in err.decode()
+    given = shlex.join([str(small_corpus), *overrides, "training.max_epochs=9000", "--resume"])
+    assert f"Resume with: seq2seq train {given}\n" in err.decode()
     result = call("train", small_corpus, *overrides, f"training.max_steps={steps + 2}", "--resume")
     assert result.code == 0, result.err
     written = [json.loads(line) for line in metrics.read_bytes().splitlines()]

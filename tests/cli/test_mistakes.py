@@ -232,6 +232,9 @@ CONFIGS = {
     "no such config": Row(
         "train confg.yaml", "confg.yaml: no such file; did you mean 'config.yaml'?"
     ),
+    "no config yet": Row(
+        "train mine.yml", "mine.yml: no such file; seq2seq init writes a config that suits your..."
+    ),
     "a folder as config": Row("train folder", "folder: is a folder, not a config file"),
     "data as config": Row(
         "train train.src",
