@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
+    _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
     if "valid" not in texts:
         texts |= _hold_out(options, texts["train"])
     for part in texts.keys() - {"train"}:
@@ -99,7 +100,8 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
     except ValidationError as error:
         first = error.errors()[0]
         option = str(first["loc"][0]).replace("_", "-")
-        raise UserError(f"init --{option}: {first['msg']}") from None
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"init --{option}: {reason}") from None
 
 
 def _hold_out(options: argparse.Namespace, files: "ParallelFiles") -> dict[str, "ParallelFiles"]:

@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,9 +35,13 @@ Other machines reach the server only with --host, pages of other sites only with
     text = "translate only for those who send the first line of FILE as a token"
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"
-    parser.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=text)
+    parser.add_argument(
+        "--allow-origin", type=_origin, action="append", default=[], metavar="ORIGIN", help=text
+    )
     text = "accept requests for the host NAME, as a proxy forwards them; repeat for more"
-    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=text)
+    parser.add_argument(
+        "--allow-host", type=_host, action="append", default=[], metavar="NAME", help=text
+    )
     group = parser.add_argument_group("limits")
     text = "characters per request (default: 10000)"
     group.add_argument(
@@ -106,11 +111,26 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _origin(text: str) -> str:
+    """Return an origin as browsers send it: others would never match."""
+    if text != "*" and not re.fullmatch(r"https?://[^/\s]+", text):
+        raise argparse.ArgumentTypeError(f"must be like https://example.org, not {text!r}")
+    return text.lower()
+
+
+def _host(text: str) -> str:
+    """Return a name of the server without scheme, port and path, as requests are compared."""
+    if not re.fullmatch(r"[^/:\s]+|[0-9a-fA-F:]+", text):
+        raise argparse.ArgumentTypeError(f"must be a name like example.org, not {text!r}")
+    return text
+
+
 def _token(path: Path | None) -> str | None:
     """Return the first line of a file, which headers can hold; raises UserError."""
     if path is None:
         return None
-    token = read_lines(path)[0].strip()
+    empty = path.is_file() and not path.stat().st_size
+    token = "" if empty else read_lines(path)[0].strip()
     if not (token.isascii() and token.isprintable() and token.split() == [token]):
         raise UserError(f"{path}:1: must be the token, of ASCII characters without spaces")
     return token

@@ -74,7 +74,9 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}:{line}: {reason}") from None
     except OSError as error:
         reason = "is a folder, not a config file" if path.is_dir() else str(error.strerror)
-        raise ConfigError(f"{path}: {reason}") from None
+        config = path / "config.yaml"
+        hint = f"; did you mean '{config}'?" if config.is_file() else ""
+        raise ConfigError(f"{path}: {reason}{hint}") from None
 
 
 def _read_mapping(node: yaml.MappingNode, above: KeyPath, document: Document) -> Tree:

@@ -49,6 +49,7 @@ from seq2seq.runs.provenance import (
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_paths, check_readable
+from seq2seq.runtime.suggestions import suggest_file
 
 SOURCE = "source"  # header field of the source profile
 
@@ -104,7 +105,9 @@ def read_config(folder: Path) -> Config:
     if folder.is_file():
         raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such run folder; `seq2seq train CONFIG` creates one")
+        similar = suggest_file(folder) if folder.parent.is_dir() else ""
+        hint = similar or "; `seq2seq train CONFIG` creates one"
+        raise UserError(f"{folder}: no such run folder{hint}")
     check_paths(folder / CONFIG)
     check_readable(folder / CONFIG)
     if (folder / DESCRIPTION).is_file():

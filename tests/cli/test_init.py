@@ -35,6 +35,13 @@ def pairs_of(files: object) -> set[tuple[str, str]]:
     return set(zip(text.src, text.tgt, strict=True))
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_refused_language_leaves_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "my.yaml", "--src-lang", "", "--tgt-lang", "de", *ALL]) == 2
+    assert capsys.readouterr().err == "seq2seq: error: init --src-lang: must not be empty\n"
+    assert not Path("my-data").exists()
+
+
 def test_two_files_become_a_config_that_trains(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

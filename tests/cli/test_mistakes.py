@@ -236,6 +236,10 @@ CONFIGS = {
         "train mine.yml", "mine.yml: no such file; seq2seq init writes a config that suits your..."
     ),
     "a folder as config": Row("train folder", "folder: is a folder, not a config file"),
+    "a run as config": Row(
+        "train luong",
+        "luong: is a folder, not a config file; did you mean 'luong/config.yaml'?",
+    ),
     "data as config": Row(
         "train train.src",
         "train.src: the top level is not a mapping; write lines such as `name: my-run`",
@@ -601,6 +605,7 @@ MODELS = {
     "no such run": Row(
         "translate -m nowhere", "nowhere: no such run folder; `seq2seq train CONFIG` creates one"
     ),
+    "a misspelt run": Row("translate -m loung", "loung: no such run folder; did you mean 'luong'?"),
     "no run folder": Row("translate -m folder", "folder: not a run folder, it has no config.yaml"),
     "a file as run folder": Row(
         "translate -m luong/best.safetensors",

@@ -155,6 +155,7 @@ def test_what_cannot_be_served_is_one_line(
 ) -> None:
     run, empty = str(tiny_runs["none"]), tmp_path / "token"
     empty.write_text(" \n", encoding="utf-8")
+    (blank := tmp_path / "blank").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for options, message in (
@@ -162,7 +163,12 @@ def test_what_cannot_be_served_is_one_line(
             (["--port", "70000"], "argument --port: must be an integer from 0 to 65535"),
             (["--host", "192.0.2.1", "--port", "0"], "--host 192.0.2.1 --port 0: cannot listen"),
             (["--token-file", str(empty)], f"{empty}:1: must be the token"),
+            (["--token-file", str(blank)], f"{blank}:1: must be the token"),
             (["--token-file", str(tmp_path / "no")], f"{tmp_path / 'no'}"),
+            (["--allow-origin", "example.org"], "--allow-origin: must be like https://example.org"),
+            (["--allow-origin", "https://example.org/"], "not 'https://example.org/'"),
+            (["--allow-host", "https://example.org"], "--allow-host: must be a name like"),
+            (["--allow-host", "example.org:80"], "not 'example.org:80'"),
             (["--max-queue", "10"], "--max-queue 10: below --max-lines (1000)"),
             (["--port", "0", "decoding.beam=3"], "decoding.beam"),
         ):
