@@ -33,15 +33,14 @@ _MAX_COUNTED = 1 << 20  # combinations of lengths that are counted in an array
 
 
 class BatchDivision(NamedTuple):
-    """BatchDivision of a corpus into windows and batches, the same for all of its epochs."""
+    """Division of a corpus into windows and batches, the same for all of its epochs."""
 
     spread: float  # as `choose_spread` returns it
     batches: list[int]  # number in each block of pairs that are shuffled together
 
 
-Divisions: TypeAlias = MutableMapping[
-    tuple[int, bool], BatchDivision
-]  # by batch_tokens, and if sorted
+# By batch_tokens, and True if the batches are sorted.
+Divisions: TypeAlias = MutableMapping[tuple[int, bool], BatchDivision]
 
 
 class Layout(NamedTuple):

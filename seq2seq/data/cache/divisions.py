@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from seq2seq.data import length_windows
+from seq2seq.data import batching, length_windows
 from seq2seq.data.cache.entries import Entry
 from seq2seq.data.cache.records import UNREADABLE
 from seq2seq.data.length_windows import BatchDivision
@@ -28,7 +28,7 @@ class StoredDivisions(dict[Key, BatchDivision]):
         """Read those of earlier starts; if that fails, start without any."""
         super().__init__()
         self._folder = entry.folder
-        code = inspect.getsource(length_windows)
+        code = inspect.getsource(length_windows) + inspect.getsource(batching)
         self._origin = [entry.manifest, np.__version__, hashlib.sha256(code.encode()).hexdigest()]
         with suppress(*UNREADABLE):
             self.update(self._read())
