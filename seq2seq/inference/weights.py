@@ -33,7 +33,7 @@ class InferenceWeight(ABC):
 
     @abstractmethod
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
-        """Return `inputs @ weight.T + bias`: [..., in] -> [..., out]."""
+        """Return `inputs @ weight.T + bias`: [N, in] -> [N, out]."""
 
     @classmethod
     def __torch_function__(
@@ -42,9 +42,12 @@ class InferenceWeight(ABC):
         """Dispatch `F.linear` to `product`; torch calls this for functions of such a weight."""
         del types
         assert function is F.linear, f"{cls.__name__} cannot be given to {function}"
+        inputs: Tensor
+        weight: InferenceWeight
         inputs, weight, bias = (*args, *(kwargs or {}).values(), None)[:3]
-        product: Tensor = weight.product(inputs, bias)
-        return product
+        if inputs.dim() == 2:
+            return weight.product(inputs, bias)
+        return weight.product(inputs.flatten(0, -2), bias).view(*inputs.shape[:-1], -1)
 
 
 class PackedWeight(InferenceWeight):
@@ -97,11 +100,13 @@ class ColumnWeight(InferenceWeight):
         self.blocks = [block.t().contiguous() for block in blocks]
 
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
-        rows, sums = inputs.flatten(0, -2), bias
-        for part, block in zip(rows.split(COLUMN_BLOCK, dim=1), self.blocks, strict=True):
+        parts, sums = [inputs], bias
+        if len(self.blocks) > 1:
+            parts = inputs.split(COLUMN_BLOCK, dim=1)
+        for part, block in zip(parts, self.blocks, strict=True):
             sums = part @ block if sums is None else torch.addmm(sums, part, block)
         assert sums is not None, "a weight has at least one block"
-        return sums.view(*inputs.shape[:-1], -1)
+        return sums
 
 
 def by_columns(weight: Tensor) -> ColumnWeight | Tensor:
@@ -145,10 +150,9 @@ class Int8Weight(InferenceWeight):
         )
 
     def product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
-        integers, scale = quantize(inputs.flatten(0, -2))
+        integers, scale = quantize(inputs)
         sums = self.multiply(integers)
-        scaled = sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale, out=sums)
-        return scaled.view(*inputs.shape[:-1], -1)
+        return sums.mul_(scale) if bias is None else torch.addcmul(bias, sums, scale, out=sums)
 
 
 def quantize(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -160,5 +160,20 @@ def tanh_into(values: Tensor, out: Tensor) -> Tensor:
     return torch.add(MINUS_ONE, sigmoid_(torch.add(values, values, out=out)), alpha=2, out=out)
 
 
+def activate_gates_(gates: Tensor, size: int) -> None:
+    """Apply the logistic function to gates [N, G] in place, and tanh to their last `size` columns.
+
+    Batch-invariant on CPU, where a single pass over all columns serves both functions.
+    """
+    candidates = gates[:, -size:]
+    if not _by_sigmoid(gates) or gates.shape[-1] % SIMD_ELEMENTS:
+        sigmoid_(gates[:, :-size])
+        tanh_into(candidates, candidates)
+        return
+    torch.add(candidates, candidates, out=candidates)
+    sigmoid_(gates)
+    torch.add(MINUS_ONE, candidates, alpha=2, out=candidates)  # tanh x = 2 s(2x) - 1
+
+
 def _by_sigmoid(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)

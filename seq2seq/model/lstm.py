@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from seq2seq.model.fused.library_lstm import run_library_lstm
 from seq2seq.model.fused.lstm import LSTMUnroll, activate
-from seq2seq.model.layers import sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import activate_gates_, tanh, tanh_into
 from seq2seq.model.recurrent import RecurrentLayer, uniform_weight
 
 
@@ -100,10 +100,9 @@ class NormedLSTMLayer(LSTMLayer):
         self, new_hidden: Tensor, new_cell: Tensor, gates: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
         sums = self._sums(self.input_norm(gates.to(cell.dtype)), hidden)
-        size = self.hidden_size
-        sigmoid_(sums[:, : 3 * size])
+        activate_gates_(sums, self.hidden_size)
         o, i, f, g = sums.chunk(4, dim=-1)
-        torch.mul(f, cell, out=new_cell).addcmul_(i, tanh_into(g, g))
+        torch.mul(f, cell, out=new_cell).addcmul_(i, g)
         tanh_into(self.cell_norm(new_cell), new_hidden).mul_(o)
         return new_hidden, new_cell
 

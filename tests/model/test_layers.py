@@ -8,7 +8,14 @@ from model_cases import DEVICES
 from torch import Tensor, nn
 
 from seq2seq.model.fused.lstm import activate
-from seq2seq.model.layers import Dropout, ScaledEmbedding, sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import (
+    Dropout,
+    ScaledEmbedding,
+    activate_gates_,
+    sigmoid_,
+    tanh,
+    tanh_into,
+)
 
 V, E = 11, 7
 IDS = torch.tensor([[3, 10, 0, 3], [1, 1, 2, 9], [4, 5, 6, 7]])
@@ -158,6 +165,22 @@ def test_a_row_has_the_same_bits_wherever_it_stands(name: str, rows: int, width:
     assert torch.equal(found, found[:1].expand_as(found))
     alone = WAYS[name](row.repeat(4, 1))
     assert torch.equal(found[:4], alone)
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("size", [3, 25, 33, 100])
+def test_a_cell_of_any_size_has_the_same_bits_wherever_it_stands(size: int) -> None:
+    row = 3 * torch.randn(4 * size, generator=torch.Generator().manual_seed(1))
+    found = cell_of(row.repeat(64, 1))
+    assert torch.equal(found, found[:1].expand_as(found))
+
+
+@pytest.mark.parametrize("size", [3, 25, 32, 100])
+def test_gates_are_logistic_and_candidates_are_tanh(size: int) -> None:
+    gates = 3 * torch.randn(7, 4 * size)
+    expected = torch.cat([gates[:, :-size].sigmoid(), gates[:, -size:].tanh()], dim=1)
+    activate_gates_(gates, size)
+    torch.testing.assert_close(gates, expected)
 
 
 def test_the_logistic_function_is_torch_s() -> None:

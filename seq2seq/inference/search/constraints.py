@@ -202,11 +202,22 @@ class ForbiddenIds:
     reads_history = False
 
     def __init__(self, ids: Sequence[int]) -> None:
-        self.ids = ids
+        self.slices = _slices(ids)  # an index list would be copied to the device
 
     def apply(self, log_probs: Tensor, rows: Rows) -> None:  # noqa: ARG002
-        for token in self.ids:  # an index list would be copied to the device
-            log_probs[:, token] = -torch.inf
+        for each in self.slices:
+            log_probs[:, each] = -torch.inf
+
+
+def _slices(ids: Sequence[int]) -> list[slice]:
+    """Return ids as slices of consecutive ones."""
+    found: list[slice] = []
+    for i in sorted(set(ids)):
+        if found and found[-1].stop == i:
+            found[-1] = slice(found[-1].start, i + 1)
+        else:
+            found.append(slice(i, i + 1))
+    return found
 
 
 class LengthLimits:
@@ -221,9 +232,7 @@ class LengthLimits:
         by_slot = log_probs.view(len(rows.lengths), -1, log_probs.shape[-1])
         last = [slot for slot in rows.busy() if 0 < rows.lengths[slot] >= rows.limits[slot] - 1]
         first = [
-            slot
-            for slot, length in enumerate(rows.lengths)
-            if length < self.shortest and slot not in last
+            slot for slot in rows.busy() if rows.lengths[slot] < self.shortest and slot not in last
         ]
         if first:
             by_slot[first, :, EOS_ID] = -torch.inf

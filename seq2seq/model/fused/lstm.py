@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.model.layers import sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import activate_gates_, tanh, tanh_into
 
 
 class LayerInputs(NamedTuple):
@@ -117,10 +117,8 @@ class LSTMGradients:
 
 def activate(gates: Tensor, previous_cell: Tensor, hidden: Tensor, cell: Tensor) -> None:
     """Turn gates (o, i, f, g) [B, 4H] into activations in place; write the next state [B, H]."""
-    size = cell.shape[-1]
+    activate_gates_(gates, cell.shape[-1])
     o, i, f, g = gates.chunk(4, dim=-1)
-    sigmoid_(gates[:, : 3 * size])
-    tanh_into(g, g)
     torch.mul(f, previous_cell, out=cell).addcmul_(i, g)
     tanh_into(cell, hidden).mul_(o)
 
