@@ -224,10 +224,8 @@ def change_mode(path: Path, mode: int) -> None:
 def test_too_few_file_handles_are_not_damage(here: Path, left: int) -> None:
     load_model(here / "run", torch_cpu())  # whatever is imported late
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    opened = []
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 4, before[1]))
+    opened = [os.dup(0) for _ in range(4)]  # there may be gaps between them
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(opened) + 1, before[1]))
     try:
         while True:
             try:

@@ -170,8 +170,8 @@ def _allows(schema: Mapping[str, Any], value: object) -> bool:
 
 
 def _describe(schema: Mapping[str, Any]) -> str:
-    bounds = [
-        f"{text} {schema[key]}"
+    bounds = [  # releases of pydantic differ in writing 0 or 0.0
+        f"{text} {int(schema[key]) if float(schema[key]).is_integer() else schema[key]}"
         for key, text in (
             ("minimum", "at least"),
             ("exclusiveMinimum", "more than"),
