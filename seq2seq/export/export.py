@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from seq2seq.inference.exported.folder import FORMAT
 from seq2seq.runs.checkpoint import load_model, read_source_profile
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.files import atomic_write, write_errors
 
 _BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 
@@ -47,31 +49,44 @@ def export_runs(runs: Sequence[Path], folder: Path, int8: bool = False) -> list[
         graphs[files["encoder"]] = encoder_graph(model, int8)
         graphs[files["decoder"]] = decoder_graph(model, int8)
         models.append(files)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = {name: _write(folder / name, graph) for name, graph in graphs.items()}
-    save_vocabularies(vocabularies, folder / VOCABULARY)
-    description = {
-        "format": FORMAT,
-        "seq2seq": __version__,
-        "src_lang": config.data.src_lang,
-        "tgt_lang": config.data.tgt_lang,
-        "models": models,
-        "int8": int8,
-        "pad_id": PAD_ID,
-        "unk_id": UNK_ID,
-        "bos_id": BOS_ID,
-        "eos_id": EOS_ID,
-        "limit": asdict(limit),
-        "max_length": config.data.max_length,
-        "decoding": config.decoding.model_dump(mode="json"),
-        "decoding_schema": _schema(),
-        "source": asdict(read_source_profile(runs[0])),
-        "vocabularies": checksums,
-        "sha256": written,
-    }
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    atomic_write(folder / DESCRIPTION, text.encode())
+    with _filled(folder):
+        written = {name: _write(folder / name, graph) for name, graph in graphs.items()}
+        save_vocabularies(vocabularies, folder / VOCABULARY)
+        description = {
+            "format": FORMAT,
+            "seq2seq": __version__,
+            "src_lang": config.data.src_lang,
+            "tgt_lang": config.data.tgt_lang,
+            "models": models,
+            "int8": int8,
+            "pad_id": PAD_ID,
+            "unk_id": UNK_ID,
+            "bos_id": BOS_ID,
+            "eos_id": EOS_ID,
+            "limit": asdict(limit),
+            "max_length": config.data.max_length,
+            "decoding": config.decoding.model_dump(mode="json"),
+            "decoding_schema": _schema(),
+            "source": asdict(read_source_profile(runs[0])),
+            "vocabularies": checksums,
+            "sha256": written,
+        }
+        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        atomic_write(folder / DESCRIPTION, text.encode())
     return [folder / DESCRIPTION, *(folder / name for name in written), folder / VOCABULARY]
+
+
+@contextmanager
+def _filled(folder: Path) -> Iterator[None]:
+    """Create a folder for files; if writing fails, raise RunError and leave it empty."""
+    with write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield
+        except BaseException:
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            raise
 
 
 def _write(path: Path, graph: Graph) -> str:

@@ -1,6 +1,7 @@
 """Exported models against the runs they were exported from: search, settings and their refusal."""
 
 import copy
+import errno
 import json
 import os
 import pickle
@@ -22,6 +23,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.search.interface import Sampling
@@ -465,6 +467,23 @@ def test_a_later_format_is_refused(tiny_runs: dict[str, Path], tmp_path: Path) -
     (folder / "export.json").write_text(json.dumps(stored | {"format": 9}), encoding="utf-8")
     with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 1"):
         Translator.load(folder)
+
+
+def test_an_export_that_cannot_be_written_names_its_folder_and_leaves_it_empty(
+    tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "full"
+    monkeypatch.setattr(export_module, "save_vocabularies", no_space)
+    with pytest.raises(RunError) as caught:
+        export_runs([tiny_runs["luong"]], folder)
+    assert str(caught.value) == f"{folder}: cannot be written (No space left on device)"
+    assert list(folder.iterdir()) == []
+    monkeypatch.undo()
+    export_runs([tiny_runs["luong"]], folder)
+
+
+def no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_what_does_not_go_together(
