@@ -49,8 +49,10 @@ CORPORA = {
     ),
 }
 # As configs/multi30k-en-de-fast.yaml, for long trainings with a second layer.
-SHORT = "model: {embedding_size: 256, hidden_size: 512, layers: 1, dropout: 0.1}"
-LONG = "model: {embedding_size: 256, hidden_size: 512, layers: 2, dropout: 0.1}"
+LUONG = "decoder: luong, score: general, input_feeding: true"
+SIZES = "embedding_size: 256, hidden_size: 512, dropout: 0.1"
+SHORT = f"model: {{{LUONG}, {SIZES}}}"
+LONG = f"model: {{{LUONG}, {SIZES}, layers: 2}}"
 
 
 def main() -> None:
