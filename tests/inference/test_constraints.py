@@ -277,8 +277,8 @@ def test_lengths_are_limited_from_both_sides() -> None:
     rows, scores = Rows(3, 2, CPU, keep_history=False), torch.zeros(6, 7)
     rows.begin([0, 1], [9, 2], [NO_PREFIX] * 2, [NO_LEXICAL] * 2, [""] * 2)
     LengthLimits().apply(scores, rows)
-    assert scores[:, EOS_ID].tolist() == [-torch.inf] * 6
-    assert scores.isneginf().sum() == 6
+    assert scores[:, EOS_ID].tolist() == [-torch.inf] * 4 + [0, 0]  # the third slot is empty
+    assert scores.isneginf().sum() == 4
     rows.advance([[4, 5]] * 3, [[0, 1]] * 3)
     scores = torch.zeros(6, 7)
     LengthLimits().apply(scores, rows)

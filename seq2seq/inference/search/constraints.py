@@ -221,7 +221,10 @@ def _slices(ids: Sequence[int]) -> list[slice]:
 
 
 class LengthLimits:
-    """No hypothesis is empty or too short; each ends at its sentence's limit at the latest."""
+    """No hypothesis is empty or too short; each ends at its sentence's limit at the latest.
+
+    Empty slots are left alone.
+    """
 
     reads_history = False
 
