@@ -21,6 +21,7 @@ from seq2seq.runtime.files import LONE_SURROGATE
 Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 NAME_IDS = range(4, 4 + len(PLACEHOLDERS))  # ids of placeholders in a vocabulary with names
+FEW_TEXTS = 32  # fewer are encoded sooner one by one than by the threads of SentencePiece
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 
@@ -80,7 +81,10 @@ class Vocabulary:
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
             return [[find(SPACE + word) for word in self.words(text)] for text in texts]
-        ids: list[list[int]] = self._processor.encode([normalized(text) for text in texts])
+        lines = [normalized(text) for text in texts]
+        if len(lines) < FEW_TEXTS:
+            return [self._processor.encode(line) for line in lines]
+        ids: list[list[int]] = self._processor.encode(lines)
         return ids
 
     def sample(
