@@ -121,14 +121,13 @@ class ExportedModel:
         weights = [
             values["attention_weights"] for values, _ in steps if "attention_weights" in values
         ]
-        log_probs = steps[0][0]["log_probs"]
-        for values, _ in steps[1:]:
-            log_probs = np.logaddexp(log_probs, values["log_probs"])
+        log_probs, mean_weights = steps[0][0]["log_probs"], weights[0] if weights else None
         if len(steps) > 1:
+            for values, _ in steps[1:]:
+                log_probs = np.logaddexp(log_probs, values["log_probs"])
             log_probs -= np.float32(np.log(len(steps)))
-        return Advanced(
-            log_probs, [new for _, new in steps], np.mean(weights, axis=0) if weights else None
-        )
+            mean_weights = np.mean(weights, axis=0) if weights else None
+        return Advanced(log_probs, [new for _, new in steps], mean_weights)
 
     def topk(self, log_probs: Array, scores: Array, count: int) -> tuple[Array, Array]:
         """Return the best continuations of the hypotheses of each sentence, best first.

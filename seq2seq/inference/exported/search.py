@@ -130,7 +130,8 @@ class _Batch:
         """Step the model; return constrained log-probabilities [N, V] and attention [N, S]."""
         found = self.model.advance(self.ids, self.state, self.memory)
         self.state = found.state
-        for slot in np.flatnonzero(np.isnan(found.log_probs[:: self.size, EOS_ID])).tolist():
+        undefined = np.isnan(found.log_probs[:: self.size, EOS_ID])
+        for slot in np.flatnonzero(undefined).tolist() if undefined.any() else ():
             if not self.batch[slot].finished:
                 raise NonFiniteError(self.batch[slot].number, math.nan)
         searched = self._searched() if self.has_phrases else []
@@ -252,15 +253,15 @@ class _Batch:
     def _extend(self, each: SentenceSearch, kept: Sequence[tuple[int, Node]]) -> None:
         """Make the kept continuations, parents with tokens, the partial hypotheses."""
         states, missing, text_states = each.prefix_states, each.missing, each.text_states
-        unused = self.size - len(kept)
-        complete = len(each.sentence.prefix.states)
+        prefix, unused = each.sentence.prefix, self.size - len(kept)
         each.length += 1
         each.nodes = [node for _, node in kept] + [None] * unused
-        each.prefix_states = [
-            each.sentence.prefix.after(states[parent], node.token) for parent, node in kept
-        ] + [complete] * unused
-        each.missing = [_without(missing[parent], node.token) for parent, node in kept]
-        each.missing += [()] * unused
+        if prefix.states:
+            each.prefix_states = [prefix.after(states[parent], node.token) for parent, node in kept]
+            each.prefix_states += [len(prefix.states)] * unused
+        if each.sentence.kept:
+            each.missing = [_without(missing[parent], node.token) for parent, node in kept]
+            each.missing += [()] * unused
         if self.has_phrases:
             lexical, progress = each.sentence.lexical, each.progress
             each.progress = [lexical.after(progress[parent], node.token) for parent, node in kept]
