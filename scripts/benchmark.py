@@ -22,7 +22,14 @@ from typing import Any
 
 from benchmarking import peers
 from benchmarking.machine import isolated, machine_name, matmul_gflops
-from benchmarking.search_speed import search_speed, source_ids, supports_int8
+from benchmarking.search_speed import (
+    Mode,
+    SearchSpeed,
+    model_of,
+    modes_of,
+    search_speed,
+    source_ids,
+)
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
@@ -85,12 +92,12 @@ def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Measure sentences per second, greedy and with beam 5, of models trained for some minutes."""
     for case in _cases(options):
         run = _model(options, case)
-        modes = (False, True) if isolated(supports_int8, options.device) else (False,)
+        modes = isolated(modes_of, options.device)
         for beam in (1, 5):
-            for int8 in modes:
-                found = isolated(search_speed, run, _test(options), beam, int8, options.device)
+            for mode in modes:
+                found = _searched(options, run, beam, mode, options.device)
                 yield {
-                    "what": f"search, {case.name}, beam {beam}, {'int8' if int8 else 'float32'}",
+                    "what": f"search, {case.name}, beam {beam}, {mode.name}",
                     "sentences/s": round(found.sentences, 1),
                     "tokens/s": round(found.tokens),
                     "alone, p50/p95 ms": f"{found.median_ms:.1f}/{found.p95_ms:.1f}",
@@ -149,15 +156,15 @@ def _training_beside(options: argparse.Namespace, peer: peers.Peer) -> Iterable[
 def _search_beside(
     options: argparse.Namespace, peer: peers.Peer, run: Path, beam: int
 ) -> Iterable[dict[str, Any]]:
-    for int8 in (False, True) if isolated(supports_int8, "cpu") else (False,):
+    for mode in isolated(modes_of, "cpu"):
         theirs = peers.search(peer, options.peers, beam)
-        ours = isolated(search_speed, run, _test(options), beam, int8, "cpu")
-        command = _seconds(
-            "translate", "-m", str(run), "-i", str(_test(options)), "-o", os.devnull,
-            "-b", str(beam), "--device", "cpu", *(["--int8"] if int8 else []),
-        )  # fmt: skip
-        mode = "int8" if int8 else "float32"
-        row: dict[str, Any] = {"what": f"search, beam {beam}, {mode}, beside {peer.name}"}
+        ours = _searched(options, run, beam, mode, "cpu")
+        with model_of(run, mode) as model:
+            command = _seconds(
+                "translate", "-m", str(model), "-i", str(_test(options)), "-o", os.devnull,
+                "-b", str(beam), "--device", "cpu", *(["--int8"] if mode.int8 else []),
+            )  # fmt: skip
+        row: dict[str, Any] = {"what": f"search, beam {beam}, {mode.name}, beside {peer.name}"}
         if theirs.seconds is not None:
             row |= {"theirs": round(1000 / theirs.seconds), "ours": round(ours.sentences)}
             row["ratio"] = round(ours.sentences * theirs.seconds / 1000, 2)
@@ -171,21 +178,28 @@ def _search_beside(
 
 def _search_beside_ctranslate2(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Measure in turn with a Transformer-Tiny of random weights, with outputs of equal length."""
-    run, name = _model(options, Case("luong")), peers.CTRANSLATE2
+    run, name = options.ours or _model(options, Case("luong")), peers.CTRANSLATE2
     sources = isolated(source_ids, run, _test(options))
     for beam in (1, 5):
-        for int8 in (False, True) if isolated(supports_int8, "cpu") else (False,):
-            ours = isolated(search_speed, run, _test(options), beam, int8, "cpu")
-            given = sources, beam, round(ours.length), int8
+        for mode in isolated(modes_of, "cpu"):
+            ours = _searched(options, run, beam, mode, "cpu")
+            given = sources, beam, round(ours.length), mode.int8
             theirs = isolated(peers.search_ctranslate2, options.peers, *given)
             yield {
-                "what": f"search, beam {beam}, {'int8' if int8 else 'float32'}, beside {name}",
+                "what": f"search, beam {beam}, {mode.name}, beside {name}",
                 "their tokens/s": round(theirs.tokens),
                 "our tokens/s": round(ours.tokens),
                 "ratio by tokens": round(ours.tokens / theirs.tokens, 2),
                 "theirs alone, p50/p95 ms": f"{theirs.median_ms:.1f}/{theirs.p95_ms:.1f}",
                 "ours alone, p50/p95 ms": f"{ours.median_ms:.1f}/{ours.p95_ms:.1f}",
             }
+
+
+def _searched(
+    options: argparse.Namespace, run: Path, beam: int, mode: Mode, device: str
+) -> SearchSpeed:
+    with model_of(run, mode) as model:
+        return isolated(search_speed, model, _test(options), beam, mode.int8, device)
 
 
 def _trained(options: argparse.Namespace, case: Case, precision: str) -> Any:
@@ -260,6 +274,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         choices=[*(peer.name for peer in peers.PEERS), peers.CTRANSLATE2],
         help="may be repeated",
     )
+    parser.add_argument("--ours", type=Path, metavar="RUN", help="run to compare with CTranslate2")
     parser.add_argument("--peer-seconds", type=float, default=180.0)
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(arguments)

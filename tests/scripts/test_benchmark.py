@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarking import peers
+from benchmarking import peers, search_speed
 from benchmarking.machine import matmul_gflops
+from benchmarking.search_speed import model_of, modes_of
 from benchmarking.standard import CASES, Case, standard, work
 from seq2seq.model.builder import build_model
 
@@ -101,3 +102,20 @@ def test_ctranslate2_gets_the_ids_and_its_figures_are_read(tmp_path: Path) -> No
     assert (python.parent / "sources").read_text(encoding="utf-8") == "4 5\n6\n"
     with pytest.raises(subprocess.CalledProcessError):
         peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=False)
+
+
+def test_exports_are_measured_where_onnx_is_installed(
+    tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, *_, exported = modes_of("cpu")
+    assert (plain.exported, exported.exported, exported.int8) == (False, True, True)
+    run, source = tiny_runs["luong"], tmp_path / "source"
+    source.write_text("a b c\n" * 60, encoding="utf-8")
+    with model_of(run, plain) as model:
+        assert model == run
+    with model_of(run, exported) as model:
+        found = search_speed.search_speed(model, source, 1, exported.int8, "cpu")
+        assert found.length > 0
+    assert not model.exists()
+    monkeypatch.setattr(search_speed, "find_spec", lambda _: None)
+    assert not any(mode.exported for mode in modes_of("cpu"))
