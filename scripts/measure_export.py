@@ -3,13 +3,15 @@
     python scripts/measure_export.py runs/my-run -i SOURCE... -r REFERENCE... --runtime PYTHON
 
 `--runtime` is the interpreter of an environment with the extra `runtime` alone; without it, the
-start is measured in this one. Files may be .gz. Throughput of both is measured in turns, in one
-process; OMP_NUM_THREADS sets the threads of both. Start-up is the wall time of `seq2seq translate`
-for one line, best of five.
+start is measured in this one. Files may be .gz. Throughput is measured in turns, in one process;
+the latency of a sentence alone is the median over the first lines, translated one by one.
+OMP_NUM_THREADS sets the threads of both. Start-up is the wall time of `seq2seq translate` for one
+line, best of five.
 """
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -28,6 +30,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
 BEAMS = (1, 5)
+ALONE = 100  # sentences translated one by one
 STARTS = 5  # repetitions; the fastest is reported
 TIE = 1e-4  # nats
 LINE = "A man is riding a bicycle."
@@ -62,24 +65,41 @@ def main() -> None:
 def searches(
     run: Path, exports: dict[str, Path], lines: Sequence[str], references: Sequence[str]
 ) -> str:
-    """Return a table of each beam size and model: texts, attention, lines a second and BLEU."""
+    """Return a table of each beam size and model: texts, attention, speeds and BLEU."""
     translators = {"torch": Translator.load(run, device="cpu")}
-    translators |= {name: Translator.load(path) for name, path in exports.items()}
+    translators["torch, int8"] = Translator.load(run, device="cpu", int8=True)
+    translators |= {f"exported, {name}": Translator.load(path) for name, path in exports.items()}
     rows = []
     for beam_size in BEAMS:
         found = {name: each.translate(lines, beam_size) for name, each in translators.items()}
         for name, each in translators.items():
             equal, untied, attention = compare(found[name], found["torch"])
-            begin = time.perf_counter()
-            each.translate(lines, beam_size, text_only=True)
-            speed = len(lines) / (time.perf_counter() - begin)
+            speed = len(lines) / seconds(each, lines, beam_size)
+            alone = [seconds(each, [line], beam_size) for line in lines[:ALONE]]
             bleu = float("nan")
             if references:
                 texts = [translation.text for translation in found[name]]
                 bleu = bleu_score(texts, references)
-            rows.append([beam_size, name, f"{equal:.2%}", untied, attention, speed, bleu])
-    headers = ["beam", "model", "equal texts", "no tie", "attention", "lines/s", "BLEU"]
-    return tabulate(rows, headers, floatfmt=("", "", "", "", ".1e", ".0f", ".2f"))
+            latency = 1000 * statistics.median(alone)
+            rows.append([beam_size, name, f"{equal:.2%}", untied, attention, speed, latency, bleu])
+    headers = [
+        "beam",
+        "model",
+        "equal texts",
+        "no tie",
+        "attention",
+        "lines/s",
+        "alone, ms",
+        "BLEU",
+    ]
+    return tabulate(rows, headers, floatfmt=("", "", "", "", ".1e", ".0f", ".1f", ".2f"))
+
+
+def seconds(translator: Translator, lines: Sequence[str], beam_size: int) -> float:
+    """Return the time of one call."""
+    begin = time.perf_counter()
+    translator.translate(lines, beam_size, text_only=True)
+    return time.perf_counter() - begin
 
 
 def compare(
