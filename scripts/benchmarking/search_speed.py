@@ -22,7 +22,7 @@ ALONE = 300  # sentences translated one by one
 
 
 class Mode(NamedTuple):
-    """How a model is searched: the name of the mode, its weights, and by torch or ONNX Runtime."""
+    """Name of a way to run search, whether its weights are int8, and whether ONNX Runtime runs it."""
 
     name: str
     int8: bool = False
