@@ -22,7 +22,7 @@ ALONE = 300  # sentences translated one by one
 
 
 class Mode(NamedTuple):
-    """Name of a way to run search, whether its weights are int8, and whether ONNX Runtime runs it."""
+    """A way to run search: its name, with int8 weights or not, by ONNX Runtime or torch."""
 
     name: str
     int8: bool = False
