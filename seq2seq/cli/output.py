@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -78,7 +78,9 @@ def open_output(path: Path | None) -> Iterator[Output]:
         yield Output(sys.stdout, "standard output")
         return
     target = resolve_link(path)
-    with termination_raises(), output_file(path) as file:
+    with termination_raises(), ExitStack() as stack:
+        with write_errors(path):
+            file = stack.enter_context(output_file(path))
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
             streamed = is_stream(target)

@@ -44,6 +44,8 @@ def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
         part.replace(path)
         _sync_folder(path.parent)
     except BaseException as error:
+        if isinstance(error, OSError) and error.filename == str(part):
+            error.filename = str(path)  # the name that the user knows
         with suppress(OSError):
             if own is not None:
                 own.close()

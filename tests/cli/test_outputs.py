@@ -201,3 +201,18 @@ def test_a_terminated_call_keeps_what_it_has_translated(here: Path, name: str) -
     assert error.endswith(f"{note}seq2seq: error: interrupted\n")
     assert main(["translate", "-m", "run", "-o", "whole", *["ba ba.", "zu."] * (count // 2)]) == 0
     assert (here / "whole").read_bytes() == kept
+
+
+@pytest.mark.skipif(
+    not Path("/proc/version").exists(), reason="needs a /proc, which takes no files"
+)
+@pytest.mark.parametrize("call", READING_RUN[:5])
+def test_an_output_that_cannot_be_created_is_named_as_given(
+    here: Path, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    shutil.copytree(here / "run", here / "other")
+    assert main([*call.split(), "/proc/hyp.json"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == (
+        "seq2seq: error: /proc/hyp.json: cannot be written (No such file or directory)"
+    )
