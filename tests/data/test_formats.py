@@ -154,10 +154,13 @@ def test_columns_of_a_tsv_are_chosen_by_number_or_name(tmp_path: Path) -> None:
     assert pairs_of(path, ["3", "2"])[1:] == [("eins", "one"), ("zwei", "two")]
     assert pairs_of(path)[1:] == [("1", "one"), ("2", "two")]
     assert refusal(path, ["en", "fr"]) == (
-        f"{path}:1: has no column 'fr'; it has: id, en, de. Set columns: [SOURCE, TARGET], or "
-        "[1, 2] if there is no header"
+        f"{path}:1: has no column 'fr'; it has: id, en, de. Set columns (--columns of a command) "
+        "to names that it has, or to 1 and 2 if it has no header"
     )
     assert refusal(path, ["2", "9"]).startswith(f"{path}:1: the line has 3 columns; column 9 is ")
+    twice = write(tmp_path / "c.tsv", "en\tde\tde\none\teins\tzwei\n")
+    assert refusal(twice, ["en", "de"]).startswith(f"{twice}:1: 2 columns are named 'de'. Choose ")
+    assert pairs_of(twice, ["1", "3"])[1:] == [("one", "zwei")]
     short = write(tmp_path / "b.tsv", "id\ten\tde\n1\tone\teins\n2\ttwo\n")
     assert refusal(short, ["en", "de"]).startswith(f"{short}:3: the line has 2 columns; column 3 ")
 
@@ -172,7 +175,8 @@ def test_columns_of_a_tsv_are_chosen_by_number_or_name(tmp_path: Path) -> None:
         ("english,german\na,b\nc,d,e\n", "a.csv:3: the record has 3 cells, the first one 2."),
         ('english,german\na,b\n"c,d\ne,f\n', "a.csv:3: a quoted cell that begins here does not"),
         ('english,german\n"a" b,c\n', "a.csv:2: malformed CSV ("),
-        ("en,de\na,b\n", "a.csv:1: has no column 'english'; it has: en, de. Set columns: [SOURCE"),
+        ("en,de\na,b\n", "a.csv:1: has no column 'english'; it has: en, de. Set columns ("),
+        ("english,german,german\na,b,c\n", "a.csv:1: 2 columns are named 'german'. Choose columns"),
         ("english,ger\na,b\n", "a.csv:1: has no column 'german'; it has: english, ger"),
         ("german,englisch\n", "it has: german, englisch; did you mean 'englisch'?"),
         ('english,german\na,"b\0"\n', "a.csv:2: contains a NUL character"),
@@ -278,6 +282,12 @@ def test_columns_of_parquet_are_flat_or_a_translation(tmp_path: Path) -> None:
         f"{nested}:1: has no column 'en'; it has: english, german"
     )
     assert refusal(path, ["id", "german"]) == f"{path}: the column 'id' is int64, not text"
+    twice = tmp_path / "e.parquet"
+    columns = [english, german, german]
+    parquet.write_table(pa.Table.from_arrays(columns, names=["en", "de", "de"]), twice)
+    assert refusal(twice, ["en", "de"]) == (
+        f"{twice}: 2 columns are named 'de'; rename all but one"
+    )
     damaged = write(tmp_path / "c.parquet", path.read_bytes()[:-20])
     assert refusal(damaged).startswith(f"{damaged}: is not a Parquet file, or damaged (")
     plain = write(tmp_path / "d.parquet", "a\tb\n")

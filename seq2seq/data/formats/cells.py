@@ -10,6 +10,7 @@ from seq2seq.runtime.suggestions import did_you_mean, shorten
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SHOWN_NAMES = 10
+_REMEDY = ". Set columns (--columns of a command) to names that it has"
 
 
 def as_line(text: str, place: str) -> str:
@@ -35,8 +36,18 @@ def missing_column(
     """
     shown = ", ".join(shorten(each) for each in names[:_SHOWN_NAMES])
     more = ", ..." * (len(names) > _SHOWN_NAMES)
-    hint = other_format or did_you_mean(name, names) or f". Set columns: [SOURCE, TARGET]{remedy}"
+    hint = other_format or did_you_mean(name, names) or f"{_REMEDY}{remedy}"
     return UserError(f"{path}:1: has no column {name!r}; it has: {shown}{more}{hint}")
+
+
+def position(path: Path, names: Sequence[str], name: str) -> int:
+    """Return the place of a named column in a header; raises UserError if two have the name."""
+    if names.count(name) > 1:
+        raise UserError(
+            f"{path}:1: {names.count(name)} columns are named {name!r}. Choose columns by number, "
+            "or rename all but one"
+        )
+    return names.index(name)
 
 
 def format_hint(line: str, ending: str) -> str:

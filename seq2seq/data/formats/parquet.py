@@ -59,6 +59,10 @@ def _place(path: Path, schema: Any, name: str) -> tuple[str, ...]:
     """Return where a column is: its name, below `translation` if need be."""
     names: list[str] = list(schema.names)
     place: tuple[str, ...] = (name,)
+    if names.count(name) > 1:
+        raise UserError(
+            f"{path}: {names.count(name)} columns are named {name!r}; rename all but one"
+        )
     if name in names:
         kind = schema.field(name).type
     else:

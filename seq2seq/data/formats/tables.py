@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.data.formats.cells import as_line, as_numbers, format_hint, missing_column
+from seq2seq.data.formats.cells import as_line, as_numbers, format_hint, missing_column, position
 from seq2seq.data.line_counts import MAX_COUNTED_LINES
 from seq2seq.data.lines import iter_lines, iter_text
 from seq2seq.runtime.errors import UserError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = ",;\t|"  # in order of preference
 _PLAIN = ". If the file is no table, give it another ending than .tsv"
-_NO_HEADER = ", or [1, 2] if there is no header"
+_NO_HEADER = ", or to 1 and 2 if it has no header"
 
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
@@ -50,7 +50,7 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     reader = csv.reader(chain(start, lines), delimiter=delimiter, strict=True)
     if numbers is None:
         next(reader)
-        numbers = [names.index(each) for each in columns]
+        numbers = [position(path, names, each) for each in columns]
     src, tgt = numbers
     while (record := _next_record(path, reader)) is not None:
         if not record:  # a blank line
@@ -96,7 +96,7 @@ def _position(path: Path, names: Sequence[str], name: str) -> int:
     if name not in names:
         other_format = format_hint("\t".join(names), ".tsv")
         raise missing_column(path, name, names, _NO_HEADER, other_format)
-    return names.index(name)
+    return position(path, names, name)
 
 
 def _with_ends(path: Path) -> Iterator[str]:
