@@ -69,12 +69,7 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     columns = Columns("evaluate", options)
     columns.check(options.input, *options.ref)
-    data = None
-    if options.model:
-        with frozen_objects():
-            from seq2seq.runs.checkpoint import read_config
-
-        data = read_config(Path(options.model[0])).data
+    data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *inputs, runs=options.model)
     check_output(options.json, *inputs, options.output, runs=options.model)
@@ -92,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     if options.model:
         texts = [("translation", _translate(options, texts[0][1]))]
     lists = [lines for _, lines in references]
-    segmentation = segmentation_of(data.tgt_lang if data else "", lists, options.tokenize)
+    segmentation = segmentation_of(language, lists, options.tokenize)
     _log_notes(files, texts, references, segmentation)
     hypotheses = [lines for _, lines in texts]
     how = (lists, options.lowercase, segmentation)
@@ -179,6 +174,21 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
 
 
+def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
+    """Return the corpora that the first run's config names, and its target language.
+
+    An exported model has no corpora; without a model there is neither.
+    """
+    if not models:
+        return None, ""
+    with frozen_objects():
+        from seq2seq.inference.exported.folder import is_export
+        from seq2seq.inference.loaded_model import languages_of
+        from seq2seq.runs.checkpoint import read_config
+    first = Path(models[0])
+    return None if is_export(first) else read_config(first).data, languages_of(first)[1]
+
+
 def _read(
     options: argparse.Namespace, columns: Columns, data: "DataConfig | None"
 ) -> tuple[list[NamedLines], list[NamedLines]]:
@@ -191,7 +201,11 @@ def _read(
         lines = read_aligned([(str(text.path), text.lines()) for text in texts])
         named = [(str(text.path), each) for text, each in zip(texts, lines, strict=True)]
         return named[: -len(options.ref)], named[-len(options.ref) :]
-    assert data is not None, "checked: without a reference there is a run"
+    if data is None:
+        raise UserError(
+            f"{options.model[0]}: is an exported model, which records no text; give -i FILE and "
+            "-r FILE"
+        )
     files = data.valid if options.split == "valid" else data.test
     if files is None:
         raise UserError(

@@ -123,13 +123,28 @@ def test_what_an_export_cannot_do_is_one_line(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", "-m", str(exported)]) == 2
-    assert "is an exported model, which translates only; give the run folder" in (
+    assert "is an exported model, which records no text; give -i FILE and -r FILE" in (
         capsys.readouterr().err
     )
     assert main(["translate", "-m", str(exported), "--sample", "2", "ba"]) == 2
     assert "--sample: an exported model has greedy and beam search only" in capsys.readouterr().err
     assert main(["export", "-m", str(exported), "-o", str(tmp_path / "again")]) == 2
     assert "is an exported model, which translates only" in capsys.readouterr().err
+
+
+def test_an_exported_model_is_evaluated_as_its_run(
+    tiny_runs: dict[str, Path], exported: Path, tmp_path: Path
+) -> None:
+    for name in ("source", "reference"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    texts = ["-i", str(tmp_path / "source"), "-r", str(tmp_path / "reference")]
+    scores = []
+    for model in (tiny_runs["luong"], exported):
+        path = tmp_path / "scores.json"
+        assert main(["evaluate", "-m", str(model), *texts, "--json", str(path)]) == 0
+        scores.append(json.loads(path.read_text("utf-8")))
+    assert scores[0] == scores[1]
+    assert scores[0]["bleu"]["signature"]
 
 
 def code_block(language: str) -> str:
