@@ -202,6 +202,27 @@ def test_models_of_every_kind(
     assert len({each.text for each in expected}) > len(LINES) // 3
 
 
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_sources_are_encoded_alike_in_any_company(
+    model: dict[str, Any],
+    tiny_vocabularies: Vocabularies,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {"decoder": "bahdanau"} | model
+    _, exported = both(make_run(tmp_path / "run", tiny_vocabularies, scale=1, model=given))
+    found = []
+    for rows in (1, 5, 1000):
+        monkeypatch.setattr("seq2seq.inference.exported.model.ENCODED_ROWS", rows)
+        found.append(exported.translate(LINES[::2]))
+    for each in zip(*found, strict=True):
+        assert len({one.text for one in each}) == 1
+        assert len({tuple(one.token_scores) for one in each}) == 1
+        weights = [one.attention for one in each]
+        if weights[0] is not None:
+            assert all(np.array_equal(weights[0], other) for other in weights[1:])
+
+
 @pytest.mark.parametrize("model", [{"decoder": "bahdanau"}, {"decoder": "luong"}], ids=str)
 def test_a_copying_model_requires_the_words_that_it_copies(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path

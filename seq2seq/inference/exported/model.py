@@ -17,6 +17,7 @@ Array = NDArray[Any]
 Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
 
 
+ENCODED_ROWS = 32  # sources encoded together
 _PARENTS: list[object] = []  # sessions of the process that this one was forked from
 
 
@@ -35,7 +36,7 @@ class Network:
         """Prepare the graphs; raises an error of ONNX Runtime for bytes that are none."""
         self._graphs = encoder, decoder
         self._encoder, self._decoder = session(encoder), session(decoder)
-        self._encoded = [each.name for each in self._encoder.get_outputs()]
+        self._encoded = {each.name: each.shape for each in self._encoder.get_outputs()}
         inputs = self._decoder.get_inputs()
         self._inputs = [each.name for each in inputs]
         self._dims = {each.name: each.shape for each in inputs}
@@ -54,9 +55,20 @@ class Network:
         return "attention_weights" in self._outputs
 
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
-        """Return the memory and the first state of sources [B, S] with lengths [B]."""
-        inputs = {"src": src, "src_lengths": src_lengths}
-        values = dict(zip(self._encoded, self._encoder.run(None, inputs), strict=True))
+        """Return the memory and the first state of sources [B, S] with lengths [B].
+
+        Sources of similar length should be neighbours: ENCODED_ROWS are encoded together, without
+        the padding beyond the longest of them.
+        """
+        values: Arrays = {}
+        for start in range(0, len(src), ENCODED_ROWS):
+            rows = slice(start, start + ENCODED_ROWS)
+            longest = int(src_lengths[rows].max())
+            inputs = {"src": src[rows, :longest], "src_lengths": src_lengths[rows]}
+            for name, part in zip(self._encoded, self._encoder.run(None, inputs), strict=True):
+                if name not in values:
+                    values[name] = self._padding(name, src, part)
+                values[name][self._place(name, rows, longest)] = part
         state = {name: values.pop(name) for name in self._state if name in values}
         for name in self._state:  # these start at zero
             if name not in state:
@@ -64,6 +76,17 @@ class Network:
                 width = src.shape[1] if width == "source" else width
                 state[name] = np.zeros((len(src), width), np.float32)
         return values, state
+
+    def _padding(self, name: str, src: Array, part: Array) -> Array:
+        """Return a part of the memory of sources [B, S] all of which are empty."""
+        dims = zip(self._encoded[name], (len(src), *part.shape[1:]), strict=True)
+        shape = [src.shape[1] if name == "source" else size for name, size in dims]
+        return np.full(shape, -np.inf if name == "mask" else 0, part.dtype)
+
+    def _place(self, name: str, rows: slice, longest: int) -> tuple[slice, ...]:
+        """Return where a part of the memory has the first positions of some rows."""
+        dims = self._encoded[name][1:]
+        return rows, *(slice(longest if each == "source" else None) for each in dims)
 
     def advance(self, ids: Array, state: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
         """Return the outputs of a step by name and the next state."""
