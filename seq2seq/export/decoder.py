@@ -32,6 +32,7 @@ class Stepped(NamedTuple):
     """Values after one step."""
 
     outputs: str  # [N, R]
+    bound: float | None  # largest absolute value of the outputs, if it is known
     state: Values  # by the name of the input that it becomes
     weights: str | None  # [N, S], attention weights
 
@@ -52,7 +53,8 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     if not isinstance(decoder, PlainDecoder):
         memory = {name: graph.input(name, each) for name, each in memory_dims(decoder).items()}
     stepped = _step(graph, decoder, embedded, state, memory)
-    logits = graph.linear(stepped.outputs, model.projection.weight, model.projection.bias)
+    projection = model.projection
+    logits = graph.linear(stepped.outputs, projection.weight, projection.bias, stepped.bound)
     log_probs = graph.op("LogSoftmax", logits, axis=-1)
     if model.copying is not None:
         assert stepped.weights is not None, "no copying without attention"
@@ -69,10 +71,8 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
 
 def embed(graph: Graph, embedding: nn.Embedding, ids: str) -> str:
     """Return the embeddings [..., E] of ids [...]."""
-    rows = graph.rows(embedding.weight, ids)
-    if not isinstance(embedding, ScaledEmbedding):
-        return rows
-    return graph.op("Mul", rows, graph.constant(embedding.embedding_dim**0.5))
+    scaled = isinstance(embedding, ScaledEmbedding)
+    return graph.rows(embedding.weight, ids, embedding.embedding_dim**0.5 if scaled else 1.0)
 
 
 def known_decoder(model: Seq2Seq) -> KnownDecoder:
@@ -131,7 +131,8 @@ def _bahdanau(
     read = last if decoder.maxout else top
     parts = {read: HIDDEN_SCALE, attended.context: HIDDEN_SCALE, embedded: 1.0}
     outputs = _output_layer(graph, decoder.output_layer, parts, decoder.maxout)
-    return Stepped(outputs, new_state | attended.state, attended.weights)
+    bound = None if decoder.maxout else OUTPUT_SCALE
+    return Stepped(outputs, bound, new_state | attended.state, attended.weights)
 
 
 def _luong(
@@ -148,7 +149,7 @@ def _luong(
     if decoder.input_feed_gates is not None:
         new_state["input_feed"] = vector
     outputs = graph.op("Mul", vector, graph.constant(OUTPUT_SCALE))
-    return Stepped(outputs, new_state | attended.state, attended.weights)
+    return Stepped(outputs, OUTPUT_SCALE, new_state | attended.state, attended.weights)
 
 
 def _gnmt(
@@ -167,14 +168,14 @@ def _gnmt(
         new_state |= new
     parts = {output: HIDDEN_SCALE, attended.context: HIDDEN_SCALE}
     outputs = _output_layer(graph, decoder.output_layer, parts)
-    return Stepped(outputs, new_state | attended.state, attended.weights)
+    return Stepped(outputs, OUTPUT_SCALE, new_state | attended.state, attended.weights)
 
 
 def _plain(graph: Graph, decoder: PlainDecoder, embedded: str, state: Values) -> Stepped:
     lowest: Weights = {embedded: decoder.layers.bottom.input_weight}
     top, new_state = _step_layers(graph, decoder.layers, lowest, state)
     outputs = _output_layer(graph, decoder.output_layer, {top: HIDDEN_SCALE})
-    return Stepped(outputs, new_state, None)
+    return Stepped(outputs, OUTPUT_SCALE, new_state, None)
 
 
 def _step_layers(

@@ -13,6 +13,7 @@ from torch import Tensor
 from seq2seq.runtime.errors import UserError
 
 OPSET = 18  # ScatterElements with a maximum
+CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has beside ONNX's
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 Dims = Sequence[str | int]
@@ -36,6 +37,8 @@ class Graph:
         self._initializers: dict[object, onnx.TensorProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
+        self._results: set[str] = set()  # of operators
+        self._renamed: dict[str, str] = {}  # results by the names of the outputs that they are
         self._count = 0
         self._kept: list[Tensor] = []  # their addresses are keys
         self._parent: Graph | None = None
@@ -53,12 +56,16 @@ class Graph:
 
     def output(self, value: str, name: str, dims: Dims, dtype: int = FLOAT) -> None:
         """Declare a value as the output `name`."""
-        self._nodes.append(helper.make_node("Identity", [value], [name]))
+        if value in self._results and value not in self._renamed:
+            self._renamed[value] = name
+        else:  # an input, a weight, or an output already
+            self._nodes.append(helper.make_node("Identity", [value], [name]))
         self._outputs.append(helper.make_tensor_value_info(name, dtype, list(dims)))
 
     def ops(self, kind: str, *inputs: str, results: int, **attributes: Any) -> list[str]:
         """Add an operator with several results."""
         names = [self.fresh(kind) for _ in range(results)]
+        self._results.update(names)
         self._nodes.append(helper.make_node(kind, inputs, names, **attributes))
         return names
 
@@ -85,28 +92,47 @@ class Graph:
         key = tensor.data_ptr(), tuple(tensor.shape)
         return self._initializer(key, _numpy(tensor))
 
-    def linear(self, inputs: str, weight: Tensor, bias: Tensor | None = None) -> str:
-        """Return `W x + b` of inputs [N, D], for W [out, D]."""
+    def linear(
+        self, inputs: str, weight: Tensor, bias: Tensor | None = None, bound: float | None = None
+    ) -> str:
+        """Return `W x + b` of inputs [N, D], for W [out, D].
+
+        Inputs are within [-bound, bound] if that is given: in int8 their scale is then fixed.
+        """
         if self.int8:
-            return self._int8_linear(inputs, weight, bias)
+            return self._int8_linear(inputs, weight, bias, bound)
         operands = [inputs, self.weight(weight)]
         if bias is not None:
             operands.append(self.weight(bias))
         return self.op("Gemm", *operands, transB=1)
 
-    def _int8_linear(self, inputs: str, weight: Tensor, bias: Tensor | None) -> str:
-        quantized, scales = quantize(weight)
+    def _int8_linear(
+        self, inputs: str, weight: Tensor, bias: Tensor | None, bound: float | None
+    ) -> str:
+        zero = self.constant(np.array(128, np.uint8))
+        if bound is not None:
+            scale = self.constant(bound / 127)
+            rows = self.op("QuantizeLinear", inputs, scale, zero)
+            return self._int8_product(rows, scale, zero, weight, bias)
         largest = self.op("ReduceMax", self.op("Abs", inputs), self.constant([-1]), keepdims=1)
         row_scales = self.op("Div", largest, self.constant(127.0))  # [N, 1]
         row_scales = self.op("Max", row_scales, self.constant(1e-30))
         rounded = self.op("Round", self.op("Div", inputs, row_scales))
         shifted = self.op("Add", rounded, self.constant(128.0))
         rows = self.op("Cast", shifted, to=TensorProto.UINT8)
-        zero = self.constant(np.array(128, np.uint8))
-        product = self.op("MatMulInteger", rows, self.constant(quantized.T), zero)
-        result = self.op("Mul", self.op("Cast", product, to=FLOAT), row_scales)
-        result = self.op("Mul", result, self.constant(scales[:, 0]))
+        product = self._int8_product(rows, self.constant(1.0), zero, weight)
+        result = self.op("Mul", product, row_scales)
         return result if bias is None else self.op("Add", result, self.weight(bias))
+
+    def _int8_product(
+        self, rows: str, scale: str, zero: str, weight: Tensor, bias: Tensor | None = None
+    ) -> str:
+        """Return `W x + b` of unsigned rows x = scale (r - zero), in one pass over the results."""
+        quantized, scales = quantize(weight)
+        given = [rows, self.constant(quantized.T), scale, self.constant(scales[:, 0]), zero, ""]
+        if bias is not None:
+            given.append(self.weight(bias))
+        return self.op("MatMulIntegerToFloat", *given, domain=CONTRIB)
 
     def table(self, tensor: Tensor) -> str:
         """Return a weight that is read row by row or by float32 products: int8 times a scale."""
@@ -116,17 +142,15 @@ class Graph:
         stored = self.op("Cast", self.constant(quantized.reshape(tensor.shape)), to=FLOAT)
         return self.op("Mul", stored, self.constant(scales.reshape(*tensor.shape[:-1], 1)))
 
-    def rows(self, table: Tensor, ids: str) -> str:
-        """Return the rows `ids` [...] of a table [V, D], such as embeddings: [..., D]."""
+    def rows(self, table: Tensor, ids: str, factor: float = 1.0) -> str:
+        """Return the rows `ids` [...] of a table [V, D] times a factor: [..., D]."""
         if not self.int8:
-            return self.op("Gather", self.weight(table), ids)
+            found = self.op("Gather", self.weight(table), ids)
+            return found if factor == 1 else self.op("Mul", found, self.constant(factor))
         quantized, scales = quantize(table)
         found = self.op("Gather", self.constant(quantized), ids)
-        return self.op(
-            "Mul",
-            self.op("Cast", found, to=FLOAT),
-            self.op("Gather", self.constant(scales), ids),
-        )
+        of_rows = self.op("Gather", self.constant(scales * np.float32(factor)), ids)
+        return self.op("Mul", self.op("Cast", found, to=FLOAT), of_rows)
 
     def reshape(self, value: str, *dims: str | int) -> str:
         """Reshape a value; strings among the dimensions are vectors [1] that hold them."""
@@ -155,14 +179,18 @@ class Graph:
 
     def graph(self) -> onnx.GraphProto:
         """Return the graph; the weights are those of the outermost one."""
+        for node in self._nodes:
+            for names in (node.input, node.output):
+                names[:] = [self._renamed.get(name, name) for name in names]
         weights = [] if self._parent else list(self._initializers.values())
         return helper.make_graph(self._nodes, self.name, self._inputs, self._outputs, weights)
 
     def model(self) -> onnx.ModelProto:
         """Return the finished graph as a model; raises onnx's error for an invalid one."""
-        model = helper.make_model(
-            self.graph(), opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
-        )
+        opsets = [helper.make_opsetid("", OPSET)]
+        if self.int8:
+            opsets.append(helper.make_opsetid(CONTRIB, 1))
+        model = helper.make_model(self.graph(), opset_imports=opsets, ir_version=IR_VERSION)
         onnx.checker.check_model(model)
         return model
 
