@@ -202,13 +202,20 @@ def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[P
         raise UserError(
             f"{path}: is written as {part} first, which this command reads; choose another name"
         )
-    if not runs:
-        return
+    for run in runs:
+        if _belongs_to(run, path) or _belongs_to(run, part):
+            raise UserError(f"{path}: is a file of the run {run}; choose another name")
+
+
+def _belongs_to(model: Path, path: Path) -> bool:
+    """Return whether a path is a file of a run folder or of an exported model."""
+    from seq2seq.inference.exported.folder import is_export
+
+    if is_export(model):  # where torch and its companions may be missing
+        return any(same_file(path, each) for each in model.rglob("*"))
     with frozen_objects():  # loads torch
         from seq2seq.runs.run_folder import belongs_to_run
-    for run in runs:
-        if belongs_to_run(path, run) or belongs_to_run(part, run):
-            raise UserError(f"{path}: is a file of the run {run}; choose another name")
+    return belongs_to_run(path, model)
 
 
 def _is_stdin(path: Path) -> bool:

@@ -86,6 +86,21 @@ def test_translate_needs_no_torch(tiny_runs: dict[str, Path], exported: Path) ->
         np.testing.assert_allclose(entry["attention_weights"], theirs.attention, atol=2e-4)
 
 
+def test_files_are_translated_without_torch(exported: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "source", tmp_path / "output"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    done = without_train("translate", "-m", str(exported), "-i", str(source), "-o", str(output))
+    assert (done.returncode, done.stdout) == (0, "")
+    expected = [each.text for each in Translator.load(exported).translate(LINES)]
+    assert output.read_text(encoding="utf-8").splitlines() == expected
+    graph = exported / "encoder.onnx"
+    content = graph.read_bytes()
+    done = without_train("translate", "-m", str(exported), "-o", str(graph), "ba")
+    assert done.returncode == 2
+    assert f"{graph}: is a file of the run {exported}; choose another name" in done.stderr
+    assert graph.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     "arguments", [["train", "config.yaml"], ["check", "config.yaml"], ["evaluate", "-m", "RUN"]]
 )
