@@ -17,17 +17,25 @@ __all__ = ["Config", "Translator", "load_config", "train"]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use."""
-    if name in ("Config", "load_config"):
+    """Import a public name on first use; raises ModuleNotFoundError with the extra it needs."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        if name == "Translator":
+            from seq2seq.inference.translator import Translator
+
+            return Translator
+        if name == "train":
+            from seq2seq.training.loop import train
+
+            return train
         from seq2seq.config import schema
 
         return getattr(schema, name)
-    if name == "Translator":
-        from seq2seq.inference.translator import Translator
+    except ModuleNotFoundError as error:
+        from seq2seq.runtime.extras import missing_extra
 
-        return Translator
-    if name == "train":
-        from seq2seq.training.loop import train
-
-        return train
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        reason = missing_extra(error, f"seq2seq.{name}")
+        if reason is None:
+            raise
+        raise ModuleNotFoundError(str(reason), name=error.name) from None

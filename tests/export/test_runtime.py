@@ -31,14 +31,18 @@ class Absent(MetaPathFinder):
         if name.partition(".")[0] in {(*TRAIN, "onnx", "matplotlib")!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
+"""
+COMMAND_LINE = """
 from seq2seq.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
 
-def without_train(*arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+def without_train(
+    *arguments: str, text: str = "", code: str = COMMAND_LINE
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT_TRAIN, *arguments],
+        [sys.executable, "-c", WITHOUT_TRAIN + code, *arguments],
         input=text,
         cwd=ROOT,
         capture_output=True,
@@ -113,6 +117,29 @@ def test_other_commands_name_the_extra(tiny_runs: dict[str, Path], arguments: li
     assert done.stderr.startswith(message)
     assert done.stderr.endswith("not installed). Run: pip install 'seq2seq-attention[train]'\n")
     assert done.stderr.count("\n") == 1
+
+
+FROM_PYTHON = """
+import seq2seq
+translator = seq2seq.Translator.load(sys.argv[1])
+print(translator.translate(["ba", ""])[1].tokens)
+for wanted in (lambda: translator.score("ba", "be"), lambda: seq2seq.train, lambda: seq2seq.Config):
+    try:
+        wanted()
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_python_names_the_extra(exported: Path) -> None:
+    done = without_train(str(exported), code=FROM_PYTHON)
+    assert done.stderr == ""
+    tokens, score, train, config = done.stdout.splitlines()
+    assert tokens == "[]"
+    assert score.startswith(f"UserError {exported}: is an exported model, which translates only;")
+    for name, line in (("train", train), ("Config", config)):
+        assert line.startswith(f"ModuleNotFoundError seq2seq.{name} needs PyTorch and what comes ")
+        assert line.endswith("Run: pip install 'seq2seq-attention[train]'")
 
 
 def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:
