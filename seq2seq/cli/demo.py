@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from seq2seq.cli import schema
+from seq2seq.cli.loading import frozen_objects
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
@@ -54,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
             f"{RUN}: already exists; replace it with seq2seq demo --overwrite, or resume its "
             f"training with seq2seq train {CONFIG} run_dir={RUN} --resume"
         )
+    with frozen_objects():  # if a package is missing, before anything is written
+        import seq2seq.training.loop  # noqa: F401
     from seq2seq.data.demo_corpora import unpack_demo_corpora
 
     say("1. Unpack the demo corpora: English with French and with Marathi")

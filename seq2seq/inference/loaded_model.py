@@ -1,7 +1,8 @@
 """A trained or exported model in memory, with all that turns text into its ids and back."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,10 +17,12 @@ from seq2seq.inference.exported.search import search_exported
 from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical
 from seq2seq.inference.search.prefixes import Prefix
+from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import needs_train
+from seq2seq.runtime.suggestions import suggest_file
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +84,7 @@ class LoadedModel:
             )
         if exported:
             return cls(*load_exports(paths, device, int8, overrides))
-        with needs_train(f"{paths[0]}: a run folder"):
+        with _needs_train(paths[0]):
             from seq2seq.inference.run_loading import load_runs
         return cls(*load_runs(paths, device, int8, overrides, shortlist))
 
@@ -146,10 +149,22 @@ def languages_of(folder: Path) -> tuple[str, str]:
     """Return the codes of the source and target language of a run folder or an exported model."""
     if is_export(folder):
         return read_description(folder).languages
-    with needs_train(f"{folder}: a run folder"):
+    with _needs_train(folder):
         from seq2seq.runs.checkpoint import read_config
     data = read_config(folder).data
     return data.src_lang, data.tgt_lang
+
+
+@contextmanager
+def _needs_train(folder: Path) -> Iterator[None]:
+    """Convert a failed import for a folder that is no exported model into a UserError."""
+    try:
+        with needs_train(f"{folder}: has no {DESCRIPTION}, and a run folder"):
+            yield
+    except UserError:
+        if folder.is_dir():
+            raise
+        raise UserError(f"{folder}: no such folder{suggest_file(folder)}") from None
 
 
 class _DeviceName:

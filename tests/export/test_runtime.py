@@ -39,12 +39,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 def without_train(
-    *arguments: str, text: str = "", code: str = COMMAND_LINE
+    *arguments: str, text: str = "", code: str = COMMAND_LINE, folder: Path = ROOT
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", WITHOUT_TRAIN + code, *arguments],
         input=text,
-        cwd=ROOT,
+        cwd=folder,
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -143,10 +143,23 @@ def test_python_names_the_extra(exported: Path) -> None:
 
 
 def test_a_run_folder_names_the_extra(tiny_runs: dict[str, Path]) -> None:
-    done = without_train("translate", "-m", str(tiny_runs["luong"]), "ba")
+    run = tiny_runs["luong"]
+    done = without_train("translate", "-m", str(run), "ba")
     assert done.returncode == 2
-    assert f"{tiny_runs['luong']}: a run folder needs PyTorch and what comes" in done.stderr
+    assert f"{run}: has no export.json, and a run folder needs PyTorch and what" in done.stderr
     assert done.stderr.count("\n") == 1
+    done = without_train("translate", "-m", str(run / "model"), "ba")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"seq2seq: error: {run / 'model'}: no such folder\n",
+    )
+
+
+def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
+    done = without_train("demo", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("seq2seq: error: demo needs PyTorch and what comes with it (")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_server_takes_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
