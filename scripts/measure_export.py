@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from seq2seq.evaluation.metrics import bleu_score
 from seq2seq.export.export import export_runs
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import UserError
 
 BEAMS = (1, 5)
 PASSES = 2  # the first also tries the kernels of its shapes
@@ -68,7 +70,8 @@ def searches(
 ) -> str:
     """Return a table of each beam size and model: texts, attention, speeds and BLEU."""
     translators = {"torch": Translator.load(run, device="cpu")}
-    translators["torch, int8"] = Translator.load(run, device="cpu", int8=True)
+    with suppress(UserError):  # without fast int8 products
+        translators["torch, int8"] = Translator.load(run, device="cpu", int8=True)
     translators |= {f"exported, {name}": Translator.load(path) for name, path in exports.items()}
     rows = []
     for beam_size in BEAMS:

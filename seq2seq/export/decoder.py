@@ -42,7 +42,8 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
 
     With copying the log-probabilities are those of the mixture. Inputs are `ids` [N], the state
     and the memory; the outputs `log_probs` [N, V] and `attention_weights` [N, S], if any, are
-    followed by `next_NAME` for each part of the state.
+    followed by `next_NAME` for each part of the state. In int8 there is `output_sum` [N, 1], which
+    is NaN where the outputs of a step are.
     """
     graph, decoder = Graph("decoder", int8), known_decoder(model)
     ids = graph.input("ids", ["rows"], INT)
@@ -62,6 +63,9 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
         log_probs, copied = mixture(graph, model.copying, log_probs, *given)
         stepped.state["copied"] = copied
     graph.output(log_probs, "log_probs", ["rows", model.projection.out_features])
+    if int8 and stepped.bound is not None:  # rounded to integers, NaN is lost
+        total = graph.op("ReduceSum", stepped.outputs, graph.constant([-1]), keepdims=1)
+        graph.output(total, "output_sum", ["rows", 1])
     if stepped.weights is not None:
         graph.output(stepped.weights, "attention_weights", ["rows", "source"])
     for name, value in stepped.state.items():

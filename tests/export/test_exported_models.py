@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,11 +57,13 @@ def make_run(
     seed: int = 0,
     source: SourceProfile = NO_PROFILE,
     scale: float = 3,
+    factors: Mapping[str, float] | None = None,
     **sections: Any,
 ) -> Path:
     """A run with large random weights, whose translations depend on their source and end.
 
-    Large weights amplify rounding from step to step, more so in deep models.
+    Large weights amplify rounding from step to step, more so in deep models. Some are multiplied
+    by further factors, and then finite still.
     """
     decoder = sections.get("model", {}).get("decoder", "luong")
     tree = tiny_config(folder, decoder).model_dump(mode="json", exclude_unset=True)
@@ -76,6 +78,8 @@ def make_run(
             for name, weight in named_weights(new_model(config, vocabularies)).items()
         }
     weights["projection.bias"][EOS_ID] = 3
+    for name, factor in (factors or {}).items():
+        weights[name] = (weights[name] * factor).clamp(-3e38, 3e38)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     described = {SOURCE: asdict(source)}
     save_weights(folder / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin | described)
@@ -548,3 +552,17 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
         network.advance = spoilt  # type: ignore[method-assign]
         with pytest.raises(RunError, match="has the log-probability nan, not a finite number"):
             exported.translate(LINES[:5], beam_size)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_an_overflow_is_reported(
+    tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool
+) -> None:
+    """Infinite scores of both signs have no softmax."""
+    model = {"decoder": "luong", "score": "general"}
+    huge = {"decoder.score.key_projection.weight": 3e38}
+    path = make_run(tmp_path / "run", tiny_vocabularies, factors=huge, model=model)
+    for translator in both(path, int8=int8):
+        for beam_size in (1, 3):
+            with pytest.raises(RunError, match="log-probability nan, not a finite number"):
+                translator.translate(LINES[:5], beam_size)

@@ -93,6 +93,9 @@ class Network:
         given = {"ids": ids, **memory, **state}
         found = self._decoder.run(None, {name: given[name] for name in self._inputs})
         values = dict(zip(self._outputs, found, strict=True))
+        undefined = np.isnan(values.pop("output_sum", 0.0))
+        if undefined.any():
+            values["log_probs"][undefined[:, 0]] = np.nan
         return values, {name: values.pop(f"next_{name}") for name in self._state}
 
 
