@@ -186,6 +186,9 @@ def test_much_time_trains_deep_and_ends_by_epochs(
     assert "max_minutes" not in found.sections["training"]
     assert found.seconds == 40
     assert recipe_for(monkeypatch, facts, data, None, 1000.0).seconds == 40_000
+    for minutes, layers in ((4.4, 1), (4.5, 2)):
+        found = recipe_for(monkeypatch, facts, data, minutes, 60.0)
+        assert (found.epochs, found.sections["model"]["layers"]) == (minutes, layers)
 
 
 def test_little_time_trains_small_and_ends_by_the_clock(

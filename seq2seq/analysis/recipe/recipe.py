@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
     epochs: float
 
 
-_SIZES = (Sizes(256, 512, 2, 6), Sizes(256, 512, 1, 2), Sizes(192, 320, 1, 0))
+_SIZES = (Sizes(256, 512, 2, 4.5), Sizes(256, 512, 1, 2), Sizes(192, 320, 1, 0))
 
 
 class Recipe(NamedTuple):
