@@ -211,7 +211,7 @@ def _belongs_to(model: Path, path: Path) -> bool:
     """Return whether a path is a file of a run folder or of an exported model."""
     from seq2seq.inference.exported.folder import is_export
 
-    if is_export(model):  # where torch and its companions may be missing
+    if is_export(model):  # torch and its companions may be missing
         return any(same_file(path, each) for each in model.rglob("*"))
     with frozen_objects():  # loads torch
         from seq2seq.runs.run_folder import belongs_to_run

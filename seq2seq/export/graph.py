@@ -37,7 +37,7 @@ class Graph:
         self._initializers: dict[object, onnx.TensorProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
-        self._results: set[str] = set()  # of operators
+        self._results: set[str] = set()  # names that operators gave
         self._renamed: dict[str, str] = {}  # results by the names of the outputs that they are
         self._count = 0
         self._kept: list[Tensor] = []  # their addresses are keys
