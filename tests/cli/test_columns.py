@@ -167,7 +167,7 @@ ROWS = {
     ),
     "no such name": (
         ("translate", "-i", "languages.csv", "--columns", "english"),
-        "languages.csv:1: has no column 'english'; it has: xx, yy. Set columns",
+        "languages.csv:1: has no column 'english'; it has: xx, yy. Choose columns",
     ),
     "no second column": (
         ("score", "-i", "plain.src", "-r", "one.tsv"),

@@ -154,8 +154,8 @@ def test_columns_of_a_tsv_are_chosen_by_number_or_name(tmp_path: Path) -> None:
     assert pairs_of(path, ["3", "2"])[1:] == [("eins", "one"), ("zwei", "two")]
     assert pairs_of(path)[1:] == [("1", "one"), ("2", "two")]
     assert refusal(path, ["en", "fr"]) == (
-        f"{path}:1: has no column 'fr'; it has: id, en, de. Set columns (--columns of a command) "
-        "to names that it has, or to 1 and 2 if it has no header"
+        f"{path}:1: has no column 'fr'; it has: id, en, de. Choose columns by these names, or by "
+        "number, such as 1 and 2, if it has no header"
     )
     assert refusal(path, ["2", "9"]).startswith(f"{path}:1: the line has 3 columns; column 9 is ")
     twice = write(tmp_path / "c.tsv", "en\tde\tde\none\teins\tzwei\n")
@@ -175,7 +175,7 @@ def test_columns_of_a_tsv_are_chosen_by_number_or_name(tmp_path: Path) -> None:
         ("english,german\na,b\nc,d,e\n", "a.csv:3: the record has 3 cells, the first one 2."),
         ('english,german\na,b\n"c,d\ne,f\n', "a.csv:3: a quoted cell that begins here does not"),
         ('english,german\n"a" b,c\n', "a.csv:2: malformed CSV ("),
-        ("en,de\na,b\n", "a.csv:1: has no column 'english'; it has: en, de. Set columns ("),
+        ("en,de\na,b\n", "a.csv:1: has no column 'english'; it has: en, de. Choose columns"),
         ("english,german,german\na,b,c\n", "a.csv:1: 2 columns are named 'german'. Choose columns"),
         ("english,ger\na,b\n", "a.csv:1: has no column 'german'; it has: english, ger"),
         ("german,englisch\n", "it has: german, englisch; did you mean 'englisch'?"),

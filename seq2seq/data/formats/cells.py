@@ -10,7 +10,7 @@ from seq2seq.runtime.suggestions import did_you_mean, shorten
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SHOWN_NAMES = 10
-_REMEDY = ". Set columns (--columns of a command) to names that it has"
+_REMEDY = ". Choose columns by these names"
 
 
 def as_line(text: str, place: str) -> str:

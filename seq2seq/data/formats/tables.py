@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = ",;\t|"  # in order of preference
 _PLAIN = ". If the file is no table, give it another ending than .tsv"
-_NO_HEADER = ", or to 1 and 2 if it has no header"
+_NO_HEADER = ", or by number, such as 1 and 2, if it has no header"
 
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
