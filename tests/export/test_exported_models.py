@@ -207,7 +207,7 @@ def test_models_of_every_kind(
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_sources_are_encoded_alike_in_any_company(
+def test_sources_are_encoded_alike_in_any_batch(
     model: dict[str, Any],
     tiny_vocabularies: Vocabularies,
     tmp_path: Path,
