@@ -186,7 +186,10 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
         from seq2seq.inference.loaded_model import languages_of
         from seq2seq.runs.checkpoint import read_config
     first = Path(models[0])
-    return None if is_export(first) else read_config(first).data, languages_of(first)[1]
+    if is_export(first):
+        return None, languages_of(first)[1]
+    data = read_config(first).data
+    return data, data.tgt_lang
 
 
 def _read(

@@ -103,7 +103,7 @@ class ExportedModel:
     """One exported model, or several over the same vocabularies as an ensemble.
 
     Every call is batch-invariant: the kernels that ONNX Runtime chooses do not depend on the number
-    of rows.
+    of rows, nor those of the encoder on the padding.
     """
 
     def __init__(self, networks: Sequence[Network], topk: bytes) -> None:

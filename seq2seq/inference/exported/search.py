@@ -130,8 +130,7 @@ class _Batch:
         """Step the model; return constrained log-probabilities [N, V] and attention [N, S]."""
         found = self.model.advance(self.ids, self.state, self.memory)
         self.state = found.state
-        undefined = np.isnan(found.log_probs[:: self.size, EOS_ID])
-        for slot in np.flatnonzero(undefined).tolist() if undefined.any() else ():
+        for slot in np.flatnonzero(np.isnan(found.log_probs[:: self.size, EOS_ID])).tolist():
             if not self.batch[slot].finished:
                 raise NonFiniteError(self.batch[slot].number, math.nan)
         searched = self._searched() if self.has_phrases else []
