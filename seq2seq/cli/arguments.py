@@ -36,7 +36,7 @@ def add_model(parser: argparse.ArgumentParser, required: bool = True) -> None:
 
 
 def add_input(parser: argparse.ArgumentParser, default: str = "stdin") -> None:
-    text = f"source text, one sentence per line, plain or .gz (default: {default})"
+    text = f"source text, one sentence per line, also .gz, .bz2, .xz or .zst (default: {default})"
     parser.add_argument("-i", "--input", type=Path, metavar="FILE", help=text)
 
 
@@ -70,7 +70,10 @@ def add_int8(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shortlist(parser: argparse.ArgumentParser) -> None:
-    text = "choose among the tokens that suit a line, by the table of seq2seq shortlist: faster"
+    text = (
+        "search only the tokens that the table of seq2seq shortlist has for a line: faster with "
+        "tens of thousands of tokens"
+    )
     parser.add_argument("--shortlist", action="store_true", help=text)
 
 

@@ -25,11 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="one run: average its snapshots (see training.keep); several runs: their best "
-        "weights; also single checkpoint files such as step-N.safetensors",
+        help="one run: average its checkpoints step-N.safetensors (see training.keep); several "
+        "runs: their best weights; also single checkpoint files",
     )
     arguments.add_output_folder(parser, "run folder to write", required=True)
-    text = "average the newest N snapshots of a single run (default: all)"
+    text = "average the newest N checkpoints of a single run (default: all)"
     parser.add_argument("--last", type=arguments.count, metavar="N", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace the run in FOLDER")
     arguments.add_device(parser)

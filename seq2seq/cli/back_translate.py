@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq back-translate -m runs/de-en -i news.de.gz -o back.en back.de
   seq2seq back-translate -m runs/de-en -i news.de --sample 1 -o back.jsonl.gz"""
     arguments.add_model(parser)
-    text = "monolingual text of the target language, one sentence per line, plain or .gz"
+    text = "monolingual text of the target language, one sentence per line, also compressed"
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
     synthetic.add_arguments(parser)
     add_sampling_options(

@@ -1,4 +1,4 @@
-"""`seq2seq shortlist`: the lexical table for `translate --shortlist`."""
+"""`seq2seq shortlist`: train the lexical table of `translate --shortlist`."""
 
 import argparse
 import shlex
@@ -11,9 +11,10 @@ from seq2seq.runtime.console import logger
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Count which target tokens go with which source tokens of a run's training text, and\n"
-        "write the table into the run folder. With --shortlist, translate, evaluate and serve\n"
-        "choose among the few hundred tokens that suit a line: faster with a large vocabulary."
+        "Train IBM Model 1 on the training text of a run, and write the most probable target\n"
+        "tokens of each source token into the run folder. With --shortlist, translate, evaluate\n"
+        "and serve search only the few hundred tokens that it has for a line: faster with tens of\n"
+        "thousands of tokens."
     )
     parser.epilog = """examples:
   seq2seq shortlist -m runs/my-run

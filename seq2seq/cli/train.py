@@ -11,7 +11,10 @@ from seq2seq.runtime.process_group import is_main_process, world_size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Train a model from a YAML config. Everything is written to its run_dir."
+    parser.description = (
+        "Train a model from a YAML config. The run is written to its run_dir, encoded text to\n"
+        ".token-cache beside it."
+    )
     parser.epilog = """examples:
   seq2seq train configs/demo.yaml
   seq2seq train configs/demo.yaml run_dir=runs/large model.hidden_size=512

@@ -39,7 +39,7 @@ warnings.filterwarnings("ignore", 'Field name "copy" in "ModelConfig"', UserWarn
 class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
-    decoder: Decoder = key("bahdanau", "wiring of the decoder; none: last encoder state only")
+    decoder: Decoder = key("bahdanau", "wiring of the decoder; none: reads the final encoder state")
     score: Annotated[Named, SCORE] | None = key(
         None,
         "attention score, with the number of heads {scaled_dot: 4}, or package.module:Class; null: "
@@ -54,10 +54,15 @@ class ModelConfig(Section):
     embedding_size: Size = key(256, "size of source and target embeddings")
     encoder: Literal["bidirectional", "forward", "reversed"] = key(
         "bidirectional",
-        "reading direction: both, each of hidden_size / 2, left to right, or right to left",
+        "bidirectional: both directions, each of hidden_size / 2; forward: left to right; "
+        "reversed: right to left",
     )
     hidden_size: Size = key(512, "size of decoder states and of encoder outputs")
-    attention_size: Size | None = key(None, "additive, concat, scaled_dot; null: hidden_size // 2")
+    attention_size: Size | None = key(
+        None,
+        "hidden layer of additive scores and concat, projections of scaled_dot; null: "
+        "hidden_size // 2",
+    )
     layers: Annotated[Layers, LAYERS] = key(
         Layers(1, 1),
         "layers of encoder and decoder, or such as {encoder: 1, decoder: 4, residual: true}: "
@@ -69,7 +74,8 @@ class ModelConfig(Section):
         "Bahdanau et al. (2015)",
     )
     maxout: Bool = key(
-        False, "maxout output layer, of the last state (Bahdanau et al., 2015); bahdanau only"
+        False,
+        "maxout output layer, reads the previous state (Bahdanau et al., 2015); bahdanau only",
     )
     dropout: Annotated[DropoutConfig, DROPOUT] = key(
         DropoutConfig(0.0, 0.2, 0.2, 0.2),

@@ -41,7 +41,8 @@ class Translation:
     def score(self) -> float:
         """Return the log-probability in nats / T ** length_penalty; nan if not requested.
 
-        A line in parts has the mean of their scores, weighted by their numbers of target tokens.
+        Beam search adds the coverage penalty, if there is one. A line in parts has the mean of
+        their scores, weighted by their numbers of target tokens.
         """
         return self.n_best[0].score
 
@@ -59,7 +60,8 @@ class Translation:
     def attention(self) -> NDArray[np.float32] | None:
         """Return the attention weights [T, S]: a row for each target token, of sum 1.
 
-        None for a model without attention, for very long lines, and if not requested.
+        With a local_p window the sum is at most 1. None for a model without attention, for very
+        long lines, and if not requested.
         """
         return self.n_best[0].attention
 

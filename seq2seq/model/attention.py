@@ -32,7 +32,7 @@ class ScoreFunction(Protocol):
 class AdditiveScore(nn.Module):
     """`v . tanh(W q + U h)`: Bahdanau et al. (2015), section A.1.2.
 
-    The "concat" score of Luong et al. (2015), eq. 8, `v . tanh(W_a [q; h])`, is the same function
+    The "concat" score of Luong et al. (2015), 3.1, `v . tanh(W_a [q; h])`, is the same function
     with W_a split into its halves W and U.
     """
 
@@ -89,7 +89,7 @@ class NormedAdditiveScore(AdditiveScore):
 
 
 class DotScore(nn.Module):
-    """`q . h`: Luong et al. (2015), eq. 8, "dot". Queries and encoder outputs share one size."""
+    """`q . h`: Luong et al. (2015), 3.1, "dot". Queries and encoder outputs share one size."""
 
     def __init__(self, query_size: int, output_size: int) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class DotScore(nn.Module):
 
 
 class GeneralScore(nn.Module):
-    """`q . W_a h`: Luong et al. (2015), eq. 8, "general", with `W_a h` as keys.
+    """`q . W_a h`: Luong et al. (2015), 3.1, "general", with `W_a h` as keys.
 
     The parameter is `W_a sqrt(Q)`, where the paper has W_a. The function is the same, but it is
     learned in smaller steps: Adam moves all entries of a matrix by about the same amount, so in a

@@ -1,6 +1,6 @@
 """Decoders side by side: Bahdanau's, Luong's, and the plain one without attention.
 
-They differ in `step`, which defines them; the teacher-forced `forward` computes the same faster.
+What defines each is `step`; the teacher-forced `forward` computes the same, faster.
 """
 
 from typing import Protocol
@@ -52,8 +52,8 @@ class BahdanauDecoder(AttentionLayer):
     of an LSTM starts with a cell of zero. `s_0` has a bias, and in a deep decoder one W serves all
     layers, each of which starts from an encoder layer. The output layer is
     `2 tanh(W [4 s_t; 4 c_t; y_{t-1}] + b)`, or with `maxout` that of the paper (A.2.2), which reads
-    the last state: `2 max(u_{2j-1}, u_{2j})` with `u = W [4 s_{t-1}; 4 c_t; y_{t-1}] + b`, where
-    the paper has no scales and omits biases.
+    the previous state: `2 max(u_{2j-1}, u_{2j})` with `u = W [4 s_{t-1}; 4 c_t; y_{t-1}] + b`. The
+    paper has no scales and omits biases.
     """
 
     def __init__(

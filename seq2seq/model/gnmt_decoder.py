@@ -20,7 +20,7 @@ from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Ste
 
 
 class GNMTDecoder(AttentionLayer):
-    """Wu et al. (2016), section 3, in the wiring of tf-nmt's `gnmt_v2`.
+    """Wu et al. (2016), section 3, in the wiring of NVIDIA's GNMT v2 for PyTorch.
 
     `h^1_t = LSTM(h^1_{t-1}, y_{t-1})` attends and gives `c_t`, which every layer above reads beside
     the output of the layer below: `h^l_t = LSTM(h^l_{t-1}, [x^{l-1}_t; c_t])`. Nothing is fed back,

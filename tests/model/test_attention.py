@@ -1,4 +1,9 @@
-"""Each score against its equation and published numbers; attention never sees padding."""
+"""Each score against its equation and published numbers; attention never sees padding.
+
+The additive numbers are those of DeepLearning.AI's lab "Basic Attention Operation" (Natural
+Language Processing with Attention Models, week 1), those over four words of "The Attention
+Mechanism from Scratch" (machinelearningmastery.com).
+"""
 
 import math
 
