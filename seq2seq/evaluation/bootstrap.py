@@ -82,10 +82,10 @@ def interval(scores: Scores) -> tuple[float, float]:
 def two_sided_p_value(difference: float, resampled: Scores) -> float:
     """Return the p-value of a difference between two systems, given its paired resamples.
 
-    It is the share of resamples whose difference deviates from the mean over resamples, in either
-    direction, at least as much as the observed difference deviates from 0: the paired bootstrap of
-    Koehn (2004), two-sided, with the distribution shifted to the null hypothesis (Efron and
-    Tibshirani 1993, section 16.4). It is 1 for equal systems.
+    It is `(k + 1) / (n + 1)`, where in k of the n resamples the difference deviates from its mean
+    over resamples, in either direction, at least as much as the observed one deviates from 0: the
+    paired bootstrap of Koehn (2004), two-sided, with the distribution shifted to the null
+    hypothesis (Efron and Tibshirani 1993, section 16.4). It is 1 for equal systems.
     """
     extreme = np.abs(resampled - resampled.mean()) >= abs(difference) - _ROUNDING
     return (int(extreme.sum()) + 1) / (len(resampled) + 1)

@@ -8,7 +8,6 @@ from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer
 
-EPSILON = 1e-5  # added to the variance in layer normalisation, torch's default
 Weights = dict[str, Tensor]  # gate weights by the part of the layer's input
 
 
@@ -77,4 +76,4 @@ def _layer_norm(graph: Graph, value: str, norm: torch.nn.LayerNorm) -> str:
     operands = [value, graph.weight(norm.weight)]
     if norm.bias is not None:
         operands.append(graph.weight(norm.bias))
-    return graph.op("LayerNormalization", *operands, axis=-1, epsilon=EPSILON)
+    return graph.op("LayerNormalization", *operands, axis=-1, epsilon=norm.eps)

@@ -36,8 +36,7 @@ def export_runs(runs: Sequence[Path], folder: Path, int8: bool = False) -> list[
     the folder exists and is not empty, if the runs do not fit together, or if a model has no ONNX
     form.
     """
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{folder}: exists and is not an empty folder; give another with -o")
+    _check_empty(folder)
     loaded = [load_model(run, torch.device("cpu")) for run in runs]
     _, vocabularies, limit, config = loaded[0]
     checksums, graphs, models = checksums_of(vocabularies), {TOPK: topk_graph()}, []
@@ -49,7 +48,7 @@ def export_runs(runs: Sequence[Path], folder: Path, int8: bool = False) -> list[
         graphs[files["encoder"]] = encoder_graph(model, int8)
         graphs[files["decoder"]] = decoder_graph(model, int8)
         models.append(files)
-    with _filled(folder):
+    with _filled(folder, [*graphs, VOCABULARY, DESCRIPTION]):
         written = {name: _write(folder / name, graph) for name, graph in graphs.items()}
         save_vocabularies(vocabularies, folder / VOCABULARY)
         description = {
@@ -76,16 +75,22 @@ def export_runs(runs: Sequence[Path], folder: Path, int8: bool = False) -> list[
     return [folder / DESCRIPTION, *(folder / name for name in written), folder / VOCABULARY]
 
 
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{folder}: exists and is not an empty folder; give another with -o")
+
+
 @contextmanager
-def _filled(folder: Path) -> Iterator[None]:
-    """Create a folder for files; if writing fails, raise RunError and leave it empty."""
+def _filled(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """Create a folder for files of these names; remove them and raise RunError if writing fails."""
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        _check_empty(folder)  # loading the models took seconds
         try:
             yield
         except BaseException:
-            for path in folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for path in (folder / name for name in names):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             raise
 
 

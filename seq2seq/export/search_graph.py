@@ -13,7 +13,7 @@ def topk_graph() -> Graph:
     log_probs = graph.input("log_probs", ["rows", "vocabulary"])
     scores = graph.input("scores", ["batch", "beam"])
     count = graph.input("count", [1], INT)
-    batch, beam = graph.size(scores, 0), graph.op("Shape", scores, start=1, end=2)
+    batch, beam = graph.size(scores, 0), graph.size(scores, 1)
     by_sentence = graph.reshape(log_probs, batch, beam, -1)
     totals = graph.op("Add", by_sentence, graph.unsqueeze(scores, 2))  # [B, K, V]
     best, places = graph.ops("TopK", graph.reshape(totals, batch, -1), count, results=2)

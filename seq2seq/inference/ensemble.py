@@ -35,8 +35,8 @@ class EnsembleStep(NamedTuple):
 class Ensemble:
     """Models over the same vocabularies; `project` returns the log of their mean probability.
 
-    The mean of log-probabilities, which other tools take, would give a token no chance that one
-    model finds impossible.
+    The mean of log-probabilities (a log-linear ensemble) would rule out every token that one model
+    finds impossible.
     """
 
     def __init__(self, models: Iterable[Model]) -> None:

@@ -44,8 +44,10 @@ class SearchSettings:
             raise UserError(f"--temperature {sampling.temperature}: must be a positive number")
         if not 0 < sampling.top_p <= 1:
             raise UserError(f"--top-p {sampling.top_p}: must be above 0 and at most 1")
-        if sampling.top_k < 0 or sampling.samples < 1:
-            raise UserError("--top-k and --sample: must not be negative; draw at least 1 sample")
+        if sampling.top_k < 0:
+            raise UserError(f"--top-k {sampling.top_k}: must be at least 0")
+        if sampling.samples < 1:
+            raise UserError(f"--sample {sampling.samples}: must be at least 1")
 
 
 DEFAULT_SETTINGS = SearchSettings()

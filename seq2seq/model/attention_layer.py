@@ -30,7 +30,7 @@ class AttentionOutput(NamedTuple):
     context: Tensor  # [N, C]
     attention_weights: Tensor  # [N, S], the mean over heads
     state: AttentionState
-    head_weights: Tensor | None  # [N, M, S] of M heads; None of a score without heads
+    head_weights: Tensor | None  # [N, M, S] of M heads; None of a score with one head
 
 
 class Coverage(nn.Module):

@@ -64,22 +64,61 @@ def check_score(config: ModelConfig) -> None:
 def _decoder(
     config: ModelConfig, output_size: int, direction_size: int, max_length: int
 ) -> Decoder:
-    sizes = config.embedding_size, config.hidden_size
-    layers, dropout = config.layers.decoder, DropoutRates(*config.dropout)
-    feeding, rest = bool(config.input_feeding), (config.residual, _layer_class(config))
+    embedding_size, hidden_size = config.embedding_size, config.hidden_size
+    layers = config.layers.decoder
+    dropout, layer_class = DropoutRates(*config.dropout), _layer_class(config)
     if config.decoder == "none":
-        return PlainDecoder(*sizes, output_size, layers, dropout, *rest)
+        return PlainDecoder(
+            embedding_size,
+            hidden_size,
+            output_size,
+            layers,
+            dropout,
+            residual=config.residual,
+            layer_class=layer_class,
+        )
     score, window = _score(config, max_length), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
     if config.decoder == "bahdanau":
-        outer = direction_size, output_size, layers
         return BahdanauDecoder(
-            score, *sizes, *outer, dropout, window, coverage, *rest, config.maxout
+            score,
+            embedding_size,
+            hidden_size,
+            direction_size,
+            output_size,
+            layers,
+            dropout,
+            window=window,
+            coverage=coverage,
+            residual=config.residual,
+            layer_class=layer_class,
+            maxout=config.maxout,
         )
     if config.decoder == "gnmt":
-        return GNMTDecoder(score, *sizes, output_size, layers, dropout, window, coverage, *rest)
+        return GNMTDecoder(
+            score,
+            embedding_size,
+            hidden_size,
+            output_size,
+            layers,
+            dropout,
+            window=window,
+            coverage=coverage,
+            residual=config.residual,
+            layer_class=layer_class,
+        )
     return LuongDecoder(
-        score, *sizes, output_size, layers, dropout, feeding, window, coverage, *rest
+        score,
+        embedding_size,
+        hidden_size,
+        output_size,
+        layers,
+        dropout,
+        input_feeding=bool(config.input_feeding),
+        window=window,
+        coverage=coverage,
+        residual=config.residual,
+        layer_class=layer_class,
     )
 
 

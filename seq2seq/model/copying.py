@@ -43,7 +43,7 @@ class CopyStep(NamedTuple):
     outputs: CopyOutputs
     state: DecoderState
     attention_weights: Tensor  # [N, S], the mean over heads
-    head_weights: Tensor | None  # [N, M, S] of M heads; None of a score without heads
+    head_weights: Tensor | None  # [N, M, S] of M heads; None of a score with one head
 
 
 class Copying(nn.Module):
@@ -53,7 +53,7 @@ class Copying(nn.Module):
     continues: a copied name has many tokens, which attention alone repeats and skips. With the
     attention weights a_t (divided by their sum, which a predictive window leaves below 1),
 
-        c_t = (1 - l_t) a_t + l_t r_t,
+        c_t = (1 - l_t sum(r_t)) a_t + l_t r_t,
 
     where `r_t(s + 1)` is the share of `c_{t-1}(s)` among the positions of the last token, as in
     the selective read of Gu et al. (2016), eq. 9. g and l are sigmoids of `w . o_t + b + u . h_s`

@@ -1,4 +1,4 @@
-"""Encoder: a uni- or bidirectional LSTM over the source."""
+"""Encoder: a uni- or bidirectional recurrent network over the source."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from seq2seq.model.state import EncoderOutput
 
 
 class Encoder(nn.Module):
-    """Encoder LSTM: source ids -> one vector per position (Bahdanau et al. 2015, section 3.2).
+    """Recurrent encoder: source ids to one vector per position (Bahdanau et al. 2015, section 3.2).
 
-    Each direction is an LSTM of its own over the padded batch. The backward direction reads each
+    Each direction has layers of its own, over the padded batch. The backward direction reads each
     source reversed within its own length, so padding comes last in both directions and never
     reaches a real position. A unidirectional encoder with `reverse` is the backward one and ends at
     the first word (Sutskever et al. 2014, section 3.3), having read end-of-sentence first. Outputs
-    are always in source order. Unlike in the papers the units are LSTMs, and a layer above reads
-    both directions of the layer below.
+    are always in source order. Bahdanau's units are `GRULayer`, Sutskever's `LSTMLayer`; of several
+    bidirectional layers each reads both directions of the layer below.
     """
 
     def __init__(
@@ -46,9 +46,10 @@ class Encoder(nn.Module):
         self.reversed = [False, True] if bidirectional else [reverse]  # one for each direction
         self.direction_size = hidden_size // directions
         sizes = [embedding.embedding_dim] + [hidden_size] * (num_layers - 1)
-        own = self.direction_size, residual
-        self.forward_layers = RecurrentStack(layer_class, sizes, *own)
-        self.backward_layers = RecurrentStack(layer_class, sizes if bidirectional else [], *own)
+        self.forward_layers, self.backward_layers = (
+            RecurrentStack(layer_class, input_sizes, self.direction_size, residual)
+            for input_sizes in (sizes, sizes if bidirectional else [])
+        )
 
     @property
     def directions(self) -> list[RecurrentStack]:

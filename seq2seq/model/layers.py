@@ -66,7 +66,7 @@ class DropoutRates(NamedTuple):
 
 
 class EmbeddingDropout(nn.Module):
-    """Dropout of embeddings, and of all the entries of a token's: word dropout.
+    """Dropout of single entries of embeddings, and of complete ones: word dropout.
 
     Word dropout zeroes the embeddings of randomly chosen positions of the source and of the
     target inputs and multiplies the others by `1 / (1 - p)` (Sennrich et al. 2016, WMT). Gal &

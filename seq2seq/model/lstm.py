@@ -36,7 +36,7 @@ class LSTMLayer(RecurrentLayer):
         return F.linear(inputs, self.input_weight, self.bias)
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the next hidden and cell [N, H], given input gates [N, 4H] and the last state."""
+        """Return the next hidden and cell [N, H], given input gates [N, 4H] and the state."""
         gates = (gates + F.linear(hidden, self.hidden_weight)).to(cell.dtype)
         o, i, f, g = gates.chunk(4, dim=-1)
         cell = f.sigmoid() * cell + i.sigmoid() * tanh(g)

@@ -33,7 +33,7 @@ class RecurrentLayer(nn.Module):
         raise NotImplementedError
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the next hidden and cell, given input gates [N, gate_size] and the last state."""
+        """Return the next hidden and cell, given input gates [N, gate_size] and the state."""
         raise NotImplementedError
 
     def step_into(

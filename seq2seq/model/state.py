@@ -84,7 +84,7 @@ class Step(NamedTuple):
     outputs: Tensor  # [N, R], to be projected to the vocabulary
     state: DecoderState
     attention_weights: Tensor | None  # [N, S], the mean over heads
-    head_weights: Tensor | None = None  # [N, M, S] of M heads; None of a score without heads
+    head_weights: Tensor | None = None  # [N, M, S] of M heads; None of a score with one head
 
 
 class Unrolled(NamedTuple):

@@ -54,7 +54,7 @@ logger.addHandler(logging.NullHandler())  # else Python prints warnings that no 
 _HANDLER = _StderrHandler()
 _lock = threading.Lock()
 _users = 0  # contexts of `console` that are open
-_level = logging.NOTSET  # level of the logger outside of these contexts
+_outside = logging.NOTSET, True  # level and `propagate` of the logger outside of these contexts
 
 
 @contextmanager
@@ -63,13 +63,13 @@ def console() -> Iterator[None]:
 
     Messages do not propagate meanwhile: the root logger's handlers would print each a second time.
     """
-    global _users, _level
+    global _users, _outside
     with _lock:
         _users += 1
         if _users == 1:
-            _level = logger.level
+            _outside = logger.level, logger.propagate
             logger.addHandler(_HANDLER)
-            logger.setLevel(_level or logging.INFO)
+            logger.setLevel(logger.level or logging.INFO)
             logger.propagate = False
     try:
         yield
@@ -78,8 +78,8 @@ def console() -> Iterator[None]:
             _users -= 1
             if not _users:
                 logger.removeHandler(_HANDLER)
-                logger.setLevel(_level)
-                logger.propagate = True
+                level, logger.propagate = _outside
+                logger.setLevel(level)
 
 
 def hides_bars() -> bool | None:

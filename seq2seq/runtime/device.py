@@ -25,7 +25,7 @@ _CLOCK_RESOLUTION = 1e-6  # seconds; a coarser clock of CPU time cannot measure 
 _SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
 DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-_DETERMINISTIC = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
+_WORKSPACES = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
 
 
 def choose_device(name: str) -> torch.device:
@@ -43,6 +43,7 @@ def choose_device(name: str) -> torch.device:
         torch.set_float32_matmul_precision("medium")
         if product_is_exact(torch.matmul):
             return device
+    torch.backends.cudnn.allow_tf32 = False  # its LSTM does not obey the next setting
     torch.set_float32_matmul_precision("highest")
     return device
 
@@ -145,13 +146,13 @@ def deterministic(device: torch.device, wanted: bool | None = None) -> Iterator[
     if device.type != "cuda" or not wanted:
         yield
         return
-    if os.environ.get(_WORKSPACE) not in _DETERMINISTIC:
+    if os.environ.get(_WORKSPACE) not in _WORKSPACES:
         if torch.cuda.is_initialized():
             raise UserError(
                 f"{DETERMINISTIC}: CUDA is already in use in this process. "
-                f"Restart it with {_WORKSPACE}={_DETERMINISTIC[0]} in its environment."
+                f"Restart it with {_WORKSPACE}={_WORKSPACES[0]} in its environment."
             )
-        os.environ[_WORKSPACE] = _DETERMINISTIC[0]
+        os.environ[_WORKSPACE] = _WORKSPACES[0]
     cudnn = torch.backends.cudnn
     memory: Any = torch.utils.deterministic
     fills = memory.fill_uninitialized_memory

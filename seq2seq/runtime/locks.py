@@ -204,7 +204,7 @@ def _held(folder: Path) -> UserError:
         os.close(descriptor)
     process = f"process {content.decode()}" if content.isdigit() else "another process"
     return UserError(
-        f"{folder}: {process} is training in this run folder; "
+        f"{folder}: {process} is writing to this run folder; "
         "wait until it ends or set another run_dir"
     )
 
@@ -242,10 +242,12 @@ class SharedLock:
     """Lock on a cache: shared by readers, exclusive for the one process that writes."""
 
     def __init__(self, path: Path) -> None:
-        """Wait for the shared lock; raises OSError if the lock file cannot be created."""
-        self.exclusive = False
+        """Wait for the shared lock; raises OSError if the lock file cannot be created.
+
+        Where locks cannot be shared, as on Windows, it is exclusive from the start.
+        """
         self._path, self._descriptor = path, _open_regular(path)
-        self._acquire(exclusive=False)
+        self.exclusive = self._acquire(exclusive=not _CAN_SHARE) and not _CAN_SHARE
 
     def upgrade(self) -> None:
         """Wait for the exclusive lock; `exclusive` stays False if the file system has no locks."""
@@ -275,6 +277,7 @@ class SharedLock:
             self._descriptor = _open_regular(self._path)
 
 
+_CAN_SHARE = sys.platform != "win32"
 if sys.platform == "win32":
     import msvcrt
 

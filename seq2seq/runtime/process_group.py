@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError, UserError, is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -106,7 +106,7 @@ class ProcessGroup:
         process failed.
         """
         assert self._store is not None, "several ranks have a store"
-        with _distributed_errors():
+        with distributed_errors():
             store = self._own_keys(self._store)
             while not store.check([_MAIN]):
                 time.sleep(_POLL)
@@ -122,7 +122,7 @@ class ProcessGroup:
         Raises UserError if they differ from those of the main process.
         """
         if self._store is not None and self.is_main:
-            with _distributed_errors():
+            with distributed_errors():
                 self._own_keys(self._store).set(_MAIN, _READY)
                 self._store.set(_started(run), "yes")
         main, *others = self.gather(facts)
@@ -148,7 +148,7 @@ class ProcessGroup:
 
         own = torch.tensor(values, dtype=torch.float64)
         rows = [torch.empty_like(own) for _ in range(self.size)]
-        with _distributed_errors():
+        with distributed_errors():
             dist.all_gather(rows, own)
         return [row.tolist() for row in rows]
 
@@ -168,7 +168,7 @@ class ProcessGroup:
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: len(own)] = own
         rows = [torch.empty_like(padded) for _ in sizes]
-        with _distributed_errors():
+        with distributed_errors():
             dist.all_gather(rows, padded)
         texts = (row[:size].numpy().tobytes() for row, size in zip(rows, sizes, strict=True))
         shares = [json.loads(text) for text in texts]
@@ -184,12 +184,12 @@ class ProcessGroup:
             return lambda: None
         import torch.distributed as dist
 
-        with _distributed_errors():
+        with distributed_errors():
             work = dist.all_reduce(tensor, async_op=True)
         assert work is not None, "this rank is in the group"
 
         def wait() -> None:
-            with _distributed_errors():
+            with distributed_errors():
                 work.wait()
 
         return wait
@@ -215,7 +215,7 @@ def process_group() -> Iterator[ProcessGroup]:
     rank, size = _launched()
     store = None
     if size > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
-        with _distributed_errors():
+        with distributed_errors():
             store = _store()
     if store is None or size == 1:
         yield ProcessGroup(store=store)
@@ -223,7 +223,7 @@ def process_group() -> Iterator[ProcessGroup]:
     import torch
     import torch.distributed as dist
 
-    with _distributed_errors():
+    with distributed_errors():
         group = ProcessGroup(rank, size, store, store.add(f"trainings/{_attempt()}/{rank}", 1))
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
@@ -313,14 +313,15 @@ def _attempt() -> str:
 
 
 @contextmanager
-def _distributed_errors() -> Iterator[None]:
+def distributed_errors() -> Iterator[None]:
     """Convert a failed collective (a lost peer) into a RunError."""
     try:
         yield
     except RuntimeError as error:
-        if isinstance(error, RunError):
+        if isinstance(error, RunError) or is_out_of_memory(error):
             raise
-        reason = str(error).splitlines()[0].rpartition("] ")[2][:120]
+        first_line = str(error).partition("\n")[0] or type(error).__name__
+        reason = first_line.rpartition("] ")[2][:120]
         raise RunError(
             f"another process of this run ended or does not answer ({reason}); "
             "continue from the last saved state with --resume"

@@ -21,7 +21,5 @@ def json_text(value: Any, indent: int | None = None) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     except ValueError as error:
-        raise RunError(
-            f"--json: a figure is not finite, which JSON cannot hold ({error})"
-        ) from None
+        raise RunError(f"JSON cannot hold a number that is not finite ({error})") from None
     return _ESCAPED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

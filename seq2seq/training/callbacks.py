@@ -13,7 +13,7 @@ class Callback:
     """
 
     def on_step(self, step: int, last_step: int | None) -> None:
-        """Report an optimizer step; `last_step` is None if only time limits the training."""
+        """Report an optimizer step; `last_step` is None if only time or patience end training."""
 
     def on_metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Report figures by their names in `metrics.jsonl` and `timing.jsonl`.

@@ -23,7 +23,9 @@ def log_skipped(session: TrainingSession, reporter: Reporter) -> None:
     progress = session.progress
     skipped = progress.skipped_steps()
     for step in skipped[:_LOGGED]:
-        reporter.log(f"step {step} skipped: non-finite loss or gradient ({_batch(session, step)})")
+        reporter.log(
+            f"step {step} skipped: non-finite loss or gradient ({describe_batch(session, step)})"
+        )
     if len(skipped) > _LOGGED:
         reporter.log(f"{len(skipped) - _LOGGED} more skipped up to step {skipped[-1]}")
     for step in range(progress.reported_step + 1, progress.step + 1):
@@ -32,17 +34,18 @@ def log_skipped(session: TrainingSession, reporter: Reporter) -> None:
     progress.skipped.zero_()
 
 
-def _batch(session: TrainingSession, step: int) -> str:
+def describe_batch(session: TrainingSession, step: int) -> str:
     """Describe the batches of a step by their size and the start of the first source."""
     progress, config, train = session.progress, session.config, session.data.train
-    settings, accumulate = config.training, config.training.accumulate
-    order = EpochOrder(train, settings.batch_tokens, config.seed, progress.epoch)
-    per_epoch = -(-len(order) // accumulate)  # steps, the same in every epoch
-    number = -(-progress.batch // accumulate) - 1 - (progress.step - step)
-    epoch, number = progress.epoch + number // per_epoch, number % per_epoch
-    if epoch < 0:
-        return "in an earlier epoch"
+    settings, accumulate, epoch = config.training, config.training.accumulate, progress.epoch
     order = EpochOrder(train, settings.batch_tokens, config.seed, epoch)
+    number = -(-progress.batch // accumulate) - 1 - (progress.step - step)
+    while number < 0:  # in the epoch before; those of weighted corpora differ in length
+        if epoch == 0:
+            return "in an earlier epoch"
+        epoch -= 1
+        order = EpochOrder(train, settings.batch_tokens, config.seed, epoch)
+        number += -(-len(order) // accumulate)
     batches = order[number * accumulate : (number + 1) * accumulate]
     count = sum(len(rows) for rows in batches)
     return f"{count} pairs, the first: {train.src_texts[batches[0][0]][:60]!r}"

@@ -69,7 +69,7 @@ def train(
 
     Raises UserError before any work if data, folder or device are refused, RunError if
     training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM. Raises
-    TypeError for a config that is none, such as the pair that `load_config` returns.
+    TypeError if `config` is not a Config, such as the pair that `load_config` returns.
     """
     _check_config(config)
     called = check_callbacks(callbacks)
@@ -112,7 +112,6 @@ def _set_up(
         group.wait_for_main()
         session = join_run(config, device, group)
         group.start(_facts(session), config.run_dir)
-        agree_on_precision(session)
         return session, []
     session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
     slow = None if session.progress.step else bf16_note(device, session.progress.precision)
@@ -120,16 +119,7 @@ def _set_up(
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")
     group.start(_facts(session), config.run_dir)
-    return session, notes + agree_on_precision(session)
-
-
-def agree_on_precision(session: TrainingSession) -> list[str]:
-    """Train in float32 if some ranks chose it, by `precision: auto`; return notes for the log."""
-    (count,) = session.group.sum([float(session.progress.precision == "float32")])
-    if count in (0, session.group.size):
-        return []
-    session.progress.precision = "float32"
-    return ["training.precision: float32 in all processes, as bf16 is slower for some of them"]
+    return session, notes
 
 
 def _facts(session: TrainingSession) -> list[float]:

@@ -23,8 +23,8 @@ GPU_CHUNK = 8192  # maximum rows of both on a GPU, where a call costs as much as
 class Losses(NamedTuple):
     """Sums over target tokens, in nats."""
 
-    objective: Tensor  # [], minimised by training: with smoothing, R-Drop's and coverage terms
-    nll: Tensor  # [], negative log-likelihood, without both; it has no gradient
+    objective: Tensor  # [], minimised by training: with smoothing and the terms of further losses
+    nll: Tensor  # [], negative log-likelihood, without these terms; it has no gradient
 
 
 def batch_loss(
@@ -39,9 +39,9 @@ def batch_loss(
 
     With a weight `consistency`, each token costs the mean of its losses under the distributions p
     and q of two passes, and `consistency / 4 * (KL(p, q) + KL(q, p))` (half of Liang et al. 2021,
-    equation 4); its negative log-likelihood is the mean over both passes. With a weight `coverage`
-    a token costs as much of the mean of its coverage losses, with a weight `guided` that of its
-    alignment losses, if the batch has an alignment.
+    equation 4); its negative log-likelihood is the mean over both passes. `coverage` and `guided`
+    are weights of its coverage loss and, if the batch has an alignment, its alignment loss (means
+    over the passes), which are added.
     """
     passes = 2 if consistency else 1
     src, src_lengths, tgt_in, tgt = (
@@ -189,9 +189,10 @@ class _FusedLoss(torch.autograd.Function):
         padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
         share = label_smoothing / vocabulary
-        grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
-        grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(vocabulary, 1)
-        grad_bias = weight.new_full((vocabulary,), -share * len(tgt))
+        if needs_grad:
+            grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
+            grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(vocabulary, 1)
+            grad_bias = weight.new_full((vocabulary,), -share * len(tgt))
         terms = None if src is None else CopyTerms(gate, mass, src)  # type: ignore[arg-type]
         grad_terms = [] if terms is None else [torch.zeros_like(each) for each in terms[:2]]
         for start in range(0, len(padded), chunk):
@@ -211,7 +212,9 @@ class _FusedLoss(torch.autograd.Function):
                 grad_bias += grad_logits[real].sum(0)
             if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
-        ctx.save_for_backward(grad_outputs.to(outputs.dtype), grad_weight, grad_bias, *grad_terms)
+        if needs_grad:
+            grads = grad_outputs.to(outputs.dtype), grad_weight, grad_bias, *grad_terms
+            ctx.save_for_backward(*grads)
         objective, nll = total[0].clone(), total[1].clone()
         ctx.mark_non_differentiable(nll)
         return objective, nll

@@ -22,6 +22,7 @@ from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOAR
 from seq2seq.runs.metrics_file import LineCount, metrics_table, read_metrics
 from seq2seq.runtime.console import hides_bars, logger, one_line
 from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.strict_json import json_text
 from seq2seq.training.board import (
     ignore_write_errors,
     open_board,
@@ -32,9 +33,6 @@ from seq2seq.training.board import (
 from seq2seq.training.callbacks import Callback
 from seq2seq.training.report_files import ReportFiles
 from seq2seq.training.samples import Sample
-
-# Line ends of some readers beside the line feed: escaped, so that each object is one line.
-_LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
 
 
 class Reporter:
@@ -131,6 +129,7 @@ class RunReporter(Reporter):
             miniters=1,
             bar_format="{percentage:3.0f}%|{bar}| {desc}",
         )
+        self._last_step = last_step
         self._shown = -math.inf  # time of the last description
         if problem:
             self.log(problem)
@@ -185,8 +184,7 @@ class RunReporter(Reporter):
     ) -> None:
         for sample in samples:
             self.log(str(sample))
-            text = json.dumps({"step": step, **sample._asdict()}, ensure_ascii=False)
-            self._files.write(SAMPLES, text.translate(_LINE_ENDS))
+            self._files.write(SAMPLES, json_text({"step": step, **sample._asdict()}))
         if self._board is not None:
             with self._files.writing(TENSORBOARD):
                 write_samples(self._board, step, samples, attention)
@@ -201,9 +199,8 @@ class RunReporter(Reporter):
     def advance(self, step: int) -> None:
         with self._drawing():
             self.bar.update()
-        last = self.bar.total
         for each in self._callbacks:
-            each.on_step(step, None if last is None else int(last))
+            each.on_step(step, self._last_step)
 
     def bar_is_due(self) -> bool:
         return not self.bar.disable and time.monotonic() - self._shown >= 1

@@ -228,6 +228,7 @@ def prepare(
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:
     """Load, on a rank other than the main process, the run that the main process has set up.
 
+    Its state has the precision that the main process chose for all ranks.
     Raises UserError if this process does not see the run folder or cannot read the data again.
     """
     state = read_state(config.run_dir)
@@ -306,15 +307,13 @@ def new_session(
     progress = Progress(metrics_checksum=LineCount().checksum)
     progress.precision = resolve_precision(config.training.precision, device)
     progress.move_to(device, config.training.log_every)
+    source = describe_source(
+        train.src_texts, train.tgt_texts, vocabularies.src.symbols, config.model.copy
+    )
     return TrainingSession(
         config,
         device,
-        SessionData(
-            *(vocabularies, train, valid, valid_pairs, limit, checksums or {}),
-            describe_source(
-                train.src_texts, train.tgt_texts, vocabularies.src.symbols, config.model.copy
-            ),
-        ),
+        SessionData(vocabularies, train, valid, valid_pairs, limit, checksums or {}, source),
         model,
         averages if config.training.average else {},
         Optimizer(config.training, model.parameters()),

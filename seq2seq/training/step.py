@@ -45,9 +45,15 @@ def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
     config, data = session.config, session.data
     targets: tuple[Tensor, ...] = ()
     if config.vocabulary.sampling > 0 or config.vocabulary.invented_names > 0:
-        sizes = config.data.max_length, seed
-        how = config.model.copy, session.inventor
-        src, tgt = sampled_pairs(data.train, rows, data.vocabularies, *sizes, *how)
+        src, tgt = sampled_pairs(
+            data.train,
+            rows,
+            data.vocabularies,
+            config.data.max_length,
+            seed,
+            alike=config.model.copy,
+            inventor=session.inventor,
+        )
     else:
         src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
     if config.training.losses.guided_alignment > 0 and data.train.links is not None:

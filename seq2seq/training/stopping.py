@@ -1,6 +1,7 @@
 """Stopping criteria and stop signals, synchronised between ranks."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -117,9 +118,13 @@ class StopSync:
 def stop_signals() -> Iterator[list[int]]:
     """Collect Ctrl-C, SIGTERM and the closing of the terminal instead of being killed by them.
 
-    A second Ctrl-C kills as usual; under `nohup` the terminal may close.
+    A second Ctrl-C kills as usual; under `nohup` the terminal may close. Signals reach the main
+    thread alone: in any other one nothing is collected.
     """
     caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
 
     def catch(number: int, _frame: FrameType | None) -> None:
         caught.append(number)
@@ -134,4 +139,5 @@ def stop_signals() -> Iterator[list[int]]:
         yield caught
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # it was installed outside of Python
+                signal.signal(number, handler)

@@ -507,6 +507,32 @@ def test_an_export_that_cannot_be_written_names_its_folder_and_leaves_it_empty(
     export_runs([tiny_runs["luong"]], folder)
 
 
+def test_an_export_leaves_files_of_others_alone(
+    tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shared"
+
+    def written_meanwhile(*_: object) -> None:
+        (folder / "notes.txt").touch()
+        no_space()
+
+    monkeypatch.setattr(export_module, "save_vocabularies", written_meanwhile)
+    with pytest.raises(RunError, match="No space left on device"):
+        export_runs([tiny_runs["luong"]], folder)
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    (folder / "notes.txt").unlink()
+    real = export_module.load_model
+
+    def load_model(*arguments: Any) -> Any:
+        (folder / "notes.txt").touch()
+        return real(*arguments)
+
+    monkeypatch.setattr(export_module, "load_model", load_model)
+    with pytest.raises(UserError, match="exists and is not an empty folder"):
+        export_runs([tiny_runs["luong"]], folder)
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
 def no_space(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -107,27 +107,26 @@ def test_a_beam_as_wide_as_the_space_finds_all_that_fulfil_them(
         check_ranking(model, source, hypotheses, possible, length_penalty, 0.0)
 
 
-def test_a_word_that_completes_a_phrase_does_not_continue() -> None:
-    """Token 6 continues words, so it may not follow the phrase 4 5."""
+@pytest.mark.parametrize("phrases", [[[4, 5]], [[4], [4, 6]], [[4, 6], [4]], [[5], [5, 6]]])
+def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) -> None:
+    """Token 6 continues words: it may not follow the occurrence that meets a phrase."""
     model: Any = Oracle(3)
     possible = [
-        ids
-        for ids in all_hypotheses(4)
-        if fulfils(ids, [[4, 5]]) and fulfils_bounds(ids, [4, 5], 6)
+        ids for ids in all_hypotheses(4) if all(ends_word(ids, each, 6) for each in phrases)
     ]
-    lexical = [phrases_of([4, 5], letters=True, continuing=[6])] * len(SOURCES)
+    assert possible
+    lexical = [phrases_of(*phrases, letters=True, continuing=[6])] * len(SOURCES)
     found = search(model, SOURCES, [4] * 5, SearchOptions(1500), CPU, lexical=lexical)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         check_ranking(model, source, hypotheses, possible, 1.0, 0.0)
 
 
-def fulfils_bounds(ids: Ids, phrase: Ids, continuing: int) -> bool:
+def ends_word(ids: Ids, phrase: Ids, continuing: int) -> bool:
+    """Return whether a phrase occurs, and first where a word ends."""
     size = len(phrase)
-    return all(
-        ids[place + size] != continuing
-        for place in range(len(ids) - size)
-        if ids[place : place + size] == phrase
-    )
+    places = (n for n in range(len(ids) - size + 1) if ids[n : n + size] == phrase)
+    place = next(places, None)
+    return place is not None and ids[place + size : place + size + 1] != [continuing]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 12])

@@ -54,6 +54,13 @@ def distribution(model: Oracle, sampling: Sampling, limit: int) -> dict[tuple[in
     return found
 
 
+@pytest.mark.parametrize("temperature", [1e-3, 1e-300, 5e-324])
+def test_a_temperature_near_zero_is_greedy(temperature: float) -> None:
+    log_probs = torch.tensor([[-5.0, -1.0, -2.0, -torch.inf]])
+    drawn = truncated(log_probs, Sampling(1, temperature=temperature))
+    assert drawn.tolist() == [[0, 1, 0, 0]]
+
+
 @pytest.mark.parametrize(
     "sampling",
     [

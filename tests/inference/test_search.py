@@ -21,8 +21,8 @@ from seq2seq.inference.search import batched as search_module
 from seq2seq.inference.search import greedy
 from seq2seq.inference.search.batch_invariance import tile_rows
 from seq2seq.inference.search.batched import search
-from seq2seq.inference.search.beam import MIN_COVERAGE, BeamSearch
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.beam import BeamSearch
+from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
 from seq2seq.inference.search.sentences import by_width
 from seq2seq.inference.search.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model

@@ -128,9 +128,11 @@ def test_a_rounded_product_is_not_exact() -> None:
 
 def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_float32_matmul_precision("medium")  # as a CPU may have left it: TF32 on a GPU
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # torch's default
     pretend(monkeypatch, 1)
     choose_device("cuda")
     assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cudnn.allow_tf32
 
 
 @pytest.mark.parametrize(

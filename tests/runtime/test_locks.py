@@ -50,7 +50,7 @@ def test_the_second_process_is_refused_with_the_number_of_the_first(tmp_path: Pa
         for _ in range(2):  # being refused changes nothing
             with pytest.raises(UserError) as caught:
                 enter(tmp_path)
-            assert f"{tmp_path}: process {first.pid} is training in this run" in str(caught.value)
+            assert f"{tmp_path}: process {first.pid} is writing to this run" in str(caught.value)
             assert "\n" not in str(caught.value)
         first.communicate("\n")
         assert first.returncode == 0
@@ -117,11 +117,11 @@ def test_removing_the_lock_file_lets_no_second_process_in(tmp_path: Path) -> Non
     with exclusive_lock(tmp_path) as lock:
         for _ in range(2):
             (tmp_path / LOCK).unlink()
-            with pytest.raises(UserError, match="another process is training in this run folder"):
+            with pytest.raises(UserError, match="another process is writing to this run folder"):
                 enter(tmp_path)
             assert not (tmp_path / LOCK).exists()
             lock.verify()
-            with pytest.raises(UserError, match=f"process {os.getpid()} is training"):
+            with pytest.raises(UserError, match=f"process {os.getpid()} is writing"):
                 enter(tmp_path)
     enter(tmp_path)
 
@@ -129,7 +129,7 @@ def test_removing_the_lock_file_lets_no_second_process_in(tmp_path: Path) -> Non
 def test_another_process_is_refused_after_the_lock_file_was_removed(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         (tmp_path / LOCK).unlink()
-        with pytest.raises(UserError, match="another process is training in this run folder"):
+        with pytest.raises(UserError, match="another process is writing to this run folder"):
             enter(tmp_path)
         first.communicate("\n")
         assert first.returncode == 0
@@ -169,7 +169,7 @@ def test_a_removed_lock_is_taken_again_where_folders_cannot_be_locked(
     with exclusive_lock(tmp_path) as lock:
         (tmp_path / LOCK).unlink()
         lock.verify()
-        with pytest.raises(UserError, match=f"process {os.getpid()} is training"):
+        with pytest.raises(UserError, match=f"process {os.getpid()} is writing"):
             enter(tmp_path)
     enter(tmp_path)
 
@@ -220,6 +220,28 @@ def test_many_read_and_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         second.upgrade()
         assert second.exclusive
         assert waited == [False]
+
+
+def test_a_lock_that_cannot_be_shared_does_not_wait_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = set()
+
+    def lock(descriptor: int, _exclusive: bool) -> None:  # as msvcrt, also in one process
+        if held:
+            raise PermissionError
+        held.add(descriptor)
+
+    def sleep(_: float) -> None:
+        raise AssertionError("waits")
+
+    monkeypatch.setattr(run_lock, "_CAN_SHARE", False)
+    monkeypatch.setattr(run_lock, "_try_lock", lock)
+    monkeypatch.setattr(run_lock.time, "sleep", sleep)
+    with closing(SharedLock(tmp_path / LOCK)) as shared:
+        assert shared.exclusive
+        shared.upgrade()
+        assert shared.exclusive
 
 
 def test_a_file_of_that_name_is_not_emptied(tmp_path: Path) -> None:

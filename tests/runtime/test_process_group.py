@@ -22,8 +22,8 @@ from seq2seq.cli.main import main
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime import process_group as ranks
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.process_group import ProcessGroup, process_group
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.process_group import ProcessGroup, distributed_errors, process_group
 from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -513,6 +513,17 @@ def test_a_rank_that_dies_ends_the_run_with_one_line(
     again = trainings(run, 2, EVENTFUL, "--resume")
     assert again.codes == [0, 0], again.told
     assert_same(again, whole)
+
+
+def test_only_a_failed_exchange_is_blamed_on_another_process() -> None:
+    memory = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    with pytest.raises(torch.OutOfMemoryError), distributed_errors():
+        raise memory
+    with (
+        pytest.raises(RunError, match=r"does not answer \(RuntimeError\); continue"),
+        distributed_errors(),
+    ):
+        raise RuntimeError
 
 
 def test_another_number_of_processes_goes_on_too(trainings: Trainings) -> None:

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from seq2seq import load_config, train
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES, TIMING
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import console, logger
 from seq2seq.training import loop
 from seq2seq.training.callbacks import Callback
+from seq2seq.training.reporting import RunReporter
 from seq2seq.training.samples import Sample
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +76,24 @@ def test_callbacks_receive_what_the_run_folder_has(small_corpus: Path) -> None:
     log = (run / LOG).read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 2)[2] for line in log] == first.lines
     assert first.returns == []
+
+
+def test_callbacks_get_no_estimate_as_the_last_step(tmp_path: Path) -> None:
+    recorder = Recorder()
+    with RunReporter(tmp_path, 0, None, [recorder]) as reporter:
+        reporter.advance(1)
+        reporter.describe("about 3:00 left", 4711)
+        reporter.advance(2)
+    assert recorder.steps == [(1, None), (2, None)]
+
+
+def test_training_runs_in_a_worker_thread(small_corpus: Path) -> None:
+    recorder = Recorder()
+    options: dict[str, Any] = {"callbacks": [recorder], "quiet": True}
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(trained, small_corpus, "training.max_steps=2", **options).result()
+    assert [step for step, _ in recorder.steps] == [1, 2]
+    assert (run / METRICS).is_file()
 
 
 def test_a_resumed_training_reports_from_its_state_on(small_corpus: Path) -> None:
@@ -144,6 +164,17 @@ def test_training_prints_its_log_unless_quiet(
     trained(small_corpus, "training.max_epochs=1", quiet=True)
     assert capfd.readouterr() == ("", "")
     assert (logger.propagate, logger.level) == (True, logging.NOTSET)
+
+
+@pytest.mark.parametrize("propagate", [True, False])
+def test_the_logger_is_afterwards_as_the_program_had_it(
+    propagate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logger, "propagate", propagate)
+    monkeypatch.setattr(logger, "level", logging.ERROR)
+    with console(), console():
+        assert not logger.propagate
+    assert (logger.propagate, logger.level) == (propagate, logging.ERROR)
 
 
 def test_quiet_training_draws_no_bar_on_a_terminal(

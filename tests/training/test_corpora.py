@@ -26,6 +26,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runtime.errors import UserError
+from seq2seq.training.divergence import describe_batch
 from seq2seq.training.loop import train
 from seq2seq.training.session import prepare
 from seq2seq.training.stopping import training_length
@@ -168,6 +169,30 @@ def test_pairs_that_are_skipped_leave_the_corpora_apart(small_corpus: Path) -> N
     assert [rows.tolist() for rows in again] == [
         rows.tolist() for rows in EpochOrder(pairs, 60, config.seed, 2)
     ]
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
+    accumulate: int, small_corpus: Path
+) -> None:
+    files = halves(small_corpus.parent, 40)
+    path = with_corpora(small_corpus, f"{files[0]}, weight: 4", f"{files[1]}, weight: 1.3")
+    batch_tokens = f"training.batch_tokens={{tokens: 60, accumulate: {accumulate}}}"
+    session, _ = prepare(configured(path, "run", batch_tokens), torch.device("cpu"))
+    expected, lengths, progress = [], set(), session.progress
+    for epoch in range(5):
+        order = EpochOrder(session.data.train, 60, session.config.seed, epoch)
+        lengths.add(len(order))
+        for first in range(0, len(order), accumulate):
+            rows = np.concatenate(order[first : first + accumulate])
+            text = session.data.train.src_texts[int(rows[0])][:60]
+            expected.append(f"{len(rows)} pairs, the first: {text!r}")
+            if first == accumulate:  # report at the second step of each epoch
+                progress.epoch, progress.batch = epoch, min(2 * accumulate, len(order))
+                progress.step = len(expected)
+                found = [describe_batch(session, step) for step in range(1, len(expected) + 1)]
+                assert found == expected
+    assert len(lengths) > 1
 
 
 @pytest.mark.parametrize("size", [1, 37, 60])

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,9 @@ from seq2seq.runs.training_state import INITIAL_LOSS_SCALE, read_state
 from seq2seq.runtime import device as device_module
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loss_scaling
-from seq2seq.training.loop import agree_on_precision
+from seq2seq.training import session as session_module
 from seq2seq.training.loss_scaling import GROWTH_STEPS, update_loss_scale
-from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.session import TrainingSession, join_run, prepare
 from seq2seq.training.step import own_batches, train_step
 
 CPU = torch.device("cpu")
@@ -136,26 +135,12 @@ def test_auto_is_what_is_faster_where_the_run_began(
     assert losses_of(run) == losses_of(explicit)
 
 
-class OtherRank(ProcessGroup):
-    """The first of two ranks, where the second sends one number."""
-
-    def __init__(self, other: float) -> None:
-        super().__init__(0, 2)
-        self.other = other
-
-    def gather(self, values: Sequence[float]) -> list[list[float]]:
-        return [list(values), [self.other]]
-
-
-@pytest.mark.parametrize(
-    ("own", "other_is_float32", "expected"),
-    [("bf16", 0, "bf16"), ("bf16", 1, "float32"), ("float32", 0, "float32"), ("fp16", 0, "fp16")],
-)
-def test_ranks_train_in_one_precision(
-    own: str, other_is_float32: int, expected: str, small_corpus: Path
+@pytest.mark.parametrize("main", ["bf16", "float32"])
+def test_other_ranks_train_in_the_precision_of_the_main_process(
+    main: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = prepared(small_corpus, f"training.precision={own}")
-    session.group = OtherRank(other_is_float32)
-    notes = agree_on_precision(session)
-    assert session.progress.precision == expected
-    assert len(notes) == ((own == "float32") != other_is_float32)
+    monkeypatch.setattr(session_module, "resolve_precision", lambda *_: main)
+    config = prepared(small_corpus, "training.precision=auto").config
+    monkeypatch.setattr(session_module, "resolve_precision", lambda *_: "another")
+    session = join_run(config, CPU, ProcessGroup(1, 2))
+    assert session.progress.precision == main

@@ -99,7 +99,7 @@ def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
             for options in ({"resume": True}, {"overwrite": True}, {}):
                 with pytest.raises(UserError) as refused:
                     train(config, "cpu", **options)
-                assert f"{config.run_dir}: {process} is training in this" in str(refused.value)
+                assert f"{config.run_dir}: {process} is writing to this" in str(refused.value)
             assert contents(config.run_dir) == before
             (config.run_dir / LOCK).unlink(missing_ok=True)
         first.communicate("\n")

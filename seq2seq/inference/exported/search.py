@@ -19,7 +19,13 @@ from seq2seq.inference.exported.lexical import (
 )
 from seq2seq.inference.exported.model import Array, Arrays, ExportedModel
 from seq2seq.inference.exported.sentence_search import Finished, Node, SentenceSearch, path_to
-from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.search.interface import (
+    MAX_FACTOR,
+    MIN_COVERAGE,
+    Hypothesis,
+    NonFiniteError,
+    SearchOptions,
+)
 from seq2seq.inference.search.lexical import Lexical
 from seq2seq.inference.search.prefixes import Prefix
 from seq2seq.inference.search.sentences import make_sentence, queues
@@ -28,8 +34,6 @@ from seq2seq.runtime.errors import UserError
 
 TILE_ROWS = 320  # hypotheses searched together
 SHRINK = 8  # finished sentences leave the batch once they are 1 / SHRINK of it
-MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
-MAX_FACTOR = 1e30  # larger penalties and norms overflow, and infinite numbers have no order
 
 
 def search_exported(

@@ -13,12 +13,9 @@ from seq2seq.inference.search.beam_allocation import (
     constrain_lexically,
 )
 from seq2seq.inference.search.continuous_batching import ContinuousBatch
-from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.search.interface import MAX_FACTOR, MIN_COVERAGE, Hypothesis
 from seq2seq.inference.search.topk import Continuations, diverse_continuations, topk_continuations
 from seq2seq.runtime.device import values_of
-
-MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
-MAX_FACTOR = 1e30  # larger penalties and norms overflow, and infinite numbers have no order
 
 
 class BeamSearch(ContinuousBatch):

@@ -180,8 +180,8 @@ def search_constraints(options: SearchOptions, prefixes: Sequence[Prefix]) -> li
 class RepetitionPenalty:
     """Multiply log-probabilities of tokens that a hypothesis has (Keskar et al. 2019).
 
-    Their penalty divides positive logits by the factor and multiplies negative ones, which depends
-    on a constant that softmax ignores; log-probabilities are never positive.
+    They divide logits by the factor, which favours negative ones, so that implementations multiply
+    those: both depend on a constant that softmax ignores. Log-probabilities are never positive.
     """
 
     reads_history = True

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.runtime.errors import RunError
 
+MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
+MAX_FACTOR = 1e30  # larger penalties and norms overflow in float32: scores would be equal or nan
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray

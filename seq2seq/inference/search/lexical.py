@@ -21,7 +21,7 @@ class PhraseProgress(NamedTuple):
 
     missing: tuple[int, ...]  # occurrences that each phrase still needs
     matched: tuple[int, ...]  # tokens of each phrase at the end of the hypothesis
-    closed: bool = False  # True if a phrase has just ended in a letter: its word may not continue
+    closed: bool = False  # a missing phrase has just ended in a letter: its word may not continue
 
 
 class Lexical(NamedTuple):
@@ -56,9 +56,12 @@ class Lexical(NamedTuple):
                 length = self.borders[i][length - 1]
             matched[i] = length + (phrase[length] == token)
             if matched[i] == len(phrase):
-                matched[i] = 0
-                missing[i] = max(0, missing[i] - 1)
-                closed = closed or self.ends_in_letter[i]
+                closed = closed or (missing[i] > 0 and self.ends_in_letter[i])
+                matched[i], missing[i] = 0, max(0, missing[i] - 1)
+        if closed:  # a phrase in the middle of that word is not met there
+            for i, phrase in enumerate(self.phrases):
+                while matched[i] and phrase[matched[i]] in self.continuing:
+                    matched[i] = self.borders[i][matched[i] - 1]
         return PhraseProgress(tuple(missing), tuple(matched), closed)
 
     def met(self, progress: PhraseProgress) -> int:

@@ -55,7 +55,8 @@ def truncated(log_probs: Tensor, sampling: Sampling) -> Tensor:
     Top-p (Holtzman et al. 2020) keeps the smallest set of most probable tokens whose probability,
     after temperature and top-k, is at least p. Of equally probable tokens the first are kept.
     """
-    values = log_probs.double() / sampling.temperature
+    values = log_probs.double()
+    values = (values - values.amax(-1, keepdim=True)) / sampling.temperature
     best, order = values.sort(dim=-1, descending=True, stable=True)
     if sampling.top_k:
         best[:, sampling.top_k :] = -torch.inf
