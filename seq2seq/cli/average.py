@@ -119,7 +119,15 @@ def _bleu(
         return None
     device = next(checkpoint.model.parameters()).device
     inference = InferenceModel(checkpoint.model)
-    how = (checkpoint.vocabularies, checkpoint.limit, checkpoint.source, checkpoint.config)
-    bleu, _ = greedy_bleu(inference, *how, valid, device, on_translated=on_translated)
+    bleu, _ = greedy_bleu(
+        inference,
+        checkpoint.vocabularies,
+        checkpoint.limit,
+        checkpoint.source,
+        checkpoint.config,
+        valid,
+        device,
+        on_translated=on_translated,
+    )
     report(f"{name}: validation BLEU {bleu:.2f}")
     return bleu

@@ -133,8 +133,9 @@ class LoadedModel:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each source, best first; see `search` of `search.batched`."""
         if isinstance(self.model, ExportedModel):
-            given = sources, limits, prefixes, lexical
-            return search_exported(self.model, *given, options, on_found)
+            return search_exported(
+                self.model, sources, limits, prefixes, lexical, options, on_found
+            )
         from seq2seq.inference.search.batched import search
 
         model, device = self.trained

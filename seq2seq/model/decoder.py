@@ -191,10 +191,14 @@ class LuongDecoder(AttentionLayer):
         gates = self.layers.bottom.gates(embedded.transpose(0, 1))  # [T, B, 4H]
         weight, steps = self.input_feed_gates.weight, len(gates)
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
-        scaled_weight = HIDDEN_SCALE * self.attentional.weight
-        memory_tensors = _unroll_memory(memory, state)
-        given = memory_tensors, score, layers, self.layers.residual
-        vectors, weights = unroll_luong(gates, scaled_weight, *given)
+        vectors, weights = unroll_luong(
+            gates,
+            HIDDEN_SCALE * self.attentional.weight,
+            _unroll_memory(memory, state),
+            score,
+            layers,
+            self.layers.residual,
+        )
         return Unrolled(self.outputs(vectors).transpose(0, 1), weights.transpose(0, 1))
 
     def attentional_vector(self, context: Tensor, hidden: Tensor) -> Tensor:

@@ -201,9 +201,15 @@ class _FusedLoss(torch.autograd.Function):
             grad_logits = probabilities[place : place + chunk]
             torch.addmm(product_bias, padded[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
-            inputs = logits[real], grad_logits[real], means[rows], tgt[rows]
-            chunk_terms = None if terms is None else terms.rows(rows)
-            losses, *by_terms = _chunk_loss(*inputs, chunk_terms, label_smoothing, consistency)
+            losses, *by_terms = _chunk_loss(
+                logits[real],
+                grad_logits[real],
+                means[rows],
+                tgt[rows],
+                None if terms is None else terms.rows(rows),
+                label_smoothing,
+                consistency,
+            )
             total += losses
             for each, grad in zip(grad_terms, by_terms, strict=True):
                 each[rows] = grad
@@ -260,8 +266,9 @@ def _chunk_loss(
     logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
     if terms is not None:
-        rest = terms, smoothing, consistency
-        mixture = mixture_loss(logits, probabilities, means, surprisal, tgt, *rest)
+        mixture = mixture_loss(
+            logits, probabilities, means, surprisal, tgt, terms, smoothing, consistency
+        )
         return torch.stack(mixture[:2]), *mixture[2:]
     objective = (smoothing * (logit - means) + surprisal).sum()
     if consistency:

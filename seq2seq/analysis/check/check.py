@@ -164,12 +164,13 @@ class Report:
     def _new_session(self) -> TrainingSession:
         config, vocabularies, start = self.config, self._vocabularies, self._start
         weights = [corpus.weight for corpus in config.data.train]
-        sides, longest = (self._train.src, self._train.tgt), config.data.max_length
-        pairs = encode_pairs(*sides, vocabularies, longest, self._sizes, weights)
+        src, tgt, longest = self._train.src, self._train.tgt, config.data.max_length
+        pairs = encode_pairs(src, tgt, vocabularies, longest, self._sizes, weights)
         valid = tagged(self._named["valid"], config.data.valid.tag)
         pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
-        parts = config, self._device, vocabularies, pairs, valid
-        return new_session(*parts, start=start, pretrained=pretrained)
+        return new_session(
+            config, self._device, vocabularies, pairs, valid, start=start, pretrained=pretrained
+        )
 
     def _show(self, stage: str) -> None:
         """Name the current stage on a terminal."""

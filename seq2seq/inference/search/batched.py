@@ -42,7 +42,6 @@ def search(
     prefixes: Sequence[Prefix] | None = None,
     on_found: Callable[[int], None] | None = None,
     lexical: Sequence[Lexical] | None = None,
-    samples: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return at most `options.size` hypotheses for each source, best first.
 
@@ -50,24 +49,48 @@ def search(
     which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
     occurs twice, except in a prefix. Hypotheses contain the phrases of `lexical`, which raises the
     limit if they need more room, and which only a prefix overrides. With sampling, there are as
-    many hypotheses as samples, in the order in which they were drawn; `samples` are the numbers of
-    those of sources that are given several times. `on_found` is called with the number of each
-    source whose search has ended. Raises NonFiniteError if the log-probabilities of a sentence are
-    not finite.
+    many hypotheses as samples, in the order in which they were drawn. `on_found` is called with the
+    number of each source whose search has ended. Raises NonFiniteError if the log-probabilities of
+    a sentence are not finite.
     """
-    count = options.sampling.samples if options.sampling else 1
-    if count > 1:
-        return _search_samples(model, sources, limits, options, device, prefixes, on_found, count)
-    found: list[list[Hypothesis]] = [[] for _ in sources]
     prefixes = prefixes or [NO_PREFIX] * len(sources)
     lexical = lexical or [NO_LEXICAL] * len(sources)
+    count = options.sampling.samples if options.sampling else 1
+    if count > 1:
+        return _search_samples(
+            model, sources, limits, options, device, prefixes, on_found, lexical, count
+        )
+    first = [0] * len(sources)
+    return _search(model, sources, limits, options, device, prefixes, on_found, lexical, first)
+
+
+def _search(
+    model: Model,
+    sources: Sequence[Ids],
+    limits: Sequence[int],
+    options: SearchOptions,
+    device: torch.device,
+    prefixes: Sequence[Prefix],
+    on_found: Callable[[int], None] | None,
+    lexical: Sequence[Lexical],
+    samples: Sequence[int],
+) -> list[list[Hypothesis]]:
+    """Search as `search` does, drawing the sample of the given number for each source."""
+    found: list[list[Hypothesis]] = [[] for _ in sources]
     for width, rows in queues(sources, lexical):
         sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
-        sentences = []
-        for i in rows:
-            seed = _seed(options.sampling, samples[i] if samples else 0, sources[i])
-            given = sources[i], limits[i], prefixes[i], lexical[i]
-            sentences.append(make_sentence(*given, options.kept_ids, options.min_length, seed))
+        sentences = [
+            make_sentence(
+                sources[i],
+                limits[i],
+                prefixes[i],
+                lexical[i],
+                options.kept_ids,
+                options.min_length,
+                _seed(options.sampling, samples[i], sources[i]),
+            )
+            for i in rows
+        ]
         queue = _Queue(model, sentences, width, sizes, device)
         try:
             for n, hypotheses in _search_queue(queue, options):
@@ -85,8 +108,9 @@ def _search_samples(
     limits: Sequence[int],
     options: SearchOptions,
     device: torch.device,
-    prefixes: Sequence[Prefix] | None,
+    prefixes: Sequence[Prefix],
     on_found: Callable[[int], None] | None,
+    lexical: Sequence[Lexical],
     count: int,
 ) -> list[list[Hypothesis]]:
     """Return `count` samples of each source, in the order of their numbers."""
@@ -101,15 +125,16 @@ def _search_samples(
             on_found(rows[number])
 
     try:
-        found = search(
+        found = _search(
             model,
             [sources[i] for i in rows],
             [limits[i] for i in rows],
             once,
             device,
-            [prefixes[i] for i in rows] if prefixes else None,
+            [prefixes[i] for i in rows],
             count_down,
-            samples=[*range(count)] * len(sources),
+            [lexical[i] for i in rows],
+            [*range(count)] * len(sources),
         )
     except NonFiniteError as error:
         raise NonFiniteError(rows[error.sentence], error.value) from None

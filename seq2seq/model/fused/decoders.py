@@ -56,8 +56,8 @@ def unroll_luong(
     """Unroll `h_t = LSTM(gates_t + W [h~_{t-1}; h_{t-1}]); h~_t = tanh(W_c [attend(h_t); h_t])`.
 
     The gates are those of the lowest layer, whose weight is W; the output of the layers attends:
-    the top layer's h, or with `residual` the sum over layers. Returns
-    the attentional vectors h~ [T, B, R] and the attention weights [T, B, S] of all steps.
+    the top layer's h, or with `residual` the sum over layers. Returns the attentional vectors h~
+    [T, B, R] and the attention weights [T, B, S] of all steps.
     """
     with torch.autocast(gates.device.type, enabled=False):
         vectors, weights = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
