@@ -1,6 +1,6 @@
 """Glossary: target phrases required wherever a source has their source phrases."""
 
-import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -18,40 +18,42 @@ class Glossary:
     anywhere); of overlapping ones the longest counts.
     """
 
-    def __init__(self, terms: Sequence[tuple[str, str]]) -> None:
-        """Take pairs of source and target; raises UserError for a source with two targets."""
+    def __init__(
+        self, terms: Sequence[tuple[str, str]], places: Sequence[str] | None = None
+    ) -> None:
+        """Take pairs of source and target, and the place of each to name in errors.
+
+        Raises UserError for a blank side, or a source with two targets.
+        """
         self._targets: dict[str, str] = {}
-        for number, (src, tgt) in enumerate(terms, start=1):
+        for number, (src, tgt) in enumerate(terms):
+            place = f"glossary term {number + 1}" if places is None else places[number]
             key = _joined(src)
             if is_blank(key) or is_blank(tgt):
-                raise UserError(f"glossary term {number}: a side is blank; give both")
+                raise UserError(f"{place}: a side is blank; give both")
             if self._targets.setdefault(key, tgt) != tgt:
                 raise UserError(
-                    f"glossary term {number}: {key!r} has two translations, "
+                    f"{place}: {key!r} has two translations, "
                     f"{self._targets[key]!r} and {tgt!r}; keep one"
                 )
-        longest_first = sorted(self._targets, key=lambda key: (-len(key), key))
-        self._pattern = re.compile("|".join(map(_pattern, longest_first)) or "(?!)")
+        lengths = sorted({(key[0], len(key)) for key in self._targets}, reverse=True)
+        self._lengths: dict[str, list[int]] = {}  # by the first character, longest first
+        for first, length in lengths:
+            self._lengths.setdefault(first, []).append(length)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a TSV of source and target phrases; raises UserError with the line."""
-        terms, lines = [], []
+        terms, places = [], []
         for number, line in enumerate(read_lines(path), start=1):
             if is_blank(line):
                 continue
-            columns = line.split("\t")
+            place, columns = f"{path}:{number}", line.split("\t")
             if len(columns) != 2 or any(map(is_blank, columns)):
-                raise UserError(
-                    f"{path}:{number}: must be a source phrase, a tab and a target phrase"
-                )
+                raise UserError(f"{place}: must be a source phrase, a tab and a target phrase")
             terms.append((columns[0], columns[1]))
-            lines.append(number)
-        try:
-            return cls(terms)
-        except UserError as error:
-            term, _, rest = str(error).removeprefix("glossary term ").partition(": ")
-            raise UserError(f"{path}:{lines[int(term) - 1]}: {rest}") from None
+            places.append(place)
+        return cls(terms, places)
 
     def terms(self) -> Iterator[tuple[str, str]]:
         """Yield the source phrases and the target phrases that translate them."""
@@ -59,14 +61,39 @@ class Glossary:
 
     def targets(self, text: str) -> list[str]:
         """Return the target phrases that a source text requires, one for each occurrence."""
-        return [self._targets[found[0]] for found in self._pattern.finditer(_joined(text))]
+        text, found, start = _joined(text), [], 0
+        while start < len(text):
+            phrase = self._longest(text, start)
+            if phrase is None:
+                start += 1
+            else:
+                start += len(phrase)
+                found.append(self._targets[phrase])
+        return found
+
+    def _longest(self, text: str, start: int) -> str | None:
+        """Return the longest source phrase that a text has at `start` as complete words."""
+        for length in self._lengths.get(text[start], ()):
+            phrase = text[start : start + length]
+            if phrase in self._targets and _is_bounded(phrase, text, start):
+                return phrase
+        return None
 
 
 def _joined(text: str) -> str:
     return " ".join(normalized(text).split())
 
 
-def _pattern(phrase: str) -> str:
-    before = r"(?<!\w)" if is_letter(phrase[0]) else ""
-    after = r"(?!\w)" if is_letter(phrase[-1]) else ""
-    return f"{before}{re.escape(phrase)}{after}"
+def _is_bounded(phrase: str, text: str, start: int) -> bool:
+    """Return whether no word of a script with spaces continues beyond the phrase at `start`."""
+    end = start + len(phrase)
+    before, after = text[max(0, start - 1) : start], text[end : end + 1]
+    return not (
+        (is_letter(phrase[0]) and _is_of_word(before))
+        or (is_letter(phrase[-1]) and _is_of_word(after))
+    )
+
+
+def _is_of_word(character: str) -> bool:
+    """Return whether a character, "" at an end of the text, is a part of a word."""
+    return character == "_" or (character != "" and unicodedata.category(character)[0] in "LMN")

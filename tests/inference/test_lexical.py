@@ -3,6 +3,8 @@
 import itertools
 import json
 import random
+import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -262,6 +264,46 @@ def test_a_glossary_finds_words(text: str, expected: list[str]) -> None:
     )
     assert glossary.targets(text) == expected
     assert Glossary([]).targets(text) == []
+
+
+def test_a_glossary_finds_what_a_regular_expression_finds() -> None:
+    """Leftmost, then longest, as complete words; random text of few characters overlaps often."""
+    draw = random.Random(4)
+    alphabet = "ab_ .狗९"
+
+    def text(size: int) -> str:
+        return " ".join("".join(draw.choices(alphabet, k=size)).split())
+
+    for _ in range(200):
+        phrases = sorted({text(draw.randint(1, 5)) for _ in range(9)} - {""}, key=len)[::-1]
+        patterns = [
+            rf"(?<!\w){re.escape(each)}" if each[0] in "ab९" else re.escape(each)
+            for each in phrases
+        ]
+        patterns = [
+            rf"{pattern}(?!\w)" if phrase[-1] in "ab९" else pattern
+            for pattern, phrase in zip(patterns, phrases, strict=True)
+        ]
+        line = text(60)
+        expected = [found[0].upper() for found in re.finditer("|".join(patterns), line)]
+        assert Glossary([(each, each.upper()) for each in phrases]).targets(line) == expected
+
+
+def test_a_glossary_finds_no_start_of_a_word_that_continues_in_a_mark() -> None:
+    """A vowel sign belongs to its word, although no regular expression counts it as a letter."""
+    glossary = Glossary([("\u0930\u093e\u092e", "Ram")])  # "राम"
+    assert glossary.targets("\u0930\u093e\u092e \u0906\u0932\u093e.") == ["Ram"]
+    assert glossary.targets("\u0930\u093e\u092e\u093e\u0928\u0947") == []  # "रामाने"
+
+
+def test_the_time_of_a_glossary_depends_on_the_text_and_not_on_the_number_of_terms() -> None:
+    def seconds(terms: int) -> float:
+        glossary = Glossary([(f"a{number:05}", "x") for number in range(terms)])
+        start = time.thread_time()
+        assert len(glossary.targets("a00000 a0000 b " * 500)) == 500
+        return time.thread_time() - start
+
+    assert seconds(20_000) < 50 * min(seconds(2) for _ in range(5))  # a search for each: 10,000
 
 
 @pytest.mark.parametrize(
