@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seq2seq.serving.errors import LimitError, error_response
+from seq2seq.serving.errors import DisconnectedError, LimitError, error_response
 from seq2seq.serving.metrics import Metrics
 
 HEADERS = {
@@ -112,7 +112,7 @@ class Guard:
         return name.strip("[]") in self._access.hosts
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """Return a `receive` that refuses a body that is too large or too slow."""
+        """Return a `receive` that refuses a body that is too large, too slow or incomplete."""
         length = dict(scope["headers"]).get(b"content-length", b"0")
         left, complete = self._limits.body_bytes, False
         too_large = int(length) > left if length.isdigit() else False
@@ -129,6 +129,9 @@ class Guard:
                     message = await receive()
             except TimeoutError:
                 raise HTTPException(408, "the request arrives too slowly") from None
+            if message["type"] == "http.disconnect":
+                self._metrics.refused.labels("disconnected").inc()
+                raise DisconnectedError
             if message["type"] == "http.request":
                 left -= len(message.get("body", b""))
                 complete = not message.get("more_body", False)

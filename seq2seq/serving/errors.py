@@ -30,6 +30,13 @@ class LimitError(HTTPException):
         super().__init__(413, detail)
 
 
+class DisconnectedError(HTTPException):
+    """Client that has disconnected, to which no answer is sent (499, as of nginx)."""
+
+    def __init__(self) -> None:
+        super().__init__(499, "the client has disconnected")
+
+
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of one
 RESPONSES: dict[int | str, dict[str, object]] = {
     400: {"model": ErrorMessage, "description": "The request is malformed."},
@@ -113,7 +120,12 @@ def parsed_json(body: bytes) -> object:
 
 
 def check_unicode(body: bytes) -> None:
-    """Raise HTTPException 400 if a JSON body escapes half a surrogate pair, which no text has."""
+    """Raise HTTPException 400 if a JSON body is not UTF-8, or has half a surrogate pair.
+
+    Python's parser accepts UTF-16 and UTF-32, which have zero bytes, and encoded surrogates.
+    """
+    if b"\0" in body or not _is_utf8(body):
+        raise HTTPException(400, "the body is not UTF-8; encode it as UTF-8")
     if _SURROGATE.search(body) is None:
         return
     try:
@@ -121,3 +133,11 @@ def check_unicode(body: bytes) -> None:
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
         raise HTTPException(400, f"the body has {half}, half a surrogate pair") from None
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

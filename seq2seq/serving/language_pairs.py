@@ -43,20 +43,18 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
         return len(self._translators)
 
     def find(self, src: str | None, tgt: str | None) -> LanguagePair:
-        """Return the pair that a request names; an omitted code, or "auto", fits any language.
+        """Return the pair that a request names.
 
-        Raises UserError if no pair fits, or several do and the request names only one language.
+        An omitted code fits any language, as does "auto" for the source. Raises UserError if no
+        pair fits, or several do and the request names only one language.
         """
+        given = (("from", None if src == AUTO else src), ("to", tgt))
+        named = [f"{word} {code}" for word, code in given if code is not None]
         fitting = [
             pair for pair in self if src in (None, AUTO, pair.src) and tgt in (None, pair.tgt)
         ]
-        named = [each for each in (src, tgt) if each not in (None, AUTO)]
         if not fitting:
-            wanted = " ".join(
-                f"{word} {code}"
-                for word, code in (("from", src), ("to", tgt))
-                if code not in (None, AUTO)
-            )
+            wanted = " ".join(named)
             raise UserError(f"source, target: no model translates {wanted}; there is {self}")
         if len(fitting) > 1 and named:
             several = ", ".join(map(str, fitting))

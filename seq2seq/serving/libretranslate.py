@@ -12,6 +12,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.serving.errors import RESPONSES, ErrorMessage, parsed_json
 from seq2seq.serving.language_pairs import AUTO
 from seq2seq.serving.service import Service
+from seq2seq.serving.texts import Texts, text_list
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM = "application/x-www-form-urlencoded"
@@ -20,7 +21,7 @@ _FORM = "application/x-www-form-urlencoded"
 class TranslateText(BaseModel):
     """Text to translate. Unknown fields, such as those of other servers, are ignored."""
 
-    q: str | list[str] = Field(description="a text, or several; each of its lines is translated")
+    q: Texts = Field(description="a text, or several; each of its lines is translated")
     source: str = Field(AUTO, description='code of the source language; "auto": the only one')
     target: str = Field(description="code of the target language")
     format: Literal["text"] = Field("text", description="plain text is all that is supported")
@@ -77,8 +78,7 @@ def router(service: Service) -> APIRouter:
         """Translate texts line by line."""
         body = TranslateText.model_validate(await _read(request))
         service.access.check_token(request, body.api_key)
-        texts = [body.q] if isinstance(body.q, str) else body.q
-        split = [_lines(text) for text in texts]
+        split = [_lines(text) for text in text_list(body.q)]
         lines = [line for each in split for line in each]
         service.check_size(lines)
         search = _search(service, body)

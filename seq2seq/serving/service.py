@@ -4,16 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 
 from seq2seq.inference.translation import Translation
 from seq2seq.serving.access import Access, Limits
-from seq2seq.serving.errors import LimitError
+from seq2seq.serving.errors import DisconnectedError, LimitError
 from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
-
-CLIENT_GONE = 499  # nginx's status for it; the answer is not sent
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Service:
             if found.done():
                 return found.result()
             self.metrics.refused.labels("disconnected").inc()
-            raise HTTPException(CLIENT_GONE, "the client has disconnected")
+            raise DisconnectedError
         except QueueFullError:
             self.metrics.refused.labels("queue").inc()
             raise

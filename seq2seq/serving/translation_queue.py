@@ -17,7 +17,7 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import ReportedError
+from seq2seq.runtime.errors import UserError
 from seq2seq.serving.metrics import Metrics
 
 BATCH_LINES = 256  # lines per batch at most
@@ -238,7 +238,7 @@ class TranslationQueue:
                 for share in batch:
                     self._translate([share])
                 return
-            if not isinstance(error, ReportedError):
+            if not isinstance(error, UserError):
                 logger.exception("a request could not be translated")
             self._finish(batch, error)
         else:

@@ -16,6 +16,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving.errors import RESPONSES, check_unicode
 from seq2seq.serving.service import Service
+from seq2seq.serving.texts import Texts, text_list
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
@@ -40,7 +41,7 @@ class SamplingRequest(_Strict):
 class TranslateLines(_Strict):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
-    text: str | list[str] = Field(description="a line, or several; none contains a line break")
+    text: Texts = Field(description="a line, or several; none contains a line break")
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
     beam_size: Hypotheses | None = Field(
@@ -50,7 +51,7 @@ class TranslateLines(_Strict):
         None, description="hypotheses to return as n_best, at most the beam size; null: none"
     )
     attention: bool = Field(True, description="return the attention weights")
-    prefix: str | list[str] | None = Field(
+    prefix: Texts | None = Field(
         None, description="start of every translation, or of each; '' for none"
     )
     constraints: list[list[str]] | None = Field(
@@ -112,7 +113,7 @@ def router(service: Service) -> APIRouter:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         service.access.check_token(request)
         check_unicode(await request.body())
-        texts = [body.text] if isinstance(body.text, str) else body.text
+        texts = text_list(body.text)
         service.check_size(texts)
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target)

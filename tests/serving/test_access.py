@@ -121,6 +121,21 @@ def test_a_client_that_disconnects_is_dropped(tiny_pairs: LanguagePairs) -> None
         assert served.figure('seq2seq_refused_requests_total{reason="disconnected"}') == 1
 
 
+@pytest.mark.parametrize("path", ["/translate", "/v1/translate"])
+def test_a_client_that_disconnects_while_it_sends_is_no_failure(
+    path: str, tiny_pairs: LanguagePairs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It counts as disconnected, and the log has no traceback."""
+    kind = "Content-Type: application/json"
+    count = f'seq2seq_requests_total{{path="{path}",status="499"}}'
+    with serve(tiny_pairs) as served:
+        with raw(served, head(path, kind, "Content-Length: 50"), b'{"q": '):
+            time.sleep(0.2)  # until the request is read
+        until(lambda: served.figure(count) == 1)
+        assert served.figure('seq2seq_refused_requests_total{reason="disconnected"}') == 1
+    assert caplog.records == []
+
+
 def test_with_a_token_only_its_owners_translate(tiny_pairs: LanguagePairs) -> None:
     with serve(tiny_pairs, access=Access("s3cret")) as served:
         bearer = {"Authorization": "Bearer s3cret"}

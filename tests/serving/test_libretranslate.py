@@ -1,5 +1,6 @@
 """The API of LibreTranslate: its client, its shapes, its mistakes."""
 
+import json
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,6 +15,7 @@ from served import Served
 from seq2seq import Translator
 
 LINES = toy_pairs(12, seed=5)[0]
+ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,13 @@ def test_alternatives_are_others_and_change_nothing(
             400,
             "source, target: no model translates from yy to yy; there is xx-yy",
         ),
-        ({"q": 7, "target": "yy"}, 400, "q.str: Input should be a valid string"),
+        (
+            {"q": "a", "target": "auto"},
+            400,
+            "source, target: no model translates to auto; there is xx-yy",
+        ),
+        ({"q": 7, "target": "yy"}, 400, "q: must be a string or a list of strings"),
+        ({"q": ["a", 4], "target": "yy"}, 400, "q: must be a string or a list of strings"),
         ({"q": "a", "target": "yy", "format": "html"}, 400, "format: Input should be 'text'"),
         (
             {"q": "a", "target": "yy", "alternatives": -1},
@@ -105,6 +113,15 @@ def test_alternatives_are_others_and_change_nothing(
             b'{"q": ' + b"9" * 5_000 + b"}", 400, "the body is not valid JSON", id="number"
         ),
         (b"\xff\xfe", 400, "the body is not valid JSON"),
+        *(
+            pytest.param(
+                '{"q": "a\ud800", "target": "yy"}'.encode(code, "surrogatepass"),
+                400,
+                "the body is not UTF-8; encode it as UTF-8",
+                id=code,
+            )
+            for code in ENCODINGS
+        ),
         (b"[]", 400, "the body must be a JSON object, with Content-Type: application/json"),
         (rb'{"q": "\uD800", "target": "yy"}', 400, r"the body has \ud800, half a surrogate pair"),
         (rb'{"q": "a", "target": "\uDFFF"}', 400, r"the body has \udfff, half a surrogate pair"),
@@ -127,7 +144,14 @@ def test_other_kinds_of_bodies_are_refused(served: Served) -> None:
         assert reply.status == 415
         assert "send application/json or application/x-www-form-urlencoded" in reply.error
     kind = "application/x-www-form-urlencoded"
-    assert served.call("/translate", b"q=%ff", {"Content-Type": kind}).status == 400
+    for body in (b"q=%ff", b"q=%ed%a0%80", b"q=\xed\xa0\x80"):  # also half a surrogate pair
+        assert served.call("/translate", body, {"Content-Type": kind}).status == 400
+
+
+def test_a_byte_order_mark_is_ignored(served: Served) -> None:
+    fields = {"q": "ba", "target": "yy"}
+    marked = served.call("/translate", json.dumps(fields).encode("utf-8-sig"))
+    assert marked.json == served.call("/translate", fields).json
 
 
 def test_health_and_unknown_paths(served: Served) -> None:

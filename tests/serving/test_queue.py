@@ -13,7 +13,7 @@ pytest.importorskip("fastapi")
 
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import Translation
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.serving import translation_queue
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
@@ -49,6 +49,8 @@ class Echo:
             raise UserError("bad: is refused")
         if "broken" in lines:
             raise ZeroDivisionError
+        if "infinite" in lines:
+            raise RunError("the model: is not finite")
         return [Translation([NBestEntry(line.upper(), 0.0)]) for line in lines]
 
 
@@ -242,8 +244,19 @@ def test_a_request_that_takes_too_long_is_dropped() -> None:
     assert b"seq2seq_waiting_lines 0.0" in metrics.text()
 
 
-@pytest.mark.parametrize(("word", "kind"), [("bad", UserError), ("broken", ZeroDivisionError)])
-def test_a_request_that_fails_fails_alone(word: str, kind: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("word", "kind", "is_logged"),
+    [
+        ("bad", UserError, False),
+        ("broken", ZeroDivisionError, True),
+        ("infinite", RunError, True),
+    ],
+)
+def test_a_request_that_fails_fails_alone(
+    word: str, kind: type[Exception], is_logged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has the failures of the server, and no mistake of a request."""
+
     async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
         first = await held(queue, echo)
         tasks = [
@@ -257,6 +270,7 @@ def test_a_request_that_fails_fails_alone(word: str, kind: type[Exception]) -> N
 
     (one, failed, three), _, metrics = run(body)
     assert isinstance(failed, kind)
+    assert [each.exc_info and each.exc_info[0] for each in caplog.records] == [kind] * is_logged
     assert [one[0].text, three[0].text] == ["A", "C"]
     assert b"seq2seq_waiting_lines 0.0" in metrics.text()
 

@@ -10,6 +10,7 @@ pytest.importorskip("fastapi")
 
 from conftest import toy_pairs
 from served import Served
+from test_libretranslate import ENCODINGS
 
 from seq2seq import Translator
 from seq2seq.cli.main import main
@@ -94,6 +95,11 @@ def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str
     ("fields", "message"),
     [
         ({}, "text: Field required"),
+        ({"text": 5}, "text: must be a string or a list of strings"),
+        ({"text": ["a", 4]}, "text: must be a string or a list of strings"),
+        ({"text": "a", "prefix": 4}, "prefix: must be a string or a list of strings"),
+        ({"text": "a", "str": 4}, "str: Extra inputs are not permitted"),
+        ({"text": "a", "forbidden": [4]}, "forbidden.0: Input should be a valid string"),
         ({"text": "a\nb"}, "text: contains a line break; give a list with one line each"),
         ({"text": "a", "beam": 3}, "beam: Extra inputs are not permitted"),
         (
@@ -128,6 +134,14 @@ def test_a_mistake_is_explained(fields: dict[str, Any], message: str, served: Se
     assert reply.status == 400
     assert message in reply.error
     assert "--" not in reply.error
+
+
+@pytest.mark.parametrize("code", ENCODINGS)
+def test_a_body_in_another_encoding_is_refused(code: str, served: Served) -> None:
+    """Half a surrogate pair passes Python's parser, also in the bytes of UTF-8."""
+    body = '{"text": "a\ud800"}'.encode(code, "surrogatepass")
+    reply = served.call(PATH, body)
+    assert (reply.status, reply.error) == (400, "the body is not UTF-8; encode it as UTF-8")
 
 
 def test_the_description_lists_the_fields_of_real_answers(served: Served) -> None:

@@ -1,0 +1,49 @@
+"""Pairs of languages that requests name."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from seq2seq.runtime.errors import UserError
+from seq2seq.serving.language_pairs import LanguagePair, LanguagePairs
+
+EN_DE, DE_EN, FR_EN = LanguagePair("en", "de"), LanguagePair("de", "en"), LanguagePair("fr", "en")
+TRANSLATOR: Any = None
+PAIRS = LanguagePairs(dict.fromkeys((EN_DE, DE_EN, FR_EN), TRANSLATOR))
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "expected"),
+    [
+        (None, None, EN_DE),
+        ("auto", None, EN_DE),
+        ("fr", None, FR_EN),
+        ("auto", "de", EN_DE),
+        (None, "de", EN_DE),
+        ("de", "en", DE_EN),
+    ],
+)
+def test_a_request_may_name_one_language_or_none(
+    src: str | None, tgt: str | None, expected: LanguagePair
+) -> None:
+    assert PAIRS.find(src, tgt) == expected
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "message"),
+    [
+        ("xx", None, "no model translates from xx; there is en-de, de-en, fr-en"),
+        ("auto", "fr", "no model translates to fr; there is en-de, de-en, fr-en"),
+        ("en", "fr", "no model translates from en to fr; there is en-de, de-en, fr-en"),
+        (None, "auto", "no model translates to auto; there is en-de, de-en, fr-en"),
+        ("auto", "auto", "no model translates to auto; there is en-de, de-en, fr-en"),
+        (None, "en", "de-en, fr-en fit; name both languages"),
+        ("auto", "en", "de-en, fr-en fit; name both languages"),
+    ],
+)
+def test_a_refused_pair_is_named(src: str | None, tgt: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        PAIRS.find(src, tgt)
+    assert str(caught.value) == f"source, target: {message}"
