@@ -2,15 +2,16 @@
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, schema
 from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.output import check_output
+from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import duration, say
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_write, write_errors
+from seq2seq.runtime.files import part_of, same_file, write_errors
 
 if TYPE_CHECKING:
     from seq2seq.analysis.recipe.recipe import Recipe
@@ -61,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
         if (paths := getattr(options, part))
     }
     inputs = [path for files in texts.values() for path in files.paths.values()]
-    _check_absent(options, options.config)
     check_output(options.config, *inputs)
+    check_replaced(options.config, options.overwrite)
     with frozen_objects():
         from seq2seq.analysis.recipe.recipe import choose
     from seq2seq.analysis.recipe.text_facts import measure_text
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
     if "valid" not in texts:
-        texts |= _hold_out(options, texts["train"])
+        texts |= _hold_out(options, texts["train"], inputs)
     for part in texts.keys() - {"train"}:
         usable(read_pairs(texts[part]))  # raises if it cannot be read or has no text
     data = _data(options, texts)
@@ -80,12 +81,6 @@ def run(options: argparse.Namespace) -> int:
     facts = measure_text(iter_pairs(train), source_name(train))
     _write(options.config, data, choose(facts, data, options.minutes, device))
     return 0
-
-
-def _check_absent(options: argparse.Namespace, *paths: Path) -> None:
-    for path in paths:
-        if path.exists() and not options.overwrite:
-            raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
 
 
 def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "DataConfig":
@@ -104,15 +99,24 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
         raise UserError(f"init --{option}: {reason}") from None
 
 
-def _hold_out(options: argparse.Namespace, files: "ParallelFiles") -> dict[str, "ParallelFiles"]:
-    """Divide the training text; return the files of train and valid, in a folder of their own."""
+def _hold_out(
+    options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
+) -> dict[str, "ParallelFiles"]:
+    """Divide the training text; return the files of train and valid, in a folder of their own.
+
+    Raises UserError if one of them would replace a file of `inputs`, or another one without
+    --overwrite.
+    """
     from seq2seq.config.schema import ParallelFiles
     from seq2seq.data.corpus import has_text, iter_pairs, source_name
     from seq2seq.data.splitting import divide, write_parts
 
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
-    _check_absent(options, *outputs["train"], *outputs["valid"])
+    for path in (*outputs["train"], *outputs["valid"]):
+        if any(same_file(each, other) for each in (path, part_of(path)) for other in inputs):
+            raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
+        check_replaced(path, options.overwrite)
     name = source_name(files)
     size = options.hold_out
     if size is None:
@@ -138,9 +142,9 @@ def _sides(options: argparse.Namespace) -> tuple[str, str]:
 def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
     from seq2seq.analysis.recipe.document import as_yaml
 
-    with write_errors(path):
-        modeline = schema.MODELINE if schema.is_schema(path.with_name(schema.FILE)) else None
-        atomic_write(path, as_yaml(path, data, recipe, modeline).encode())
+    modeline = schema.MODELINE if schema.is_schema(path.with_name(schema.FILE)) else None
+    with open_output(path) as output:
+        output.write(as_yaml(path, data, recipe, modeline))
     model = recipe.sections["model"]
     say(
         f"{path}: {model['decoder']} decoder, {recipe.cost.parameters:,} parameters, "

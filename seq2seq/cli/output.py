@@ -171,6 +171,16 @@ def check_output(
         raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
 
 
+def check_replaced(path: Path, overwrite: bool) -> None:
+    """Raise UserError for an output that is not a regular file: a new one, or one to overwrite."""
+    if str(path) == "-":
+        raise UserError("-: standard output cannot receive this output; give a file name")
+    if is_stream(path):
+        raise UserError(f"{path}: is not a regular file; choose another name")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
+
+
 def _check_writable(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file name")

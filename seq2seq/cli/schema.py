@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seq2seq.runtime.files import atomic_write, write_errors
+from seq2seq.cli.output import open_output
 
 FILE = "schema.json"  # beside a config that names it
 MODELINE = f"# yaml-language-server: $schema={FILE}"
@@ -29,17 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print or write the schema."""
-    if options.output is None:
-        print(_as_text(), end="")
-    else:
-        write_schema(options.output)
+    write_schema(options.output)
     return 0
 
 
-def write_schema(path: Path) -> None:
-    """Write the schema to a file; raises RunError if it cannot be written."""
-    with write_errors(path):
-        atomic_write(path, _as_text().encode())
+def write_schema(path: Path | None) -> None:
+    """Write the schema to a file or stdout; raises errors as `open_output` does."""
+    with open_output(path) as output:
+        output.write(_as_text())
 
 
 def is_schema(path: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.output import check_output, open_output
+from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 
@@ -81,7 +81,6 @@ def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) 
     paths = [path for part in outputs.values() for path in part]
     if len(set(paths)) < len(paths):
         raise UserError("split -o: the files of source and target have the same name")
-    for path in paths:
-        check_output(path, *options.input, compressed=True)
-        if path.exists() and not options.overwrite:
-            raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
+    for number, path in enumerate(paths):
+        check_output(path, *options.input, *paths[:number], compressed=True)
+        check_replaced(path, options.overwrite)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import check_output, termination_raises
+from seq2seq.cli.output import check_output, check_replaced, termination_raises
 from seq2seq.cli.progress import progress
 from seq2seq.data.lines import checksum_of_file, iter_lines
 from seq2seq.runtime.console import logger
@@ -139,13 +139,10 @@ def _check(corpus: SyntheticCorpus, options: argparse.Namespace) -> None:
         raise UserError("-o: give two files, source and target, or one with both sides")
     if len({*corpus.outputs}) < len(corpus.outputs):
         raise UserError("-o: the files of source and target have the same name")
+    overwrite = options.overwrite or corpus.journal.exists()
     for path in (*corpus.outputs, corpus.journal):
         check_output(path, *corpus.inputs, runs=options.model, compressed=True)
-        if path.exists() and not path.is_file():
-            raise UserError(f"{path}: is not a regular file; choose another name")
-    for path in corpus.outputs:
-        if path.exists() and not (options.overwrite or corpus.journal.exists()):
-            raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
+        check_replaced(path, overwrite)
     from seq2seq.data.formats.writing import pair_writer
 
     with TemporaryDirectory() as folder:  # a package that is missing is named before any work

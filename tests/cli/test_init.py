@@ -126,6 +126,37 @@ def test_files_are_replaced_only_on_request(capsys: pytest.CaptureFixture[str]) 
     assert load_config("my.yaml")[0].name == "my"
 
 
+@pytest.mark.parametrize("name", ["train.de", "valid.en", "train.de.part"])
+@pytest.mark.parametrize("kind", ["itself", "link", "hard"])
+def test_held_out_text_replaces_no_input(
+    folder: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = Path("my-data", name)
+    output.parent.mkdir()
+    output.write_bytes(Path("all.de").read_bytes())
+    given = output if kind == "itself" else Path("given")
+    if kind != "itself":
+        given.symlink_to(output) if kind == "link" else given.hardlink_to(output)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for texts in (["--train", "all.en", str(given)], [*ALL, "--test", "all.en", str(given)]):
+        assert main(["init", "my.yaml", *LANGUAGES, *texts, "--overwrite"]) == 2
+        target = name.removesuffix(".part")
+        assert f"my-data/{target}: is read by this command; choose" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_linked_config_is_written_through_its_link(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("conf").mkdir()
+    Path("my.yaml").symlink_to("conf/my.yaml")
+    assert main(["init", "my.yaml", *LANGUAGES, *ALL, "--minutes", "1"]) == 0
+    assert Path("my.yaml").is_symlink()
+    assert load_config("conf/my.yaml")[0].name == "my"
+    capsys.readouterr()
+    assert main(["init", "-", *LANGUAGES, *ALL, "--minutes", "1"]) == 2
+    assert "-: standard output cannot receive this output" in capsys.readouterr().err
+
+
 def test_facts_are_those_of_the_whole_text() -> None:
     lines = [("one two three", "एक दोन"), (" ", "blank"), ("four", "चार पाच"), ("six", "सहा सात")]
     facts = measure_text(iter(lines), "it")

@@ -1,7 +1,9 @@
 """The JSON schema of a config, for editors."""
 
 import json
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pydantic
@@ -34,6 +36,35 @@ def test_the_schema_beside_the_shipped_configs_is_the_current_one(tmp_path: Path
     assert (ROOT / "configs" / schema.FILE).read_text("utf-8") == (
         tmp_path / "schema.json"
     ).read_text("utf-8")
+
+
+def test_the_schema_is_written_as_every_other_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["schema", "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    Path("link").symlink_to("target")
+    assert main(["schema", "-o", "link"]) == 0
+    assert Path("link").is_symlink()
+    assert Path("target").read_text("utf-8") == printed
+    assert main(["schema", "-o", "none/schema.json"]) == 2
+    assert "there is no folder none; create it first" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+def test_the_schema_is_written_into_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        written = reader.submit(pipe.read_text, "utf-8")
+        assert main(["schema", "-o", str(pipe)]) == 0
+        if not pipe.is_fifo():  # the reader would wait without end
+            pipe.unlink()
+            os.mkfifo(pipe)
+            pipe.write_text("the pipe was replaced", "utf-8")
+        assert json.loads(written.result()) == json.loads(json.dumps(json_schema()))
 
 
 def test_a_schema_of_configs_is_recognized(tmp_path: Path) -> None:

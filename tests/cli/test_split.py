@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,22 @@ def test_a_wrong_use_is_refused_and_writes_nothing(
     assert err.startswith(f"seq2seq: error: {message}")
     assert err.count("\n") == 1
     assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+def test_only_regular_files_are_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["split", "-i", "all.en", "all.de", *SIZES, "--overwrite", "-o"]
+    os.mkfifo("pipe-valid.tsv")
+    assert main([*words, "pipe-{}.tsv"]) == 2
+    assert "pipe-valid.tsv: is not a regular file; choose" in capsys.readouterr().err
+    assert Path("pipe-valid.tsv").is_fifo()
+    Path("a-valid").symlink_to("target")
+    Path("b-valid").symlink_to("target")
+    assert main([*words, "a-{}", "b-{}"]) == 2
+    assert "b-valid: is already read or written by this command" in capsys.readouterr().err
+    assert main([*words, "a-{}", "c-{}"]) == 0
+    assert Path("a-valid").is_symlink()
+    assert (folder / "target").read_text(encoding="utf-8").count("\n") == 20
 
 
 def test_existing_files_are_replaced_only_on_request(

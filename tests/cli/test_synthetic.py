@@ -247,6 +247,7 @@ def test_a_text_that_changes_meanwhile_is_noticed(
         ("-i bytes -o a b", "bytes:2: byte 0xff at column 1 is not UTF-8"),
         ("-i tabs -o x.tsv", "tabs:2: contains a tab, which TSV cannot hold. Write two files, "),
         ("-i mono.yy -o kept b", "kept: exists; pass --overwrite to replace it"),
+        ("-i mono.yy -o a -", "-: standard output cannot receive this output; give a file name"),
         ("-i mono.yy -o a b -b 0", "argument -b/--beam: must be an integer of at least 1"),
     ],
 )

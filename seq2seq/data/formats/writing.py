@@ -12,7 +12,7 @@ from seq2seq.data.compression import compressing
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.file_types import table_format
-from seq2seq.runtime.files import atomic_file, write_errors
+from seq2seq.runtime.files import atomic_file, resolve_link, write_errors
 
 WritePair = Callable[[str, str], None]
 _ROWS = 10_000  # rows of Parquet written together
@@ -22,9 +22,10 @@ _ROWS = 10_000  # rows of Parquet written together
 def new_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file, compressed by its ending, that appears at its path once it is complete.
 
-    Raises RunError if writing fails, and UserError for a compression whose package is missing.
+    A symbolic link is followed. Raises RunError if writing fails, and UserError for a compression
+    whose package is missing.
     """
-    with write_errors(path), atomic_file(path) as raw, compressing(raw, path) as file:
+    with write_errors(path), atomic_file(resolve_link(path)) as raw, compressing(raw, path) as file:
         yield file
 
 
