@@ -92,7 +92,7 @@ def _describe(
         for override in overridden
     )
     if kind == "extra_forbidden":
-        named = tuple(key for key in path if not key.isdigit())  # without places in lists
+        named = tuple(key for key in details["loc"] if isinstance(key, str))  # no places in lists
         reason = describe_unknown(named, value, schema, with_hint)
     else:
         reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)

@@ -43,6 +43,14 @@ def reason(folder: Path, key: str, value: str = "1") -> str:
     return line.partition("unknown key")[2]
 
 
+@pytest.mark.parametrize("key", ["5", "data.5", "model.12", "data.train.1", "data.train.1.weight"])
+def test_a_number_is_an_unknown_key_without_a_hint(tmp_path: Path, key: str) -> None:
+    """The key is not taken for a place in a list, which the text here has not."""
+    (line,) = refusal(tmp_path, (f"{key}=3",))
+    assert line == f"{key.removesuffix('.weight')} (command line): unknown key"
+    assert refusal(tmp_path, more="7: 8\n") == ["5: 7: unknown key"]
+
+
 def test_the_table_is_long_and_leads_to_keys_that_exist() -> None:
     assert len(KEYS) + len(ADVICE) > 400
     assert set(KEYS.values()) | set(SECTIONS.values()) <= KNOWN.keys()
