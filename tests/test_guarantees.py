@@ -99,7 +99,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "a line too long is cut by rule, and told of": (
         "inference/test_translator.py::test_a_line_too_long_is_cut_into_parts_that_fit",
-        "inference/test_translator.py::test_of_an_endless_word_only_the_beginning_is_translated",
+        "inference/test_translator.py::test_only_the_start_of_an_endless_word_is_translated",
         "cli/test_main.py::test_an_over_long_line_is_translated_in_parts_and_reported",
         "cli/test_main.py::test_an_endless_word_is_cut_short_and_reported",
     ),
@@ -108,11 +108,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_input.py::test_a_reader_that_has_enough_ends_it_quietly",
     ),
     "company, order and padding change no translation": (
-        "inference/test_same_output.py::test_company_order_and_padding_change_nothing",
-        "inference/test_same_output.py::test_how_many_texts_hang_on_the_number_of_threads",
-        "inference/test_search.py::test_company_changes_nothing",
-        "inference/test_batch_invariance.py::test_sizes_found_out_change_no_bit",
-        "inference/test_batch_invariance.py::test_a_predicted_window_hangs_on_its_own_sentence_alone",
+        "inference/test_same_output.py::test_batch_order_and_padding_do_not_change_translations",
+        "inference/test_same_output.py::test_few_texts_depend_on_the_number_of_threads",
+        "inference/test_search.py::test_results_do_not_depend_on_the_batch",
+        "inference/test_batch_invariance.py::test_tested_tile_sizes_leave_results_bitwise_unchanged",
+        "inference/test_batch_invariance.py::test_a_predicted_window_depends_on_its_own_sentence_alone",
         "model/test_layers.py::test_a_row_has_the_same_bits_wherever_it_stands",
     ),
     "the same seed gives the same run": (
@@ -171,7 +171,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_final_marks.py::test_a_line_is_translated_as_if_it_had_the_mark",
         "inference/test_final_marks.py::test_other_lines_are_left_alone",
         "data/test_source_profile.py::test_all_but_a_twentieth_of_the_lines_decide_how_many_sentences_are_usual",
-        "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_a_line",
+        "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per_line",
     ),
     "weights are finite, and every search ends": (
         "runs/test_finite_weights.py::test_every_reader_of_weights_refuses_them",
@@ -187,7 +187,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runs/test_metrics_file.py::test_damage_anywhere_is_told_in_one_line",
     ),
     "an n-best list has different texts, and long lines take linear memory": (
-        "inference/test_nbest.py::test_five_are_five",
+        "inference/test_nbest.py::test_five_entries_are_five_different_texts",
         "inference/test_nbest.py::test_peak_memory_grows_at_most_linearly",
     ),
     "a server answers as the command line does, under any load": (

@@ -1,4 +1,4 @@
-"""Tiles that shrink as sentences run out: the same translations, to the bit where that is asked."""
+"""Tiles that shrink as sentences finish: the same translations, bitwise where that is promised."""
 
 import math
 import random
@@ -34,7 +34,7 @@ HALVES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 
 def model_of(decoder: str, **more: object) -> InferenceModel:
-    """Large enough that another order of sums shows."""
+    """Return a model so large that another order of summation changes results."""
     keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
     keys |= more
     if decoder == "bahdanau":
@@ -51,19 +51,19 @@ def model_of(decoder: str, **more: object) -> InferenceModel:
 
 @pytest.fixture
 def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Takes every size for safe, and tells from how many to how many slots tiles shrank."""
+    """Accept every tile size, and record the number of slots before and after each shrink."""
     shrunk, shrink = [], ContinuousBatch.shrink
 
     def sizes(_: Any, __: Sequence[Ids], width: int, beam_size: int, ___: Any) -> list[int]:
         most = tile_rows(width, CPU) * (4 if beam_size == 1 else 1)
         return [size for size in HALVES if size <= most]
 
-    def told(slots: ContinuousBatch, count: int) -> list[int]:
+    def recorded(slots: ContinuousBatch, count: int) -> list[int]:
         shrunk.append((len(slots.rows.limits), count))
         return shrink(slots, count)
 
     monkeypatch.setattr("seq2seq.inference.search.batched.tile_sizes", sizes)
-    monkeypatch.setattr(ContinuousBatch, "shrink", told)
+    monkeypatch.setattr(ContinuousBatch, "shrink", recorded)
     return shrunk
 
 
@@ -71,7 +71,7 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("beam_size", "coverage_penalty", "ngram"), [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
 )
-def test_a_tile_that_shrinks_finds_the_same(
+def test_a_shrinking_tile_gives_the_same_results(
     maker: str,
     beam_size: int,
     coverage_penalty: float,
@@ -81,7 +81,7 @@ def test_a_tile_that_shrinks_finds_the_same(
 ) -> None:
     model, sources = MAKERS[maker](), random_sources(100, seed=5)
     for each in model.models if isinstance(model, Ensemble) else [model]:
-        each.network.double()  # each size may round in its own way here
+        each.network.double()  # rounding may depend on the size here
     limits = [3 + (5 * n) % 23 for n in range(100)]
     beam = SearchOptions(beam_size, 1.0, coverage_penalty, ngram)
     found = search(model, sources, limits, beam, CPU)
@@ -91,8 +91,8 @@ def test_a_tile_that_shrinks_finds_the_same(
         "seq2seq.inference.search.batched.tile_sizes",
         lambda _, __, width, *___: [tile_rows(width, CPU)],
     )
-    whole = search(model, sources, limits, beam, CPU)
-    for some, others in zip(found, whole, strict=True):
+    expected = search(model, sources, limits, beam, CPU)
+    for some, others in zip(found, expected, strict=True):
         assert [each.ids for each in some] == [each.ids for each in others]
         assert [each.score for each in some] == pytest.approx([each.score for each in others])
         for one, other in zip(some, others, strict=True):
@@ -115,7 +115,9 @@ def test_a_tile_that_shrinks_finds_the_same(
     ids=lambda keys: "-".join(map(str, keys.values())),
 )
 @pytest.mark.parametrize("beam_size", [1, 5])
-def test_sizes_found_out_change_no_bit(keys: dict[str, object], beam_size: int) -> None:
+def test_tested_tile_sizes_leave_results_bitwise_unchanged(
+    keys: dict[str, object], beam_size: int
+) -> None:
     model, sources = model_of(**keys), random_sources(90, seed=8)
     limits = [20] * 90
     everything = search(model, sources, limits, SearchOptions(beam_size), CPU)
@@ -127,7 +129,7 @@ def test_sizes_found_out_change_no_bit(keys: dict[str, object], beam_size: int) 
 
 
 def model_for_inference(int8: bool, keys: dict[str, object]) -> InferenceModel:
-    """The model as `translate` has it: weights laid out, or int8, and approximate logits."""
+    """Return a model as `translate` loads it: packed or int8 weights, and approximate logits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
         patch.setattr(weights, "int8_shortlist_pays_off", int8_is_exact)
@@ -166,8 +168,8 @@ def test_a_sentence_alone_is_translated_as_in_any_batch(
 
 
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])
-def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
-    """Its centre is one number a row, and little is left to tell sizes by."""
+def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
+    """Its centre is one number per row, which seldom reveals that a size is unsafe."""
     model, sources = model_of("luong", window=("local_p", 3)), random_sources(count, 8)
     if prepacking_is_exact():
         model.replace_weights(PackedWeight)
@@ -183,7 +185,7 @@ def test_a_predicted_window_hangs_on_its_own_sentence_alone(beam_size: int, coun
 
 
 class Rounding:
-    """A model whose last digit hangs on the number of rows below `sound`, as some products do."""
+    """Model whose last digit depends on the number of rows if these are fewer than `sound`."""
 
     def __init__(self, model: InferenceModel, sound: int) -> None:
         self.model, self.sound, self.steps = model, sound, 0
@@ -201,20 +203,20 @@ class Rounding:
 
 
 def sizes_of(model: Any, sources: Sequence[Ids], beam_size: int = 1) -> list[int]:
-    """Return the results that are known once a length has been met for the second time."""
+    """Return the tile sizes that are known once a length has occurred twice."""
     tile_sizes(model, sources, 32, beam_size, CPU)
     return tile_sizes(model, sources, 32, beam_size, CPU)
 
 
 @pytest.mark.parametrize(("sound", "least"), [(64, 64), (32, 32), (9, 16)])
-def test_a_size_that_changes_a_bit_is_not_taken(sound: int, least: int) -> None:
+def test_a_tile_size_that_changes_results_is_not_used(sound: int, least: int) -> None:
     model = Rounding(model_of("luong"), sound)
     if len(sizes_of(model.model, random_sources(64, 3))) < 3:
         pytest.skip("on this machine other sizes change bits anyway")
     assert sizes_of(model, random_sources(64, 3))[0] == least
 
 
-def test_greedy_search_of_many_takes_larger_tiles_where_no_bit_changes() -> None:
+def test_greedy_search_of_many_sentences_uses_larger_tiles_where_these_are_exact() -> None:
     many = random_sources(256, 3)
     for beam_size, sound, largest in ((1, 1, 256), (2, 1, 64), (1, 65, 64)):
         model = Rounding(model_of("luong"), sound)
@@ -226,7 +228,7 @@ def test_greedy_search_of_many_takes_larger_tiles_where_no_bit_changes() -> None
         assert sizes_of(model, many[:9], beam_size)[-1] == 64
 
 
-def test_larger_tiles_are_tried_once_they_pay() -> None:
+def test_larger_tiles_are_tried_once_they_pay_off() -> None:
     model, sources = model_of("luong"), random_sources(600, 3)
     if 256 not in sizes_of(model_of("luong"), sources[:256]):
         pytest.skip("on this machine other sizes change bits anyway")
@@ -236,7 +238,7 @@ def test_larger_tiles_are_tried_once_they_pay() -> None:
 
 
 class Uneven(Rounding):
-    """Computes the last rows of a tile in another way than the first."""
+    """Model that computes the last rows of a tile differently from the first."""
 
     def project(self, outputs: Tensor) -> Tensor:
         logits: Tensor = self.model.project(outputs).clone()
@@ -245,7 +247,7 @@ class Uneven(Rounding):
 
 
 @pytest.mark.parametrize("sound", [128, 64, 63])
-def test_every_row_of_a_tile_must_have_the_same_bits(sound: int) -> None:
+def test_every_row_of_a_tile_must_be_bitwise_equal(sound: int) -> None:
     model, many = model_of("luong"), random_sources(256, 3)
     sizes = sizes_of(model, many)
     if not {32, 256} <= set(sizes):
@@ -254,12 +256,12 @@ def test_every_row_of_a_tile_must_have_the_same_bits(sound: int) -> None:
     assert sizes_of(Uneven(model, sound), many) == expected
 
 
-def test_tiny_models_prove_nothing() -> None:
+def test_tiny_models_keep_the_default_tile_size() -> None:
     for maker in MAKERS.values():
         assert sizes_of(maker(), random_sources(64, 3)) == [64]
 
 
-def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
+def test_sizes_are_tested_once_for_each_model_and_kind_of_search() -> None:
     model, sources = Rounding(model_of("none"), 1), random_sources(9, 3)
     assert tile_sizes(model, sources, 32, 1, CPU) == [64]
     assert not model.steps, "a single text is not worth it"
@@ -276,7 +278,7 @@ def test_sizes_are_found_out_once_for_each_model_and_form() -> None:
     assert len(tiles._tested) == known - 1
 
 
-def test_the_smallest_size_that_holds_all_is_taken() -> None:
+def test_the_smallest_sufficient_size_is_used() -> None:
     assert [smallest_fitting([8, 32, 64], count) for count in (0, 1, 8, 9, 64, 500)] == [
         8,
         8,

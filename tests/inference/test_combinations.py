@@ -67,7 +67,7 @@ CASES = {
 
 
 def translated(translator: Translator, case: Case, rows: Sequence[int]) -> list[tuple[object, ...]]:
-    """Translate these lines; return all that is compared."""
+    """Translate the lines; return everything that is compared."""
     found = translator.translate(
         [LINES[row] for row in rows],
         case.beam_size,
@@ -103,7 +103,9 @@ def test_a_translation_does_not_depend_on_the_batch(
 
 
 @pytest.mark.parametrize("name", ["prefix, sampling", "glossary, constraints, MBR"])
-def test_nor_do_those_by_int8_weights(tiny_runs: dict[str, Path], name: str) -> None:
+def test_an_int8_translation_does_not_depend_on_the_batch(
+    tiny_runs: dict[str, Path], name: str
+) -> None:
     try:
         check_int8(choose_device("cpu"))
     except UserError as error:

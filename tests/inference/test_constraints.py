@@ -1,4 +1,4 @@
-"""Search by rule: no n-gram twice, and prefixes; against brute force and a search in lists."""
+"""Constrained search: no repeated n-grams, and prefixes; against brute force and lists."""
 
 import itertools
 import random
@@ -39,18 +39,18 @@ SOURCES = [[4, 5], [6, 5, 5, 4]]
 
 
 def repeats(ids: Ids, n: int) -> bool:
-    """Return whether some n consecutive pieces occur twice."""
+    """Return whether any n consecutive tokens occur twice."""
     seen = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
     return len(set(seen)) < len(seen)
 
 
 def prefix_of(*states: dict[int, int | None]) -> Prefix:
-    """Each state's pieces, and where they lead; None completes the prefix."""
+    """Build a prefix from each state's tokens and the states they lead to; None completes it."""
     return Prefix(
         [
             PrefixState(
                 torch.tensor(list(state)),
-                {piece: after for piece, after in state.items() if after is not None},
+                {token: after for token, after in state.items() if after is not None},
             )
             for state in states
         ],
@@ -64,19 +64,19 @@ def forced(ids: Sequence[int]) -> Prefix:
 
 def begins(prefix: Prefix, ids: Ids) -> bool:
     state = 0
-    for piece in ids:
+    for token in ids:
         if state == len(prefix.states):
             return True
-        if piece not in prefix.states[state].tokens.tolist():
+        if token not in prefix.states[state].tokens.tolist():
             return False
-        state = prefix.after(state, piece)
+        state = prefix.after(state, token)
     return state == len(prefix.states)
 
 
 CHOICES = prefix_of({4: 1, 5: 2, 6: None}, {6: 2}, {4: None, EOS_ID: None})
 
 
-# --------------------------------------------------------------------------------- n-grams, once
+# ------------------------------------------------------------------------------ repeated n-grams
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ CHOICES = prefix_of({4: 1, 5: 2, 6: None}, {6: 2}, {4: None, EOS_ID: None})
     [(1, NO_PREFIX), (2, NO_PREFIX), (0, CHOICES), (2, CHOICES), (0, forced([4, 4, 6]))],
 )
 @pytest.mark.parametrize(("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.4)])
-def test_a_beam_as_wide_as_the_space_finds_all_that_the_rules_allow(
+def test_an_exhaustive_beam_finds_every_allowed_hypothesis(
     ngram: int, prefix: Prefix, length_penalty: float, coverage_penalty: float
 ) -> None:
     model: Any = Oracle(3)
@@ -109,7 +109,7 @@ def test_a_beam_as_wide_as_the_space_finds_all_that_the_rules_allow(
 
 @pytest.mark.parametrize("ngram", [0, 1, 2, 3])
 @pytest.mark.parametrize("prefix", [NO_PREFIX, CHOICES, forced([5, 4])])
-def test_greedy_takes_the_likeliest_that_the_rules_allow(ngram: int, prefix: Prefix) -> None:
+def test_greedy_search_takes_the_most_probable_allowed_token(ngram: int, prefix: Prefix) -> None:
     for seed in range(6):
         model: Any = Oracle(seed, markov=seed % 2 == 0)
         limits = [9, 12]
@@ -117,22 +117,22 @@ def test_greedy_takes_the_likeliest_that_the_rules_allow(ngram: int, prefix: Pre
             model, SOURCES, limits, SearchOptions(1, no_repeat_ngram=ngram), CPU, [prefix] * 2
         )
         for source, limit, (best,) in zip(SOURCES, limits, found, strict=True):
-            assert best.ids == ruled_chain(model, source, limit, ngram, prefix)
+            assert best.ids == constrained_greedy(model, source, limit, ngram, prefix)
             check_against(ask(model, source, best.ids), best, 1.0)
 
 
-def ruled_chain(model: Oracle, source: Ids, limit: int, ngram: int, prefix: Prefix) -> Ids:
+def constrained_greedy(model: Oracle, source: Ids, limit: int, ngram: int, prefix: Prefix) -> Ids:
     chain: Ids = []
     state = 0
     while not chain or chain[-1] != EOS_ID:
-        pieces: Iterable[int] = [*MAY_FOLLOW, EOS_ID] if chain else MAY_FOLLOW
+        tokens: Iterable[int] = [*MAY_FOLLOW, EOS_ID] if chain else MAY_FOLLOW
         if len(chain) == limit:
-            pieces = [EOS_ID]
+            tokens = [EOS_ID]
         if state < len(prefix.states):
-            pieces = prefix.states[state].tokens.tolist()
-        fresh = [i for i in pieces if i == EOS_ID or not (ngram and repeats([*chain, i], ngram))]
-        asked = {i: ask(model, source, [*chain, i]).log_prob for i in fresh or pieces}
-        chain.append(max(asked, key=lambda i: asked[i]))
+            tokens = prefix.states[state].tokens.tolist()
+        fresh = [i for i in tokens if i == EOS_ID or not (ngram and repeats([*chain, i], ngram))]
+        log_probs = {i: ask(model, source, [*chain, i]).log_prob for i in fresh or tokens}
+        chain.append(max(log_probs, key=lambda i: log_probs[i]))
         state = prefix.after(state, chain[-1])
     return chain
 
@@ -144,7 +144,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: int) -> None:
-    """Beyond as many pieces as there are, nothing but END is left."""
+    """Once every token has occurred, only EOS is left."""
     sources = random_sources(9, seed=30)
     for ngram, limit in ((1, VOCABULARY_SIZE + 5), (2, 20), (3, 20)):
         limits = [limit] * len(sources)
@@ -162,7 +162,7 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
                 check_against(ask(model, source, hypothesis.ids), hypothesis, 0.3)
 
 
-def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_constraint_runs_unless_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
@@ -177,7 +177,7 @@ def test_without_rules_nothing_is_done_for_them(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> None:
-    """Also where it is longer than the limit, which then counts from its end."""
+    """Even a prefix longer than the limit, which then counts from the end of the prefix."""
     sources = random_sources(16, seed=32)
     generator = random.Random(3)
     starts = [
@@ -195,7 +195,7 @@ def test_every_hypothesis_begins_with_its_prefix(model: Any, beam_size: int) -> 
             check_against(ask(model, source, hypothesis.ids), hypothesis, 0.7)
 
 
-def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
+def test_greedy_search_given_its_own_prefix_gives_the_same_result(model: Any) -> None:
     sources = random_sources(30, seed=33)
     free = search(model, sources, [12] * 30, SearchOptions(1), CPU)
     starts = [hypotheses[0].ids[: n % 5] for n, hypotheses in enumerate(free)]
@@ -206,7 +206,7 @@ def test_greedy_goes_on_from_its_own_beginning_as_before(model: Any) -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_prefix_may_hold_what_no_search_would_repeat(model: Any, beam_size: int) -> None:
+def test_a_prefix_may_repeat_ngrams(model: Any, beam_size: int) -> None:
     start = [7, 8, 7, 8, 7, 8]
     (found,) = search(
         model, [[5, 9, 4]], [12], SearchOptions(beam_size, no_repeat_ngram=2), CPU, [forced(start)]
@@ -220,7 +220,9 @@ def test_a_prefix_may_hold_what_no_search_would_repeat(model: Any, beam_size: in
 
 
 @pytest.mark.parametrize(("beam_size", "ngram"), [(1, 0), (1, 2), (4, 0), (4, 2)])
-def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngram: int) -> None:
+def test_constrained_results_do_not_depend_on_the_batch(
+    model: Any, beam_size: int, ngram: int
+) -> None:
     count = 40
     sources = random_sources(count, seed=34)
     limits = [2 + (7 * n) % 17 for n in range(count)]
@@ -242,12 +244,12 @@ def test_company_changes_nothing_by_rule_either(model: Any, beam_size: int, ngra
             assert same(hypotheses, everything[i])
 
 
-def test_pieces_of_other_sentences_are_no_repetition() -> None:
-    """A slot forgets the sentence before it, and what is not there yet is no n-gram."""
+def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
+    """A reused slot starts without history, and positions not yet filled form no n-gram."""
     rows, constraint = Rows(3, 2, CPU, keep_history=True), NoRepeatNgram(2)
     rows.begin([0, 1, 2], [9] * 3, [NO_PREFIX] * 3)
-    for pieces in ([[4, 5], [6, 4], [5, 5]], [[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
-        rows.advance(pieces, [[0, 1]] * 3)
+    for tokens in ([[4, 5], [6, 4], [5, 5]], [[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
+        rows.advance(tokens, [[0, 1]] * 3)
     scores = torch.zeros(6, 7)
     constraint.apply(scores, rows)
     banned = [
@@ -292,7 +294,7 @@ def test_lengths_are_limited_from_both_sides() -> None:
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("ngram", [0, 1])
 def test_kept_tokens_occur_once_in_every_hypothesis(kind: str, beam_size: int, ngram: int) -> None:
-    """Whatever the limit and the prefix, and whatever else is in the batch."""
+    """For any limit, prefix and batch."""
     model, kept = MAKERS[kind](), range(5, 9)
     sources, generator = random_sources(60, seed=12), random.Random(5)
     limits = [1 + n % 6 for n in range(60)]

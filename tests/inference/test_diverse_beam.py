@@ -24,7 +24,7 @@ Scored = list[tuple[Ids, float]]
 def listed_groups(
     model: Oracle, source: Ids, limit: int, width: int, groups: int, diversity: float
 ) -> Scored:
-    """Each group in turn keeps its `width` best; all go on until every group is finished."""
+    """Run the groups in turn, each with its `width` best, until every group is finished."""
     living: list[Scored] = [[([], 0.0)] for _ in range(groups)]
     ended: list[Scored] = [[] for _ in range(groups)]
     for length in range(1, limit + 2):
@@ -57,7 +57,9 @@ def listed_groups(
 
 @pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2), (3, 2), (2, 3)])
 @pytest.mark.parametrize("diversity", [0.0, 0.8, 5.0])
-def test_it_is_the_search_written_out_with_lists(width: int, groups: int, diversity: float) -> None:
+def test_diverse_beam_search_equals_a_search_written_with_lists(
+    width: int, groups: int, diversity: float
+) -> None:
     for seed in range(3):
         model: Any = Oracle(seed)
         options = SearchOptions(width * groups, groups=groups, diversity=diversity)

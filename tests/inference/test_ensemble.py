@@ -1,4 +1,4 @@
-"""An ensemble of one, of the same twice, and of models that differ in kind and size."""
+"""Ensembles of one model, of two copies, and of models that differ in kind and size."""
 
 import pytest
 import torch
@@ -22,39 +22,39 @@ def make_model(decoder: str, seed: int, hidden_size: int) -> Seq2Seq:
 
 
 def run(model: Seq2Seq | Ensemble) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Log-probabilities [B, V] and attention_weights [B, S] of some steps."""
-    log_probs, looks = [], []
+    """Return log-probabilities [B, V] and attention weights [B, S] of several steps."""
+    log_probs, attention = [], []
     memory, state = model.start(model.encode(SRC, SRC_LENGTHS))
     for ids in STEPS:
         step = model.step(ids, state, memory)
         state = step.state
         log_probs.append(model.project(step.outputs).log_softmax(-1))
-        looks.append(step.attention_weights)
-    return log_probs, looks
+        attention.append(step.attention_weights)
+    return log_probs, attention
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 @pytest.mark.parametrize("copies", [1, 2])
-def test_copies_of_one_model_answer_as_the_model(decoder: str, copies: int) -> None:
+def test_copies_of_one_model_give_the_results_of_the_model(decoder: str, copies: int) -> None:
     model = make_model(decoder, seed=1, hidden_size=12)
-    expected, expected_looks = run(model)
-    log_probs, looks = run(Ensemble([model] * copies))
+    expected, expected_attention = run(model)
+    log_probs, attention = run(Ensemble([model] * copies))
     torch.testing.assert_close(log_probs, expected)
     if decoder == "none":
-        assert looks == expected_looks == [None] * len(STEPS)
+        assert attention == expected_attention == [None] * len(STEPS)
     else:
-        torch.testing.assert_close(looks, expected_looks)
+        torch.testing.assert_close(attention, expected_attention)
 
 
 def test_an_ensemble_gives_the_log_of_the_mean_probability_and_the_mean_attention() -> None:
     sizes = {"bahdanau": 12, "luong": 16, "none": 14}
     models = [make_model(kind, seed, size) for seed, (kind, size) in enumerate(sizes.items())]
     apart = [run(model) for model in models]
-    log_probs, looks = run(Ensemble(models))
+    log_probs, attention = run(Ensemble(models))
     for t in range(len(STEPS)):
         mean = sum(each[0][t].exp() for each in apart) / len(models)
         torch.testing.assert_close(log_probs[t], mean.log())
-        torch.testing.assert_close(looks[t], (apart[0][1][t] + apart[1][1][t]) / 2)
+        torch.testing.assert_close(attention[t], (apart[0][1][t] + apart[1][1][t]) / 2)
 
 
 def test_project_is_normalized() -> None:
@@ -66,7 +66,7 @@ def test_project_is_normalized() -> None:
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(len(SRC)))
 
 
-def test_probabilities_too_small_to_add_up_keep_their_logarithm() -> None:
+def test_log_probabilities_stay_finite_where_probabilities_underflow() -> None:
     models = [make_model("none", seed, hidden_size=12) for seed in (1, 2)]
     for model in models:
         with torch.no_grad():

@@ -26,13 +26,13 @@ MARKS = [".", *"!?,;:-"]
 
 @pytest.fixture(scope="module")
 def translator(tiny_runs: dict[str, Path]) -> Translator:
-    """A model that ends some of its translations in a mark."""
+    """Load a model that ends some of its translations with a mark."""
     translator = Translator.load(tiny_runs["bahdanau"], device="cpu")
     return replace(translator, source=SourceProfile(final_marks=MARKS))
 
 
 def check_without_mark(found: Translation, marked: Translation) -> None:
-    """Assert that a line is translated as with a mark, which its texts then lack."""
+    """Assert that a line is translated as with a final mark, which is then removed."""
     assert found.notes == [NOTE]
     assert marked.notes == []
     assert found.src_tokens == marked.src_tokens
@@ -54,7 +54,7 @@ def test_a_line_is_translated_as_if_it_had_the_mark(
     for one, other in zip(found, expected, strict=True):
         check_without_mark(one, other)
     dropped = [a.text != b.text for a, b in zip(found, expected, strict=True)]
-    assert 0 < sum(dropped) < len(BARE)  # or else the test would prove little
+    assert 0 < sum(dropped) < len(BARE)  # otherwise the test would prove little
     plain = replace(translator, source=NO_PROFILE).translate(BARE, beam_size)
     assert [each.text for each in plain] != [each.text for each in found]
 
@@ -77,7 +77,7 @@ def test_other_lines_are_left_alone(translator: Translator) -> None:
     )
 
 
-def test_other_lines_of_a_batch_change_nothing(translator: Translator) -> None:
+def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
     lines = [*BARE, *MARKED[:20], "", "ba ka velo " * 30]
     together = translator.translate(lines, n_best=2)
     order = list(range(len(lines)))
@@ -122,7 +122,7 @@ def test_prefixes_and_phrases_keep_their_mark(translator: Translator) -> None:
         assert phrase in each.text
 
 
-def test_a_translation_of_nothing_but_the_mark_is_the_line(
+def test_a_line_is_kept_if_its_translation_is_only_the_mark(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ids,) = translator.vocabularies.tgt.encode(["!"])
@@ -144,7 +144,7 @@ def test_given_translations_are_scored_as_they_are(translator: Translator) -> No
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_an_export_does_the_same(
+def test_an_exported_model_adds_marks_too(
     translator: Translator, tiny_runs: dict[str, Path], tmp_path: Path, beam_size: int
 ) -> None:
     export_runs([tiny_runs["bahdanau"]], tmp_path / "export", int8=False)

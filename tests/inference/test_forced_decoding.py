@@ -1,4 +1,4 @@
-"""Forced decoding against teacher forcing, the mean of an ensemble and what search had found."""
+"""Forced decoding against teacher forcing, the mean of an ensemble and the scores of search."""
 
 import math
 import random
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_search import MAKERS, VOCABULARY_SIZE, random_sources, taught
+from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
 
 from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
@@ -33,13 +33,13 @@ def forced(model: Any, rows: Sequence[int]) -> list[list[float]]:
 
 @torch.no_grad()
 def log_probs_of(model: InferenceModel, source: Ids, target: Ids) -> list[float]:
-    """The same by one pass over the whole target."""
+    """Return the same log-probabilities from one pass over the complete target."""
     batch = make_batch([source], [target])
-    log_probs = taught(model, batch.src, batch.src_lengths, batch.tgt_in)
+    log_probs = teacher_forced(model, batch.src, batch.src_lengths, batch.tgt_in)
     return [log_probs[n, each].item() for n, each in enumerate([*target, EOS_ID])]
 
 
-def test_pieces_have_the_log_probabilities_of_teacher_forcing(model: Any) -> None:
+def test_tokens_have_the_log_probabilities_of_teacher_forcing(model: Any) -> None:
     models = model.models if isinstance(model, Ensemble) else [model]
     rows = range(0, 70, 7)
     for i, found in zip(rows, forced(model, rows), strict=True):
@@ -52,7 +52,7 @@ def test_pieces_have_the_log_probabilities_of_teacher_forcing(model: Any) -> Non
         assert len(found) == len(TARGETS[i]) + 1
 
 
-def test_what_greedy_search_found_is_scored_the_same_to_the_bit(model: Any) -> None:
+def test_greedy_hypotheses_have_bitwise_the_scores_of_search(model: Any) -> None:
     found = search(model, SOURCES, [2 + n % 9 for n in range(70)], SearchOptions(1, 0.7), CPU)
     targets = [best.ids[:-1] for (best,) in found]
     assert len({len(ids) for ids in targets}) > 3
@@ -63,7 +63,7 @@ def test_what_greedy_search_found_is_scored_the_same_to_the_bit(model: Any) -> N
         assert best.score == total / len(best.ids) ** 0.7
 
 
-def test_what_a_beam_found_is_scored_the_same(model: Any) -> None:
+def test_beam_hypotheses_have_the_scores_of_search(model: Any) -> None:
     found = search(model, SOURCES[:20], [7] * 20, SearchOptions(3, 0.7), CPU)
     pairs = [(source, each) for source, all_ in zip(SOURCES, found, strict=False) for each in all_]
     values = forced_log_probs(
@@ -73,22 +73,22 @@ def test_what_a_beam_found_is_scored_the_same(model: Any) -> None:
         assert each.score == pytest.approx(sum(log_probs) / len(each.ids) ** 0.7, rel=1e-4)
 
 
-def test_company_changes_nothing(model: Any) -> None:
-    whole, generator = forced(model, range(70)), random.Random(3)
+def test_scores_do_not_depend_on_the_batch(model: Any) -> None:
+    expected, generator = forced(model, range(70)), random.Random(3)
     for count in (1, 5, 70):
         rows = generator.choices(range(70), k=count)
-        assert forced(model, rows) == [whole[i] for i in rows]
+        assert forced(model, rows) == [expected[i] for i in rows]
 
 
-def test_all_that_may_come_first_is_certain_to_come(model: Any) -> None:
-    firsts = [[piece] for piece in range(VOCABULARY_SIZE) if piece != EOS_ID]
+def test_probabilities_of_the_first_token_sum_to_one(model: Any) -> None:
+    firsts = [[token] for token in range(VOCABULARY_SIZE) if token != EOS_ID]
     sources = [SOURCES[0]] * len(firsts)
     total = sum(math.exp(first) for first, _ in forced_log_probs(model, sources, firsts, CPU))
     ((end,),) = forced_log_probs(model, [SOURCES[0]], [[]], CPU)
     assert total + math.exp(end) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_very_long_pair_is_taken_whole() -> None:
+def test_a_very_long_pair_is_not_truncated() -> None:
     model: Any = MAKERS["bahdanau"]()
     source, target = ([4 + n % 9 for n in range(length)] for length in (1100, 90))
     long, short = forced_log_probs(model, [source, SOURCES[1]], [target, TARGETS[1]], CPU)

@@ -41,7 +41,7 @@ LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
 
 
 def make_model(way: str, num_layers: int, dropout: float = 0.0) -> Seq2Seq:
-    """A model whose encoder has these directions and layers; its decoder is not called."""
+    """Return a model with these encoder directions and layers; its decoder is not called."""
     embedding = nn.Embedding(SRC_VOCABULARY, E)
     encoder = Encoder(embedding, H, num_layers, way == "bidirectional", dropout, way == "reversed")
     decoder = make_decoder(CASES[0])
@@ -51,7 +51,7 @@ def make_model(way: str, num_layers: int, dropout: float = 0.0) -> Seq2Seq:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_it_answers_as_its_model_and_sees_later_changes_of_the_weights(case: Case) -> None:
+def test_outputs_equal_those_of_the_model_also_after_its_weights_change(case: Case) -> None:
     model = make_case(case, dropout=0.5).train()
     inference = InferenceModel(model)
     for change in (1.0, 1.5):
@@ -74,7 +74,9 @@ def test_it_answers_as_its_model_and_sees_later_changes_of_the_weights(case: Cas
 @LAYERS
 @WAYS
 @pytest.mark.parametrize("padding", [0, 3])
-def test_an_encoder_with_tables_gives_the_same(num_layers: int, way: str, padding: int) -> None:
+def test_an_encoder_with_tables_gives_the_same_outputs(
+    num_layers: int, way: str, padding: int
+) -> None:
     model = make_model(way, num_layers, 0.5).eval()
     src = nn.functional.pad(SRC, (0, padding))
     expected, names = model.encode(src, LENGTHS), list(model.state_dict())
@@ -91,7 +93,7 @@ def test_an_encoder_with_tables_gives_the_same(num_layers: int, way: str, paddin
 
 
 @pytest.mark.parametrize("score", ["dot", "general"])
-def test_keys_that_are_multiplied_lie_with_neighbouring_positions_adjacent(score: str) -> None:
+def test_keys_of_product_scores_are_stored_with_adjacent_positions(score: str) -> None:
     model = make_case(Case("luong", score, True, 1))
     memory, _ = model.start(model.encode(SRC, LENGTHS))
     inference = InferenceModel(model)
@@ -102,7 +104,7 @@ def test_keys_that_are_multiplied_lie_with_neighbouring_positions_adjacent(score
 
 
 class Products(TorchDispatchMode):
-    """Records the shapes of all matrix products."""
+    """Mode that records the shapes of all matrix products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ class Products(TorchDispatchMode):
 @WAYS
 @LAYERS
 @pytest.mark.parametrize("tables", [True, False])
-def test_no_product_of_the_encoder_has_a_shape_of_the_longest_source(
+def test_no_encoder_product_depends_on_the_length_of_the_longest_source(
     num_layers: int, way: str, tables: bool
 ) -> None:
     inference = InferenceModel(make_model(way, num_layers))
@@ -149,7 +151,7 @@ def test_a_large_vocabulary_gets_no_table(way: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "apart"])
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "too large"])
-def test_a_model_with_tables_steps_as_before(
+def test_a_model_with_tables_gives_the_same_steps(
     case: Case, tied: bool, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = layer_class(case).gate_count * H * V - (not kept)
@@ -166,13 +168,13 @@ def test_a_model_with_tables_steps_as_before(
     with torch.inference_mode():
         close(stepped(inference, TGT_IN), expected)
         close(inference.project(outputs), logits)
-        model.tgt_embedding.weight.zero_()  # the projection is apart from it now
+        model.tgt_embedding.weight.zero_()  # no longer shared with the projection
         close(inference.project(outputs), logits)
     assert (inference._target_gates is not None) == kept
 
 
 @pytest.mark.parametrize("kind", [LSTMLayer, NormedLSTMLayer, GRULayer])
-def test_a_layer_without_a_graph_gives_the_same_and_leaves_its_inputs_alone(
+def test_a_layer_without_autograd_gives_the_same_outputs_and_keeps_its_inputs(
     kind: type[RecurrentLayer],
 ) -> None:
     layer = kind(E, H)

@@ -1,4 +1,4 @@
-"""Products of whole numbers against the same written out, and a search that uses them."""
+"""Int8 products against the same products written out, and search with int8 weights."""
 
 import io
 from collections.abc import Callable
@@ -27,14 +27,14 @@ LINES, _ = toy_pairs(40, seed=5)
 
 @pytest.fixture(autouse=True)
 def as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long products of eight bits take here, they are not refused."""
+    """Accept int8 weights however slow int8 products are here."""
     monkeypatch.setattr(weights, "_int8_time_ratio", lambda: 1.0)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
 @pytest.mark.parametrize("sizes", [(20, 80), (33, 5), (512, 256)])
 @pytest.mark.parametrize("biased", [True, False])
-def test_the_product_is_that_of_rounded_rows(
+def test_int8_products_are_those_of_quantized_rows(
     rows: int, sizes: tuple[int, int], biased: bool
 ) -> None:
     generator = torch.Generator().manual_seed(rows)
@@ -48,8 +48,8 @@ def test_the_product_is_that_of_rounded_rows(
                 inputs[n].abs().max().double() / INT8_MAX,
                 weight[m].abs().max().double() / INT8_MAX,
             )
-            whole = (inputs[n] / steps[0]).round(), (weight[m] / steps[1]).round()
-            expected[n, m] = (whole[0] * whole[1]).sum() * steps[0] * steps[1]
+            quantized = (inputs[n] / steps[0]).round(), (weight[m] / steps[1]).round()
+            expected[n, m] = (quantized[0] * quantized[1]).sum() * steps[0] * steps[1]
             expected[n, m] += 0 if bias is None else bias[m]
     found = F.linear(inputs, Int8Weight(weight), bias)  # type: ignore[arg-type]
     torch.testing.assert_close(found[:3].double(), expected[:3], rtol=0.02, atol=0.02)
@@ -58,14 +58,15 @@ def test_the_product_is_that_of_rounded_rows(
     assert not torch.equal(found, exact)
 
 
-@pytest.mark.parametrize("way", [weights._int_mm, weights._onednn])
+@pytest.mark.parametrize("implementation", [weights._int_mm, weights._onednn])
 @pytest.mark.parametrize("sizes", [(2, 3, 2), (7, 20, 80), (64, 512, 301), (9, 1, 33), (1, 1, 2)])
-def test_both_ways_give_exact_products_of_whole_numbers(
-    way: Callable[[torch.Tensor, torch.Tensor], weights.Multiply], sizes: tuple[int, int, int]
+def test_both_implementations_give_exact_integer_products(
+    implementation: Callable[[torch.Tensor, torch.Tensor], weights.Multiply],
+    sizes: tuple[int, int, int],
 ) -> None:
-    if way is weights._onednn and not weights._onednn_is_fast():
+    if implementation is weights._onednn and not weights._onednn_is_fast():
         pytest.skip("this torch has no packed int8 products")
-    if way is weights._int_mm and not weights._is_exact(way):
+    if implementation is weights._int_mm and not weights._is_exact(implementation):
         pytest.skip("plain int8 products overflow here")
     generator = torch.Generator().manual_seed(sizes[0])
     rows, size, out_size = sizes
@@ -73,13 +74,13 @@ def test_both_ways_give_exact_products_of_whole_numbers(
     weight = torch.randint(-INT8_MAX, INT8_MAX + 1, (out_size, size), generator=generator)
     scale = torch.rand(out_size, generator=generator)
     expected = (inputs @ weight.t()).float() * scale
-    multiply = way(weight.to(torch.int8), scale)
+    multiply = implementation(weight.to(torch.int8), scale)
     assert torch.equal(multiply(inputs.to(torch.int8)), expected)
     assert torch.equal(multiply(inputs.to(torch.int8).contiguous()), expected)
 
 
-def test_a_plain_loop_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On processors without some instruction oneDNN's way is there, exact, and a plain loop."""
+def test_a_slow_implementation_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On processors without certain instructions, oneDNN's implementation is a plain loop."""
     plain = weights._int_mm
 
     def loops(integers: torch.Tensor, scale: torch.Tensor) -> weights.Multiply:
@@ -94,7 +95,7 @@ def test_a_plain_loop_is_not_taken_for_fast(monkeypatch: pytest.MonkeyPatch) -> 
         weights._onednn_is_fast.cache_clear()
 
 
-def test_the_way_taken_is_hundreds_of_times_faster_than_a_loop() -> None:
+def test_the_chosen_implementation_is_hundreds_of_times_faster_than_a_loop() -> None:
     weight = Int8Weight(torch.ones(512, 512))
     inputs, exact = torch.ones(64, 512), torch.ones(512, 512)
     limit = 20 * shortest_time(lambda: inputs @ exact) + 1e-4
@@ -102,21 +103,21 @@ def test_the_way_taken_is_hundreds_of_times_faster_than_a_loop() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(256, 4000), (256, 8000)])
-def test_a_row_takes_no_longer_than_many(sizes: tuple[int, int]) -> None:
-    """oneDNN has a plain loop for few rows: hundreds of times as long for one as for 64."""
+def test_one_row_takes_no_longer_than_many(sizes: tuple[int, int]) -> None:
+    """oneDNN uses a plain loop for few rows: one row can take hundreds of times as long as 64."""
     weight = Int8Weight(torch.ones(sizes[1], sizes[0]))
     one, many = torch.ones(1, sizes[0]), torch.ones(64, sizes[0])
     limit = 10 * shortest_time(lambda: weight.product(many, None)) + 1e-4
     assert shortest_time(lambda: weight.product(one, None)) < limit
 
 
-def test_what_packing_lacks_the_plain_way_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacks(*_: object) -> weights.Multiply:
+def test_without_packing_the_plain_implementation_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_operator(*_: object) -> weights.Multiply:
         raise AttributeError("no such operator")
 
     weight, inputs = torch.randn(8, 16), torch.randn(4, 16)
     expected = Int8Weight(weight).product(inputs, None)
-    monkeypatch.setattr(weights, "_onednn", lacks)
+    monkeypatch.setattr(weights, "_onednn", without_operator)
     weights._onednn_is_fast.cache_clear()
     try:
         if not int8_is_exact():
@@ -130,18 +131,18 @@ def test_a_row_does_not_depend_on_the_others_and_zeros_stay_zeros() -> None:
     generator = torch.Generator().manual_seed(3)
     inputs, weight = torch.randn(61, 48, generator=generator), torch.randn(17, 48)
     inputs[4] = 0
-    whole = Int8Weight(weight)
-    together = F.linear(inputs, whole)  # type: ignore[arg-type]
-    alone = [F.linear(row[None], whole) for row in inputs]  # type: ignore[arg-type]
+    quantized = Int8Weight(weight)
+    together = F.linear(inputs, quantized)  # type: ignore[arg-type]
+    alone = [F.linear(row[None], quantized) for row in inputs]  # type: ignore[arg-type]
     assert torch.equal(together, torch.cat(alone))
     assert not together[4].any()
-    shaped = F.linear(inputs[:60].view(3, 4, 5, 48), whole)  # type: ignore[arg-type]
+    shaped = F.linear(inputs[:60].view(3, 4, 5, 48), quantized)  # type: ignore[arg-type]
     assert torch.equal(shaped.flatten(0, 2), together[:60])
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_translation_does_not_depend_on_its_company(
+def test_a_translation_does_not_depend_on_the_batch(
     tiny_runs: dict[str, Path], decoder: str, beam: int
 ) -> None:
     rounded = Translator.load(tiny_runs[decoder], device="cpu", int8=True)
@@ -154,7 +155,9 @@ def test_a_translation_does_not_depend_on_its_company(
     assert scores != [each.score for each in exact.translate(LINES, beam_size=beam)]
 
 
-def test_all_layers_and_maps_are_rounded_and_embeddings_are_not(tiny_runs: dict[str, Path]) -> None:
+def test_lstm_and_linear_layers_are_quantized_and_embeddings_are_not(
+    tiny_runs: dict[str, Path],
+) -> None:
     model = InferenceModel(load_model(tiny_runs["bahdanau"], torch.device("cpu"))[0])
     model.replace_weights(Int8Weight)
     for module in model.network.modules():
@@ -167,7 +170,7 @@ def test_all_layers_and_maps_are_rounded_and_embeddings_are_not(tiny_runs: dict[
             assert module.weight.dtype == torch.float32
 
 
-def test_the_command_takes_it(
+def test_the_command_accepts_int8(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").write_text("\n".join(LINES), encoding="utf-8")
@@ -177,7 +180,7 @@ def test_the_command_takes_it(
     assert io.StringIO(capsys.readouterr().out).read().splitlines() == [e.text for e in expected]
 
 
-def test_it_is_refused_where_it_cannot_be(
+def test_int8_is_refused_where_it_is_inexact_or_slow(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()

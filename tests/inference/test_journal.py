@@ -1,4 +1,4 @@
-"""The journal of a long translation: what was appended is there after any interruption."""
+"""The journal of a long translation: appended batches survive any interruption."""
 
 import json
 from pathlib import Path

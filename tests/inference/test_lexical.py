@@ -50,7 +50,7 @@ def phrases_of(*phrases: Ids, letters: bool = False, continuing: Sequence[int] =
 
 
 def occurrences(ids: Ids, phrase: Ids) -> int:
-    """The number of occurrences that do not overlap, from left to right."""
+    """Count occurrences that do not overlap, from left to right."""
     count = place = 0
     while place + len(phrase) <= len(ids):
         if ids[place : place + len(phrase)] == phrase:
@@ -97,7 +97,7 @@ def test_the_automaton_counts_occurrences(phrases: list[Ids]) -> None:
     "phrases", [[[4]], [[4, 5]], [[4, 4]], [[6], [5]], [[5], [5]], [[6, 5, 6]], [[UNK_ID, 4]]]
 )
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-def test_a_beam_as_wide_as_the_space_finds_all_that_fulfil_them(
+def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
     phrases: list[Ids], length_penalty: float
 ) -> None:
     model: Any = Oracle(3)
@@ -124,7 +124,7 @@ def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) ->
 
 
 def ends_word(ids: Ids, phrase: Ids, continuing: int) -> bool:
-    """Return whether a phrase occurs, and first where a word ends."""
+    """Return whether a phrase occurs, and its first occurrence ends where a word ends."""
     size = len(phrase)
     places = (n for n in range(len(ids) - size + 1) if ids[n : n + size] == phrase)
     place = next(places, None)
@@ -132,8 +132,8 @@ def ends_word(ids: Ids, phrase: Ids, continuing: int) -> bool:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 12])
-def test_any_beam_meets_any_phrases(size: int) -> None:
-    """Also where the phrases leave no room for anything else, or more than the limit."""
+def test_any_beam_size_fulfils_any_phrases(size: int) -> None:
+    """Even phrases that fill the length limit or exceed it."""
     generator = random.Random(size)
     for maker in ("luong", "none"):
         model = MAKERS[maker]()
@@ -225,7 +225,7 @@ def test_translations_contain_the_phrases_as_words(tiny_run: Path, beam_size: in
             assert each == free
 
 
-def test_long_lines_and_n_best_lists_have_them_too(tiny_run: Path) -> None:
+def test_long_lines_and_n_best_lists_contain_the_phrases(tiny_run: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     line = " ".join(LINES[:9])
     (found,) = translator.translate([line], 4, 3, constraints=[["mo ka"]])
@@ -328,7 +328,7 @@ def test_a_malformed_glossary_is_refused(
     assert message in line
 
 
-def test_the_command_takes_constraints_and_a_glossary(
+def test_the_command_accepts_constraints_and_a_glossary(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, phrases, terms = tmp_path / "text", tmp_path / "phrases", tmp_path / "terms"

@@ -36,7 +36,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was trained for a moment."""
+    """Train a run for 120 steps."""
     folder = tmp_path_factory.mktemp("names")
     for split, count in (("train", 900), ("valid", 20)):
         pairs = name_pairs(KNOWN, count, seed=len(split))
@@ -90,7 +90,7 @@ def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool
         assert not any("\ufdd0" <= character <= "\ufdd7" for character in translation.text)
 
 
-def test_other_lines_and_batches_change_nothing(translator: Translator) -> None:
+def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
     together = [each.text for each in translator.translate(LINES)]
     assert [translator.translate([line])[0].text for line in LINES] == together
     assert [each.text for each in translator.translate(LINES[::-1])][::-1] == together
@@ -182,7 +182,7 @@ def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert hypotheses.read_text(encoding="utf-8") == output("-m", run)
 
 
-def test_a_synthetic_corpus_has_spellings_alone(run: Path, tmp_path: Path) -> None:
+def test_a_synthetic_corpus_has_only_spellings(run: Path, tmp_path: Path) -> None:
     """A student would learn to write the written form of a name behind its placeholder."""
     source, pairs = tmp_path / "in.txt", tmp_path / "pairs.tsv"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")

@@ -71,7 +71,9 @@ def test_widening_is_bounded(beam_size: int, sizes: list[int]) -> None:
     assert [each.text for each in lists[0]] == ["a"]
 
 
-def test_five_are_five(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_five_entries_are_five_different_texts(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Byte fallback gives these models many segmentations of one text."""
     translator = Translator.load(tiny_run, device="cpu")
     found = translator.translate(LINES, beam_size=5, n_best=5)

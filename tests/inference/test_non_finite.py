@@ -1,4 +1,4 @@
-"""Models whose forward pass overflows: every search ends, with one line and the text."""
+"""Models whose forward pass overflows: every search ends, with one message and the sentence."""
 
 import math
 import shutil
@@ -22,7 +22,7 @@ from seq2seq.runtime.errors import RunError
 
 
 class Spoiled(Oracle):
-    """The oracle, but with a value in place of some logits of one source."""
+    """Oracle with a given value in place of some logits of one source."""
 
     def __init__(self, value: float, columns: slice, after: int = 1) -> None:
         super().__init__(3)
@@ -74,7 +74,7 @@ def test_a_model_that_can_never_end_is_stopped_at_its_limit(size: int) -> None:
     assert model.steps == 5
 
 
-def test_norms_that_overflow_do_not_keep_search_from_its_end() -> None:
+def test_search_ends_although_length_norms_overflow() -> None:
     """12 ** 60 is infinite in float32, and so is the quotient of two infinite numbers."""
     model: Any = Oracle(1)
     model.table[:, EOS_ID] = -50
@@ -99,7 +99,7 @@ def test_no_shortlist_without_an_error_bound() -> None:
 
 
 def enlarged(run: Path, folder: Path) -> Path:
-    """Copy a run, each of its weights as large as float32 can hold."""
+    """Copy a run, with every weight as large as float32 can represent."""
     shutil.copytree(run, folder)
     header, tensors = read_file(folder / BEST)
     largest = torch.finfo(torch.float32).max
@@ -111,7 +111,7 @@ def enlarged(run: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("beam", ["1", "4"])
 @pytest.mark.parametrize("device_options", [[], ["--int8"]])
-def test_the_command_ends_in_one_line(
+def test_the_command_fails_with_one_line(
     tiny_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -130,7 +130,7 @@ def test_the_command_ends_in_one_line(
     assert not output.exists()
 
 
-def test_from_python_it_is_a_run_error(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+def test_python_raises_a_run_error(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
     translator = Translator.load(enlarged(tiny_runs["luong"], tmp_path / "run"))
     for options in ({"beam_size": 1}, {"beam_size": 1, "text_only": True}, {}):
         with pytest.raises(RunError, match="use another model"):

@@ -1,4 +1,4 @@
-"""Prefixes in pieces: what they let through begins with their text, and what does passes."""
+"""Prefixes as tokens: a sequence is accepted if and only if its text begins with the prefix."""
 
 import random
 import unicodedata
@@ -42,7 +42,7 @@ def makers() -> dict[Kind, tuple[Vocabulary, PrefixMaker]]:
 
 
 def walk(prefix: Prefix, choose: random.Random) -> list[int]:
-    """Some way through the states."""
+    """Return the ids of a random path through the states."""
     state, ids = 0, []
     while state < len(prefix.states):
         ids.append(choose.choice(prefix.states[state].tokens.tolist()))
@@ -52,7 +52,7 @@ def walk(prefix: Prefix, choose: random.Random) -> list[int]:
     return ids
 
 
-def passes(prefix: Prefix, ids: list[int]) -> bool:
+def accepts(prefix: Prefix, ids: list[int]) -> bool:
     return begins(prefix, [*ids, EOS_ID])
 
 
@@ -71,10 +71,10 @@ def normal(text: str) -> str:
 )
 @example(text="ta 日", seed=1)
 @example(text=" \u00a0 ", seed=1)
-def test_what_passes_begins_with_the_text(
+def test_accepted_tokens_begin_with_the_text(
     makers: dict[Kind, tuple[Vocabulary, PrefixMaker]], kind: Kind, text: str, seed: int
 ) -> None:
-    """Whatever pieces follow, bytes that spell nothing among them."""
+    """For any tokens that follow, including bytes that are not valid UTF-8."""
     vocabulary, maker = makers[kind]
     choose, prefix = random.Random(seed), maker.prefix(text)
     ids = walk(prefix, choose)
@@ -88,7 +88,7 @@ def test_what_passes_begins_with_the_text(
 
 @pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("line", [*TGT[:6], *AWKWARD, "ta日本 xx yy zz"])
-def test_a_line_passes_every_beginning_of_it(
+def test_a_line_is_accepted_by_all_of_its_prefixes(
     makers: dict[Kind, tuple[Vocabulary, PrefixMaker]], kind: Kind, line: str
 ) -> None:
     vocabulary, maker = makers[kind]
@@ -96,30 +96,30 @@ def test_a_line_passes_every_beginning_of_it(
     text = normal(line)
     for cut in range(len(text) + 1):
         if text[:cut].endswith("\u00a0"):
-            continue  # white space at the end of a prefix, of whatever kind, asks for a space
+            continue  # any whitespace at the end of a prefix requires a space
         prefix = maker.prefix(text[:cut])
         if UNK_ID not in ids or text[:cut].endswith(" ") or cut == len(text):
-            assert passes(prefix, ids)
-    assert UNK_ID in ids or not passes(maker.prefix(f"{text}x"), ids)
+            assert accepts(prefix, ids)
+    assert UNK_ID in ids or not accepts(maker.prefix(f"{text}x"), ids)
     assert maker.prefix("").states == maker.prefix(" \u3000").states == []
 
 
-def test_the_last_word_may_go_on_unless_a_space_ends_it(
+def test_the_last_word_may_continue_unless_a_space_ends_it(
     makers: dict[Kind, tuple[Vocabulary, PrefixMaker]],
 ) -> None:
     vocabulary, maker = makers["word"]
-    pieces = vocabulary.tokens(range(len(vocabulary)))
-    word = next(piece[1:] for piece in pieces if piece.startswith("▁") and len(piece) > 4)
-    longer = {i for i, piece in enumerate(pieces) if piece.startswith(f"▁{word[:2]}")}
+    tokens = vocabulary.tokens(range(len(vocabulary)))
+    word = next(token[1:] for token in tokens if token.startswith("▁") and len(token) > 4)
+    longer = {i for i, token in enumerate(tokens) if token.startswith(f"▁{word[:2]}")}
     assert set(maker.prefix(word[:2]).states[-1].tokens.tolist()) == longer
-    assert maker.prefix(f"{word} ").states[-1].tokens.tolist() == [pieces.index(f"▁{word}")]
+    assert maker.prefix(f"{word} ").states[-1].tokens.tolist() == [tokens.index(f"▁{word}")]
     assert maker.prefix("xq").words == ["xq"]
     assert maker.prefix(f"xq {word} xr ").words == ["xq", "xr"]
     vocabulary, maker = makers["unigram"]
     (state,) = maker.prefix("ba ").states[-1:]
     allowed = vocabulary.tokens(state.tokens.tolist())
     assert "</s>" in allowed
-    assert all(piece.startswith("▁") for piece in allowed if piece != "</s>")
+    assert all(token.startswith("▁") for token in allowed if token != "</s>")
 
 
 def test_a_prefix_too_long_is_refused_by_its_number() -> None:

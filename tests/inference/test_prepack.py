@@ -1,4 +1,4 @@
-"""Weights in oneDNN's layout: the products they were, wherever a weight may stand."""
+"""Weights in oneDNN's layout: the same products, wherever a weight is used."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def assert_product(
     sizes: tuple[int, int],
     biased: bool,
 ) -> None:
-    """The product with a weight in this format is that in float64, up to rounding."""
+    """Assert that products with a weight in this format are those in float64, up to rounding."""
     generator = torch.Generator().manual_seed(len(rows))
     inputs = torch.randn(*rows, sizes[0], generator=generator)
     weight = torch.randn(sizes[1], sizes[0], generator=generator)
@@ -57,7 +57,7 @@ def assert_product(
 @pytest.mark.parametrize("rows", [(1,), (2,), (7,), (64,), (300,), (3, 5)])
 @pytest.mark.parametrize("sizes", [(1, 2), (20, 80), (33, 5), (512, 2048)])
 @pytest.mark.parametrize("biased", [True, False])
-def test_the_product_is_that_of_the_weight(
+def test_packed_products_are_those_of_the_weight(
     rows: tuple[int, ...], sizes: tuple[int, int], biased: bool
 ) -> None:
     assert_product(PackedWeight, rows, sizes, biased)
@@ -66,7 +66,7 @@ def test_the_product_is_that_of_the_weight(
 @packs
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_translations_stay(
+def test_packed_weights_give_the_same_translations(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = Translator.load(tiny_runs[decoder], device="cpu")
@@ -91,10 +91,10 @@ def test_blocks_of_columns_sum_to_the_product(
 
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_weights_by_columns_change_no_bit(
+def test_column_weights_leave_translations_bitwise_unchanged(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are taken only where they do not, which is tried for each shape."""
+    """They are used only for shapes whose products are bitwise equal, which is tested for each."""
     monkeypatch.setattr(weights, "prepacking_is_exact", lambda: False)
     columns = Translator.load(tiny_runs[decoder], device="cpu")
     monkeypatch.setattr(weights, "by_columns", lambda weight: weight)
@@ -102,7 +102,7 @@ def test_weights_by_columns_change_no_bit(
     assert columns.translate(LINES, beam_size=beam) == plain.translate(LINES, beam_size=beam)
 
 
-def test_columns_that_round_otherwise_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_that_round_differently_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = torch.randn(12, 34)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     for factor, kind in ((1.0, ColumnWeight), (1 + 1e-6, torch.Tensor)):
@@ -119,7 +119,7 @@ def test_columns_that_round_otherwise_are_not_taken(monkeypatch: pytest.MonkeyPa
 
 
 def weight_formats(model: InferenceModel) -> set[str]:
-    """The classes of the weights of its LSTM and linear layers."""
+    """Return the class names of the weights of LSTM and linear layers."""
     kinds = set()
     for module in model.network.modules():
         if isinstance(module, LSTMLayer):
@@ -132,7 +132,7 @@ def weight_formats(model: InferenceModel) -> set[str]:
 
 
 @packs
-def test_a_model_is_packed_where_its_products_are_so_in_any_case(
+def test_a_model_is_packed_if_products_have_that_precision_anyway(
     tiny_runs: dict[str, Path],
 ) -> None:
     model = InferenceModel(load_model(tiny_runs["bahdanau"], CPU)[0])
@@ -145,13 +145,13 @@ def test_a_model_is_packed_where_its_products_are_so_in_any_case(
     assert weight_formats(model) == {"PackedWeight"}
 
 
-def test_without_the_operator_weights_stay(
+def test_without_the_operator_weights_are_not_packed(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lacks(*_: object) -> PackedWeight:
+    def without_operator(*_: object) -> PackedWeight:
         raise AttributeError("no such operator")
 
-    monkeypatch.setattr(weights, "PackedWeight", lacks)
+    monkeypatch.setattr(weights, "PackedWeight", without_operator)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     weights._packs_exactly.cache_clear()
     try:
@@ -164,7 +164,7 @@ def test_without_the_operator_weights_stay(
         weights._packs_exactly.cache_clear()
 
 
-def test_what_multiplies_less_exactly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_exact_products_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rounding(InferenceWeight):
         def __init__(self, weight: torch.Tensor) -> None:
             self.weight = weight.bfloat16().float()
@@ -180,7 +180,7 @@ def test_what_multiplies_less_exactly_is_not_taken(monkeypatch: pytest.MonkeyPat
         weights._packs_exactly.cache_clear()
 
 
-def test_a_stand_in_is_for_products_alone() -> None:
+def test_inference_weights_support_only_products() -> None:
     weight = Int8Weight(torch.ones(2, 3))
     with pytest.raises(AssertionError, match="Int8Weight cannot be given to"):
         torch.abs(weight)  # type: ignore[call-overload]

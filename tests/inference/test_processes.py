@@ -37,7 +37,7 @@ def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None
     assert translator.translate(LINES, 3, 3) == expected
 
 
-def test_a_pickle_is_read_in_a_process_of_its_own(tiny_run: Path, tmp_path: Path) -> None:
+def test_a_pickle_is_read_in_another_process(tiny_run: Path, tmp_path: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     (tmp_path / "pickle").write_bytes(pickle.dumps(translator))
     code = "import pickle, sys; t = pickle.load(open(sys.argv[1], 'rb'))\n"

@@ -1,4 +1,4 @@
-"""Python's doors: what is accepted as lines, paths and numbers, and how the rest is refused."""
+"""The Python API: accepted lines, paths and numbers, and the messages for all others."""
 
 import io
 import re
@@ -24,7 +24,7 @@ LINES = toy_pairs(4, seed=5)[0]
 
 
 class Table:
-    """Stand-in for a pandas DataFrame, which iterates over the names of its columns."""
+    """Imitation of a pandas DataFrame, which iterates over the names of its columns."""
 
     ndim = 2
 
@@ -46,7 +46,7 @@ def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
     return [each.text for each in translator.translate(lines, **options)]
 
 
-# -------------------------------------------------------------------------------- what is accepted
+# --------------------------------------------------------------------------------- accepted values
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_ids_are_any_ordered_iterable_of_integers(vocabulary: Vocabulary) -> Non
         assert vocabulary.tokens(form(ids)) == vocabulary.tokens(ids)
 
 
-def test_numbers_may_be_numpys(translator: Translator) -> None:
+def test_numbers_may_come_from_numpy(translator: Translator) -> None:
     found = texts(translator, LINES, beam_size=np.int64(3), n_best=np.int32(2))
     assert found == texts(translator, LINES, beam_size=3, n_best=2)
 
@@ -91,7 +91,7 @@ def test_paths_may_be_strings(tiny_runs: dict[str, Path]) -> None:
     )
 
 
-# --------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------------- refused values
 
 NOT_LINES = [
     ("ba ke", "lines: must be a list of str, one sentence each, not a single str; pass [text], or"),
@@ -139,7 +139,7 @@ def test_anything_else_is_refused_wherever_lines_are_taken(
         assert "\n" not in str(caught.value)
 
 
-def test_the_first_element_of_a_generator_that_is_no_text_is_named(translator: Translator) -> None:
+def test_the_first_element_of_a_generator_that_is_not_text_is_named(translator: Translator) -> None:
     value, message = NOT_LINES[-2]
     with pytest.raises(TypeError, match=re.escape(message)):
         translator.translate(value)
@@ -161,7 +161,7 @@ def test_the_first_element_of_a_generator_that_is_no_text_is_named(translator: T
         ([-1], UserError, "ids[0]: -1 is not one of the ids 0 to "),
     ],
 )
-def test_what_is_not_an_id_is_refused(
+def test_values_that_are_not_ids_are_refused(
     vocabulary: Vocabulary, ids: Any, error: type[Exception], message: str
 ) -> None:
     for door in (vocabulary.decode, vocabulary.tokens):
@@ -183,14 +183,14 @@ def test_what_is_not_an_id_is_refused(
         (10**9, UserError, "must be at most 1000000, not 1000000000"),
     ],
 )
-def test_what_is_not_a_number_of_hypotheses_is_refused(
+def test_invalid_numbers_of_hypotheses_are_refused(
     translator: Translator, name: str, value: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=rf"^{name}: {re.escape(message)}$"):
         translator.translate(LINES, **{name: value})
 
 
-def test_lines_and_translations_are_as_many(translator: Translator) -> None:
+def test_lines_and_translations_must_be_equally_many(translator: Translator) -> None:
     with pytest.raises(UserError, match=r"^4 lines have 3 translations; give one each$"):
         score_lines(translator, LINES, LINES[:3])
 
@@ -225,7 +225,7 @@ def test_the_pair_of_load_config_is_recognized(tiny_runs: dict[str, Path]) -> No
         train(pair)  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------- the terms of the caller
+# --------------------------------------------------------------- arguments and options in messages
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -234,7 +234,7 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_python_is_answered_with_arguments_and_a_shell_with_options(
+def test_messages_name_arguments_in_python_and_options_in_a_shell(
     tiny_runs: dict[str, Path], translator: Translator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_runs["luong"]

@@ -1,7 +1,7 @@
-"""The same sentence gets the same translation, whatever stands beside it: on real text.
+"""The same sentence has the same translation in any batch: on real text.
 
 SEQ2SEQ_DATA names a folder with multi30k/ (default: data/ here, or ../shared/data);
-SEQ2SEQ_SAME_LINES is how many sentences are taken.
+SEQ2SEQ_SAME_LINES is the number of sentences.
 """
 
 import gzip
@@ -26,7 +26,7 @@ if "SEQ2SEQ_DATA" in os.environ:
 FOUND = [folder for folder in FOLDERS if (folder / "multi30k" / "train.en.gz").exists()]
 LINES = int(os.environ.get("SEQ2SEQ_SAME_LINES", "30"))
 SMALL = LINES < 1000
-UPDATES = 40 if SMALL else 500
+STEPS = 40 if SMALL else 500
 DECODERS = ["bahdanau"] if SMALL else ["bahdanau", "none"]
 
 pytestmark = [
@@ -36,7 +36,7 @@ pytestmark = [
 
 
 def text(name: str, count: int) -> list[str]:
-    """The first lines of a file of multi30k."""
+    """Return the first lines of a file of multi30k."""
     with gzip.open(FOUND[0] / "multi30k" / f"{name}.gz", "rt", encoding="utf-8") as file:
         return [line.rstrip("\n") for line, _ in zip(file, range(count), strict=False)]
 
@@ -45,12 +45,12 @@ def text(name: str, count: int) -> list[str]:
 def translator(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Translator]:
-    """A small model that has begun to learn English-German."""
+    """Train a small English-German model for a few steps."""
     folder = tmp_path_factory.mktemp("same")
     size = 32 if SMALL else 96
     sizes = {"decoder": request.param, "embedding_size": size, "hidden_size": size}
     files = {}
-    for split, name, count in (("train", "train", 20 * UPDATES + 700), ("valid", "val", 9)):
+    for split, name, count in (("train", "train", 20 * STEPS + 700), ("valid", "val", 9)):
         for side, language in (("src", "en"), ("tgt", "de")):
             lines = text(f"{name}.{language}", count)
             (folder / f"{split}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -62,7 +62,7 @@ def translator(
         "vocabulary": {"size": 800 if SMALL else 2000},
         "model": sizes,
         "training": {
-            "max_steps": UPDATES,
+            "max_steps": STEPS,
             "learning_rate": 3e-3,
             "batch_tokens": 1000,
             "precision": "float32",
@@ -81,7 +81,7 @@ def translator(
 def translated(
     translator: Translator, lines: list[str], beam: int, size: int
 ) -> list[tuple[str, float]]:
-    """Text and score of each line, so many at a time."""
+    """Return text and score of each line, translated `size` lines at a time."""
     found = []
     for start in range(0, len(lines), size):
         for each in translator.translate(lines[start : start + size], beam_size=beam):
@@ -90,18 +90,20 @@ def translated(
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_company_order_and_padding_change_nothing(translator: Translator, beam: int) -> None:
+def test_batch_order_and_padding_do_not_change_translations(
+    translator: Translator, beam: int
+) -> None:
     lines = text("train.en", 29_000)[-LINES:]
     assert len(lines) == LINES
     wanted = translated(translator, lines, beam, LINES)
-    assert len(set(wanted)) > LINES / 4  # or else this would prove little
+    assert len(set(wanted)) > LINES / 4  # otherwise this would prove little
     generator = random.Random(1)
     order = list(range(LINES))
     for size, count in ((1, LINES // 25), (7, LINES // 5), (100, LINES), (2048, LINES)):
         generator.shuffle(order)
         found = translated(translator, [lines[i] for i in order[:count]], beam, size)
         assert found == [wanted[i] for i in order[:count]]
-    for size, count in ((1, LINES // 25), (100, LINES), (2048, LINES)):  # text alone
+    for size, count in ((1, LINES // 25), (100, LINES), (2048, LINES)):  # text only
         for start in range(0, count, size):
             part = order[:count][start : start + size]
             texts = translator.translate([lines[i] for i in part], beam, text_only=True)
@@ -112,10 +114,10 @@ def test_company_order_and_padding_change_nothing(translator: Translator, beam: 
 
 @pytest.mark.skipif(SMALL, reason="a count, not a check: set SEQ2SEQ_SAME_LINES to 1000 or more")
 @pytest.mark.parametrize("beam", [1, 5])
-def test_how_many_texts_hang_on_the_number_of_threads(
+def test_few_texts_depend_on_the_number_of_threads(
     translator: Translator, beam: int, record_property: Callable[[str, object], None]
 ) -> None:
-    """Not promised, since sums are taken in another order; but few should."""
+    """Equality is not promised, since the order of summation differs, but few texts may change."""
     lines = text("train.en", 29_000)[-LINES:][: max(5, LINES // 5)]
     one = translated(translator, lines, beam, LINES)
     torch.set_num_threads(2)

@@ -87,7 +87,7 @@ def test_samples_occur_as_often_as_their_probability(sampling: Sampling) -> None
         assert each.score == pytest.approx(answer.log_prob / len(each.ids), rel=1e-4)
 
 
-def test_a_draw_never_takes_what_is_impossible() -> None:
+def test_impossible_tokens_are_never_drawn() -> None:
     probs = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).double()
     for number, token in ((0.0, 1), (0.4999, 1), (0.5, 3), (1 - 2**-53, 3)):
         assert draw(probs, torch.tensor([number]).double()).tolist() == [token]

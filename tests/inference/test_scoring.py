@@ -1,4 +1,4 @@
-"""Scores of given translations: those that translating gave, blank lines, ensembles, long lines."""
+"""Scores of given translations: equal to those of search; blank lines, ensembles, long lines."""
 
 import math
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ def translator(tiny_run: Path) -> Translator:
 
 
 class Respelled(Vocabulary):
-    """A vocabulary that cuts translations into the pieces in which search had found them."""
+    """Vocabulary that segments translations into the tokens that search found."""
 
     def __init__(self, plain: Vocabulary, found: Sequence[Translation]) -> None:
         super().__init__(plain.model)
-        ids = {piece: i for i, piece in enumerate(plain.tokens(range(len(plain))))}
-        self.found = [[ids[piece] for piece in each.tokens[:-1]] for each in found]
+        ids = {token: i for i, token in enumerate(plain.tokens(range(len(plain))))}
+        self.found = [[ids[token] for token in each.tokens[:-1]] for each in found]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         assert len(texts) == len(self.found)
@@ -34,9 +34,7 @@ class Respelled(Vocabulary):
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_translation_has_the_score_that_translating_gave_it(
-    translator: Translator, beam_size: int
-) -> None:
+def test_a_translation_has_the_score_of_search(translator: Translator, beam_size: int) -> None:
     translations = translator.translate(LINES, beam_size)
     texts = [each.text for each in translations]
     plain = translator.vocabularies
@@ -45,7 +43,7 @@ def test_a_translation_has_the_score_that_translating_gave_it(
         assert (scored.src_tokens, scored.tokens) == (each.src_tokens, each.tokens)
         assert scored.score == pytest.approx(each.score, rel=1e-5)
         if beam_size == 1:
-            assert scored.score == each.score  # to the bit
+            assert scored.score == each.score  # bitwise
 
 
 def test_the_parts_of_a_score_agree(translator: Translator) -> None:
@@ -61,7 +59,7 @@ def test_the_parts_of_a_score_agree(translator: Translator) -> None:
         assert "".join(scored.src_tokens[:-1]).replace("▁", " ").strip() == line
 
 
-def test_blank_translates_blank_and_nothing_else(translator: Translator) -> None:
+def test_a_blank_line_has_only_a_blank_translation(translator: Translator) -> None:
     lines, others = ["", LINES[0], " \t", LINES[1], "\u3000"], ["", "", OTHERS[0], OTHERS[1], "▁"]
     found = score_lines(translator, lines, others)
     assert [each.score for each in found[:3]] == [0.0, -math.inf, -math.inf]
@@ -72,14 +70,14 @@ def test_blank_translates_blank_and_nothing_else(translator: Translator) -> None
     assert score_lines(translator, [], []) == []
 
 
-def test_company_changes_no_score(translator: Translator) -> None:
-    whole = score_lines(translator, LINES, OTHERS)
-    assert score_lines(translator, LINES[::-1], OTHERS[::-1]) == whole[::-1]
+def test_scores_do_not_depend_on_the_batch(translator: Translator) -> None:
+    expected = score_lines(translator, LINES, OTHERS)
+    assert score_lines(translator, LINES[::-1], OTHERS[::-1]) == expected[::-1]
     for i in (0, 7, 23):
-        assert score_lines(translator, [LINES[i]], [OTHERS[i]]) == [whole[i]]
+        assert score_lines(translator, [LINES[i]], [OTHERS[i]]) == [expected[i]]
 
 
-def test_a_line_longer_than_any_in_training_is_taken_whole(translator: Translator) -> None:
+def test_a_line_longer_than_any_in_training_is_not_split(translator: Translator) -> None:
     longest = translator.max_length
     line, other = " ".join(LINES), " ".join(OTHERS)
     (scored,) = score_lines(translator, [line], [other])
@@ -102,7 +100,7 @@ def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> N
         assert scored.token_scores == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def test_the_coverage_penalty_is_left_out(tiny_runs: dict[str, Path]) -> None:
+def test_scores_have_no_coverage_penalty(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     plain = score_lines(translator, LINES[:3], OTHERS[:3])
     translator.decoding = translator.decoding.model_copy(update={"coverage_penalty": 0.9})

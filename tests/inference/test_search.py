@@ -29,11 +29,11 @@ from seq2seq.model.builder import build_model
 from seq2seq.model.state import SourcePositions
 
 CPU = torch.device("cpu")
-SIZE = 7  # of the doubles' vocabulary: the special ids and three pieces
+SIZE = 7  # vocabulary of the oracle: the special ids and three tokens
 MAY_FOLLOW = (UNK_ID, 4, 5, 6)
 
 
-# -------------------------------------------------------------- a model whose every answer is known
+# ----------------------------------------------------------------------- a model with known outputs
 
 
 class Memory(NamedTuple):
@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    history: Tensor  # [N], a number that stands for the source and all ids since
+    history: Tensor  # [N], a hash of the source and all ids since
 
     def select(self, rows: Tensor) -> "State":
         return State(self.history[rows])
@@ -64,12 +64,12 @@ class Step(NamedTuple):
 
 
 class Oracle:
-    """Answers from a table by source and whole history, or by the last id (a Markov chain)."""
+    """Model whose logits are a function of the source and all ids, or of the last id (markov)."""
 
     def __init__(self, seed: int, attends: bool = True, markov: bool = False) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.table = 2 * torch.randn(9973, SIZE, generator=generator)
-        self.return_attention = torch.randn(9973, 64, generator=generator)
+        self.attention_scores = torch.randn(9973, 64, generator=generator)
         self.attends = attends
         self.markov = markov
 
@@ -84,10 +84,10 @@ class Oracle:
     def step(self, ids: Tensor, state: State, memory: Memory) -> Step:
         history = ids if self.markov else (state.history * 31 + ids * 7 + 3) % len(self.table)
         pad_mask = memory.pad_mask.repeat_interleave(len(ids) // len(memory.pad_mask), 0)
-        looks = self.return_attention[history][:, : pad_mask.shape[1]].masked_fill(
+        scores = self.attention_scores[history][:, : pad_mask.shape[1]].masked_fill(
             pad_mask, -torch.inf
         )
-        weights = looks.softmax(-1) if self.attends else None
+        weights = scores.softmax(-1) if self.attends else None
         return Step(self.table[history], State(history), weights)
 
     def project(self, outputs: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class Oracle:
 
 
 class Answer(NamedTuple):
-    """Return the log-probability of one hypothesis by the reference model, piece by piece."""
+    """Log-probability and attention weights of one hypothesis, computed step by step."""
 
     log_prob: float
     attention_weights: Tensor | None  # [T, S]
@@ -108,13 +108,13 @@ def ask(model: Any, source: Ids, hypothesis: Ids) -> Answer:
     """Step one hypothesis of one unpadded source through a model."""
     with torch.inference_mode():
         memory, state = model.start(model.encode(*pad_sources([source])))
-        total, looks = 0.0, []
+        total, weights = 0.0, []
         for before, after in zip([BOS_ID, *hypothesis], hypothesis, strict=False):
             step = model.step(torch.tensor([before]), state, memory)
             state = step.state
             total += model.project(step.outputs).log_softmax(-1)[0, after].item()
-            looks.append(step.attention_weights)
-    return Answer(total, None if looks[0] is None else torch.cat(looks))
+            weights.append(step.attention_weights)
+    return Answer(total, None if weights[0] is None else torch.cat(weights))
 
 
 def all_hypotheses(limit: int) -> Iterator[Ids]:
@@ -127,7 +127,7 @@ SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
 
 
 @pytest.mark.parametrize("markov", [True, False])
-def test_greedy_takes_the_likeliest_piece_each_time(markov: bool) -> None:
+def test_greedy_search_takes_the_most_probable_token(markov: bool) -> None:
     lengths = set()
     for seed in range(4):
         model: Any = Oracle(seed, markov=markov)
@@ -135,13 +135,13 @@ def test_greedy_takes_the_likeliest_piece_each_time(markov: bool) -> None:
         found = search(model, SOURCES, limits, SearchOptions(1), CPU)
         for source, limit, hypotheses in zip(SOURCES, limits, found, strict=True):
             (best,) = hypotheses
-            assert best.ids == likeliest_chain(model, source, limit)
+            assert best.ids == greedy_ids(model, source, limit)
             lengths.add(len(best.ids))
     assert len(lengths) > 3
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_what_may_never_follow_does_not(size: int) -> None:
+def test_forbidden_ids_never_occur(size: int) -> None:
     seen = set()
     for seed in range(4):
         model: Any = Oracle(seed)
@@ -153,7 +153,7 @@ def test_what_may_never_follow_does_not(size: int) -> None:
     assert 5 in seen
 
 
-def likeliest_chain(model: Oracle, source: Ids, limit: int) -> Ids:
+def greedy_ids(model: Oracle, source: Ids, limit: int) -> Ids:
     chain: Ids = []
     while len(chain) < limit:
         allowed = [*MAY_FOLLOW, EOS_ID] if chain else MAY_FOLLOW
@@ -181,7 +181,7 @@ def check_ranking(
     length_penalty: float,
     coverage_penalty: float,
 ) -> None:
-    """Everything possible was found, best first, each with its score."""
+    """Assert that every possible hypothesis was found, best first, with its score."""
     scored = {
         tuple(ids): score_of(ask(model, source, ids), len(ids), length_penalty, coverage_penalty)
         for ids in possible
@@ -196,7 +196,7 @@ def check_ranking(
 @pytest.mark.parametrize(
     ("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.0), (0.7, 0.4)]
 )
-def test_a_beam_as_wide_as_the_space_finds_all_in_order(
+def test_an_exhaustive_beam_finds_every_hypothesis_in_order(
     length_penalty: float, coverage_penalty: float, attends: bool
 ) -> None:
     model: Any = Oracle(3, attends)
@@ -211,7 +211,7 @@ def test_a_beam_as_wide_as_the_space_finds_all_in_order(
 @pytest.mark.parametrize(
     ("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.0), (1.0, 0.3)]
 )
-def test_a_narrow_beam_is_the_search_written_out_with_lists(
+def test_a_narrow_beam_equals_a_search_written_with_lists(
     beam_size: int, length_penalty: float, coverage_penalty: float
 ) -> None:
     limits = [2, 7, 9, 5, 1]
@@ -236,30 +236,30 @@ def listed_beam(
     length_penalty: float,
     coverage_penalty: float,
 ) -> list[tuple[Ids, float]]:
-    """The same search for one source with lists: ended hypotheses and their scores, best first."""
-    living: list[tuple[Ids, float]] = [([], 0.0)]
-    ended: list[tuple[Ids, float]] = []
+    """Search one source with lists; return finished hypotheses and their scores, best first."""
+    unfinished: list[tuple[Ids, float]] = [([], 0.0)]
+    finished: list[tuple[Ids, float]] = []
     for length in range(1, limit + 2):
         allowed = [*(MAY_FOLLOW if length <= limit else ()), *([EOS_ID] if length > 1 else [])]
         candidates = [
             (longer, ask(model, source, longer).log_prob)
-            for ids, _ in living
+            for ids, _ in unfinished
             for longer in ([*ids, following] for following in allowed)
         ]
         candidates = best_of(candidates, 2 * beam_size)
-        ended += [
+        finished += [
             (ids, score_of(ask(model, source, ids), length, length_penalty, coverage_penalty))
             for ids, _ in candidates[:beam_size]
             if ids[-1] == EOS_ID
         ]
-        ended = best_of(ended, beam_size)
-        living = best_of([each for each in candidates if each[0][-1] != EOS_ID], beam_size)
-        if not living:
+        finished = best_of(finished, beam_size)
+        unfinished = best_of([each for each in candidates if each[0][-1] != EOS_ID], beam_size)
+        if not unfinished:
             break
-        hope = living[0][1] / length**length_penalty
-        if len(ended) == beam_size and ended[-1][1] >= hope:
+        bound = unfinished[0][1] / length**length_penalty
+        if len(finished) == beam_size and finished[-1][1] >= bound:
             break
-    return ended
+    return finished
 
 
 def best_of(scored: Sequence[tuple[Ids, float]], count: int) -> list[tuple[Ids, float]]:
@@ -270,7 +270,7 @@ def best_of(scored: Sequence[tuple[Ids, float]], count: int) -> list[tuple[Ids, 
 def test_a_hypothesis_keeps_its_own_parents(
     beam_size: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oracle answers by the whole history: a wrong parent shows in score and weights."""
+    """The oracle's outputs depend on all ids: a wrong parent changes score and weights."""
     monkeypatch.setattr(greedy, "ATTENTION_STEPS", room)
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
@@ -284,7 +284,7 @@ def test_a_hypothesis_keeps_its_own_parents(
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_where_nobody_asks_where_it_looked_all_else_is_the_same(beam_size: int) -> None:
+def test_without_attention_weights_everything_else_is_the_same(beam_size: int) -> None:
     generator = random.Random(3)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     limits, beam = (
@@ -300,7 +300,7 @@ def test_where_nobody_asks_where_it_looked_all_else_is_the_same(beam_size: int) 
 
 
 def check_against(answer: Answer, hypothesis: Hypothesis, length_penalty: float) -> None:
-    """Score and attention weights are those of the hypothesis asked about alone."""
+    """Assert that score and attention weights are those of the hypothesis computed alone."""
     score = answer.log_prob / len(hypothesis.ids) ** length_penalty
     assert hypothesis.score == pytest.approx(score, rel=1e-4)
     if answer.attention_weights is None:
@@ -320,7 +320,7 @@ VOCABULARY_SIZE = 43
 def random_model(
     decoder: str, seed: int, end: float = 2.0, family: dict[str, object] | None = None
 ) -> InferenceModel:
-    """A model of large random weights, so that its choices hang on its source; END is likely.
+    """Return a model with large random weights, whose outputs depend on the source; EOS is likely.
 
     `family` sets more keys of its config.
     """
@@ -378,7 +378,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
+def test_every_hypothesis_is_well_formed(model: Any, beam_size: int) -> None:
     sources = random_sources(90, seed=7)
     limits = [1 + n % 13 for n in range(90)]
     found = search(model, sources, limits, SearchOptions(beam_size), CPU)
@@ -396,18 +396,20 @@ def test_what_every_hypothesis_obeys(model: Any, beam_size: int) -> None:
             lengths.add(len(ids))
             if weights is not None:
                 assert weights.shape == (len(ids), len(source) + 1)
-                assert (weights.sum(1) < 1 + 1e-5).all()  # a local_p window takes of them
+                assert (weights.sum(1) < 1 + 1e-5).all()  # a local_p window reduces them
                 assert (weights.sum(1) > 1e-3).all()
     assert len(lengths) > 3
 
 
-def test_a_beam_holds_as_many_as_asked(model: Any) -> None:
+def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
     found = search(model, random_sources(20, seed=8), [9] * 20, SearchOptions(6), CPU)
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
-def taught(model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
-    """Log-probabilities [T, V] of one sentence by one pass over the whole target."""
+def teacher_forced(
+    model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor
+) -> Tensor:
+    """Return log-probabilities [T, V] of one sentence from one pass over the complete target."""
     network = model.network
     unrolled = network.unroll(src, src_lengths, tgt_in)
     if network.copying is None:
@@ -429,13 +431,15 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
         for ids, score, *_ in hypotheses:
             src, src_lengths = pad_sources([source])
             with torch.inference_mode():
-                log_probs = taught(model, src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]]))
+                log_probs = teacher_forced(
+                    model, src, src_lengths, torch.tensor([[BOS_ID, *ids[:-1]]])
+                )
             total = log_probs.gather(1, torch.tensor(ids)[:, None]).sum().item()
             assert score == pytest.approx(total / len(ids) ** length_penalty, rel=1e-4)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_scores_and_weights_are_those_of_stepping_alone(model: Any, beam_size: int) -> None:
+def test_scores_and_weights_are_those_of_single_steps(model: Any, beam_size: int) -> None:
     sources = random_sources(30, seed=10)
     found = search(model, sources, [10] * 30, SearchOptions(beam_size), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
@@ -443,10 +447,10 @@ def test_scores_and_weights_are_those_of_stepping_alone(model: Any, beam_size: i
             check_against(ask(model, source, hypothesis.ids), hypothesis, 1.0)
 
 
-def test_a_beam_of_one_is_greedy_that_may_go_on(
+def test_a_beam_of_one_finds_the_greedy_hypothesis(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first ended hypothesis is the greedy one, wherever it is not beaten by a longer one."""
+    """Its first finished hypothesis is the greedy one, unless a longer one has a higher score."""
     sources = random_sources(60, seed=11)
     limits = [3 + n % 9 for n in range(60)]
     ones = search(model, sources, limits, SearchOptions(1, 0.0), CPU)
@@ -458,7 +462,7 @@ def test_a_beam_of_one_is_greedy_that_may_go_on(
         assert other[0].score == pytest.approx(one[0].score, rel=1e-5)
 
 
-def test_a_wider_beam_scores_higher_on_the_whole(model: Any) -> None:
+def test_a_wider_beam_scores_higher_in_total(model: Any) -> None:
     sources = random_sources(60, seed=12)
     totals = [
         sum(
@@ -471,11 +475,11 @@ def test_a_wider_beam_scores_higher_on_the_whole(model: Any) -> None:
     assert totals[0] < totals[-1]
 
 
-# ------------------------------------------------------------------------------------------ company
+# --------------------------------------------------------------------------------- batch invariance
 
 
 def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
-    """To the last bit."""
+    """Return whether two results are bitwise equal."""
     return [each[:2] for each in one] == [each[:2] for each in other] and all(
         left.attention_weights is right.attention_weights  # None
         if left.attention_weights is None or right.attention_weights is None
@@ -486,8 +490,10 @@ def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("beam_size", "coverage_penalty"), [(1, 0.0), (5, 0.0), (5, 0.4)])
-def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: float) -> None:
-    """Any subset, order, repetition or split of the sources gives the same bits."""
+def test_results_do_not_depend_on_the_batch(
+    model: Any, beam_size: int, coverage_penalty: float
+) -> None:
+    """Any subset, order, repetition or split of the sources gives bitwise the same results."""
     sources = random_sources(300, seed=13)
     limits = [2 + (7 * n) % 17 for n in range(300)]
 
@@ -498,20 +504,22 @@ def test_company_changes_nothing(model: Any, beam_size: int, coverage_penalty: f
     everything = results(range(300))
     generator = random.Random(1)
     shuffled = generator.sample(range(300), 300)
-    companies = [
+    batches = [
         shuffled,
         [i for i in shuffled[:20] for _ in range(2)],
         *(generator.sample(range(300), size) for size in (2, 7, 33)),
         *([i] for i in shuffled[:6]),
         *(shuffled[start : start + 100] for start in range(0, 300, 100)),
     ]
-    for rows in companies:
+    for rows in batches:
         for i, hypotheses in zip(rows, results(rows), strict=True):
             assert same(hypotheses, everything[i])
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_tiles_of_few_rows_take_in_all(beam_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_of_few_rows_search_every_sentence(
+    beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, sources = random_model("luong", 2), random_sources(40, seed=9, longest=15)
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
@@ -540,29 +548,29 @@ def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
 
 @pytest.mark.parametrize("width", [5, 128, 640, 1283, 4000])
 @pytest.mark.parametrize("count", [1, 3, 10])
-@pytest.mark.parametrize("beginnings", [1, 3, 5])
-def test_the_likeliest_of_many_are_those_of_a_whole_sort(
-    width: int, count: int, beginnings: int
+@pytest.mark.parametrize("hypotheses", [1, 3, 5])
+def test_topk_continuations_are_those_of_a_topk_over_everything(
+    width: int, count: int, hypotheses: int
 ) -> None:
     generator = torch.Generator().manual_seed(width)
-    scores = torch.randn(6, beginnings, generator=generator)
-    values = torch.randn(6, beginnings, width, generator=generator)
+    scores = torch.randn(6, hypotheses, generator=generator)
+    values = torch.randn(6, hypotheses, width, generator=generator)
     values[0, :, width // 2 :] = -torch.inf
     values[1] = -torch.inf
     values[1, 0, -1] = 0
     scores[2, 1:] = -torch.inf
-    found, parents, pieces = topk_continuations(values.view(-1, width), scores, count)
-    expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, beginnings * width))
+    found, parents, tokens = topk_continuations(values.view(-1, width), scores, count)
+    expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, hypotheses * width))
     assert torch.equal(found, expected)
     batch = torch.arange(6)[:, None].expand_as(parents)
-    totals = values[batch, parents, pieces] + scores[batch, parents]
+    totals = values[batch, parents, tokens] + scores[batch, parents]
     assert torch.equal(totals[expected.isfinite()], expected[expected.isfinite()])
-    for row in (parents * width + pieces)[3:]:
+    for row in (parents * width + tokens)[3:]:
         assert len(set(row.tolist())) == len(row)
 
 
 @pytest.mark.parametrize("width", [1, 5, 64, 65, 127, 128, 640, 1283])
-def test_the_likeliest_piece_is_that_of_max(width: int) -> None:
+def test_argmax_token_is_that_of_argmax(width: int) -> None:
     values = torch.randn(200, width, generator=torch.Generator().manual_seed(width))
     values[0, : width // 2] = -torch.inf
     values[1] = -torch.inf
@@ -572,7 +580,7 @@ def test_the_likeliest_piece_is_that_of_max(width: int) -> None:
     assert torch.equal(argmax_token(values), values.argmax(dim=-1))
 
 
-def test_a_tile_holds_fewer_of_the_long_ones() -> None:
+def test_a_tile_has_fewer_rows_for_longer_sources() -> None:
     rows = [tile_rows(width, CPU) for width in range(16, 400, 16)]
     assert rows[0] == 64
     assert tile_rows(16, torch.device("cuda")) > rows[0]

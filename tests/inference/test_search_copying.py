@@ -72,7 +72,7 @@ def test_a_closed_gate_copies_attended_tokens_alone() -> None:
         assert math.isfinite(best.score)
 
 
-def test_int8_logits_are_not_taken_for_the_mixture() -> None:
+def test_int8_logits_are_not_used_for_the_mixture() -> None:
     plain, shortlisting = copying_model("luong"), copying_model("luong")
     shortlisting._shortlist = lambda outputs: pytest.fail(f"asked for {outputs}")  # type: ignore[assignment]
     sources, options = random_sources(20, seed=4), SearchOptions(1, return_scores=False)

@@ -47,7 +47,7 @@ def test_a_minimum_length_raises_the_limit(size: int) -> None:
 
 
 def penalized(model: Oracle, source: Ids, ids: Ids, factor: float) -> float:
-    """The log-probabilities of a hypothesis, those of tokens that it has times the factor."""
+    """Return log-probabilities of a hypothesis, with those of repeated tokens times the factor."""
     total = before = 0.0
     for length in range(1, len(ids) + 1):
         after = ask(model, source, ids[:length]).log_prob
@@ -88,7 +88,7 @@ def test_greedy_search_penalizes_repetition_too(scores: bool) -> None:
 
 
 def words_of(text: str) -> list[str]:
-    """Words between ASCII characters other than letters and digits."""
+    """Return the words between ASCII characters other than letters and digits."""
     return re.split(r"[\x00-/:-@\[-`{-\x7f]+", text)
 
 
@@ -234,7 +234,7 @@ def test_python_refuses_other_keys(tiny_runs: dict[str, Path]) -> None:
         Translator.load(tiny_runs["luong"], overrides="decoding.beam_size=1")
 
 
-def test_the_command_takes_forbidden_words(
+def test_the_command_accepts_forbidden_words(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = tmp_path / "words"

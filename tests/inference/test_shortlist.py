@@ -37,8 +37,8 @@ from seq2seq.runs.shortlist_file import save_shortlist
 from seq2seq.runtime.errors import DamagedFile, UserError
 
 CPU = torch.device("cpu")
-SIZE = 700  # of the vocabulary of `model_of`
-FIXED = 6  # special tokens and two more
+SIZE = 700  # vocabulary size of `model_of`
+FIXED = 6  # special tokens and two others
 
 MODELS: dict[str, Callable[[], list[InferenceModel]]] = {
     "bahdanau": lambda: [model_of("bahdanau")],
@@ -65,7 +65,7 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def random_table(seed: int) -> LexicalTable:
-    """Rows of up to 12 tokens; some are empty."""
+    """Return rows of up to 12 tokens; some are empty."""
     generator = np.random.default_rng(seed)
     sizes = generator.integers(0, 13, SIZE)
     tokens = [generator.choice(SIZE, size, replace=False) for size in sizes]
@@ -115,7 +115,7 @@ def found_by(
 
 
 class Masked:
-    """A model over all tokens that finds those outside the list of one source impossible."""
+    """Model over all tokens that masks those outside the list of one source."""
 
     def __init__(self, model: InferenceModel, listed: Sequence[int]) -> None:
         self.model, self.unlisted = model, torch.ones(SIZE, dtype=torch.bool)
@@ -257,7 +257,7 @@ def test_required_tokens_are_searched_among_all() -> None:
 
 @pytest.fixture
 def run(tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: Path) -> Path:
-    """A run with a shortlist of the toy language."""
+    """Create a run with a shortlist of the toy language."""
     folder = Path(shutil.copytree(tiny_runs["luong"], tmp_path / "run"))
     src, tgt = toy_pairs(300, seed=1)
     ids = tiny_vocabularies.src.encode(src), tiny_vocabularies.tgt.encode(tgt)
@@ -307,7 +307,7 @@ def test_an_ensemble_takes_the_shortlist_of_its_first_run(
         Translator.load(*reversed(runs), device="cpu", shortlist=True)
 
 
-def test_what_is_spelled_alike_is_listed() -> None:
+def test_tokens_spelled_alike_are_listed() -> None:
     config = tiny_config(Path("run"), "none").vocabulary.model_copy(
         update={"joint": False, "size": 340}
     )

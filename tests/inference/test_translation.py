@@ -77,7 +77,7 @@ def test_every_entry_has_all_fields(translator: Translator) -> None:
 def test_attention_of_an_entry_is_that_of_its_tokens(
     translator: Translator, beam_size: int
 ) -> None:
-    """Forced decoding of the same tokens attends the same, also for entries of a wider beam."""
+    """Forced decoding of the same tokens gives the same weights, also for entries of a beam."""
     src, tgt, _ = translator.vocabularies
     known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
     from seq2seq.inference.scoring import forced_decodings
@@ -192,7 +192,7 @@ def test_the_heat_map_is_escaped_and_self_contained() -> None:
 
 
 def luminance(colour: tuple[float, ...]) -> float:
-    """Relative luminance of WCAG 2.1 of red, green and blue from 0 to 255."""
+    """Return the relative luminance of WCAG 2.1 for red, green and blue from 0 to 255."""
     linear = [
         each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
         for each in (value / 255 for value in colour)

@@ -1,4 +1,4 @@
-"""Text to text: a line for a line, whatever the line, its company and the run's place."""
+"""Text to text: one output line per input line, for any line, batch and place of the run."""
 
 import gc
 import itertools
@@ -48,7 +48,7 @@ def load(run: Path) -> Translator:
     return Translator.load(run, device="cpu")
 
 
-# -------------------------------------------------------------------------------- a line for a line
+# ------------------------------------------------------------------- one output line per input line
 
 
 AWKWARD = [
@@ -94,12 +94,12 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
         assert weights.sum(axis=1) == pytest.approx(1, rel=1e-4)
 
 
-def spelled(pieces: list[str]) -> str:
-    """The text of the pieces, their bytes decoded, without spaces and END."""
+def spelled(tokens: list[str]) -> str:
+    """Return the text of the tokens, with bytes decoded, without spaces and EOS."""
     content = b"".join(
-        bytes([int(byte[1], 16)]) if (byte := re.fullmatch("<0x(..)>", piece)) else piece.encode()
-        for piece in pieces
-        if piece != "</s>"
+        bytes([int(byte[1], 16)]) if (byte := re.fullmatch("<0x(..)>", token)) else token.encode()
+        for token in tokens
+        if token != "</s>"
     )
     return without_spaces(content.decode())
 
@@ -130,12 +130,12 @@ def test_blank_lines_stay_blank_and_lines_stay_in_order(translator: Translator) 
     assert translator.translate([]) == []
 
 
-def test_translations_differ_and_hang_on_their_lines(translator: Translator) -> None:
-    """Or else the tests of order and company would prove little."""
+def test_translations_differ_between_lines(translator: Translator) -> None:
+    """Otherwise the tests of order and batches would prove little."""
     assert len({translation.text for translation in translator.translate(LINES)}) > 5
 
 
-def test_company_changes_nothing(translator: Translator) -> None:
+def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
     lines = [*LINES[:12], *AWKWARD, *BLANK, "ba ka. " * 20]
     everything = translator.translate(lines, n_best=2)
     generator = random.Random(1)
@@ -148,9 +148,9 @@ def test_company_changes_nothing(translator: Translator) -> None:
 def test_text_is_free_of_line_breaks(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a model emits: bytes can spell a line break."""
+    """For any output of a model: bytes can encode a line break."""
     vocabulary = translator.vocabularies.tgt
-    ids = {piece: i for i, piece in enumerate(vocabulary.tokens(range(len(vocabulary))))}
+    ids = {token: i for i, token in enumerate(vocabulary.tokens(range(len(vocabulary))))}
     breaks = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
     emitted = [ids[f"<0x{byte:02X}>"] for byte in f"a{breaks}b".encode()]
 
@@ -196,8 +196,8 @@ def test_a_line_too_long_is_cut_into_parts_that_fit(translator: Translator, line
         tgt_start, src_start = tgt_end, src_end
 
 
-def ends(pieces: list[str]) -> list[int]:
-    return [n for n, piece in enumerate(pieces, start=1) if piece == "</s>"]
+def ends(tokens: list[str]) -> list[int]:
+    return [n for n, token in enumerate(tokens, start=1) if token == "</s>"]
 
 
 def test_a_line_is_cut_only_where_it_is_too_long(translator: Translator) -> None:
@@ -209,36 +209,36 @@ def test_a_line_is_cut_only_where_it_is_too_long(translator: Translator) -> None
     assert translator.translate([f"{just} {word}"])[0].parts == 2
 
 
-def test_parts_are_whole_sentences_where_these_fit(translator: Translator) -> None:
+def test_parts_are_complete_sentences_where_these_fit(translator: Translator) -> None:
     sentences = [*LINES[:6], "ba ka ve!", "zu ti?"]
-    (whole,) = translator.translate([" ".join(sentences)])
+    (joined,) = translator.translate([" ".join(sentences)])
     alone = translator.translate(sentences)
-    assert whole.parts == len(sentences)
-    assert whole.text.split() == [word for each in alone for word in each.text.split()]
-    assert whole.src_tokens == [piece for each in alone for piece in each.src_tokens]
-    assert whole.tokens == [piece for each in alone for piece in each.tokens]
-    pieces = sum(len(each.tokens) for each in alone)
+    assert joined.parts == len(sentences)
+    assert joined.text.split() == [word for each in alone for word in each.text.split()]
+    assert joined.src_tokens == [token for each in alone for token in each.src_tokens]
+    assert joined.tokens == [token for each in alone for token in each.tokens]
+    count = sum(len(each.tokens) for each in alone)
     total = sum(each.score * len(each.tokens) for each in alone)
-    assert whole.score == pytest.approx(total / pieces)
+    assert joined.score == pytest.approx(total / count)
 
 
 def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> None:
     line = " ".join(LINES[:10]).replace(".", "")
-    (whole,) = translator.translate([line])
+    (joined,) = translator.translate([line])
     parts: list[list[str]] = [[]]
-    for piece in whole.src_tokens:
-        if piece == "</s>":
+    for token in joined.src_tokens:
+        if token == "</s>":
             parts.append([])
         else:
-            parts[-1].append(piece)
-    texts = ["".join(pieces).replace("▁", " ").strip() for pieces in parts[:-1]]
+            parts[-1].append(token)
+    texts = ["".join(tokens).replace("▁", " ").strip() for tokens in parts[:-1]]
     assert " ".join(texts) == line
     alone = translator.translate(texts)
-    assert whole.text.split() == [word for each in alone for word in each.text.split()]
+    assert joined.text.split() == [word for each in alone for word in each.text.split()]
 
 
 @pytest.mark.slow
-def test_a_very_long_line_takes_neither_the_time_nor_the_memory(
+def test_a_very_long_line_takes_little_time_and_memory(
     tiny_runs: dict[str, Path],
 ) -> None:
     translator, line = load(tiny_runs["none"]), "ba ka velo zu " * 1250
@@ -248,15 +248,15 @@ def test_a_very_long_line_takes_neither_the_time_nor_the_memory(
     check_shape(translator, line, translation)
 
 
-def test_of_an_endless_word_only_the_beginning_is_translated(translator: Translator) -> None:
+def test_only_the_start_of_an_endless_word_is_translated(translator: Translator) -> None:
     """A megabyte of it would take minutes, and no language has such words."""
     word = "xq" * 500_000
-    before, whole, after = translator.translate(
+    before, joined, after = translator.translate(
         [LINES[0], f"{LINES[0]} {word} {LINES[1]}", LINES[1]], beam_size=1
     )
-    assert (whole.parts, whole.left_out) == (MAX_PARTS + 2, True)
-    assert whole.text.startswith(f"{before.text} ")
-    assert whole.text.endswith(f" {after.text}")
+    assert (joined.parts, joined.left_out) == (MAX_PARTS + 2, True)
+    assert joined.text.startswith(f"{before.text} ")
+    assert joined.text.endswith(f" {after.text}")
     src = translator.vocabularies.src
     parts, left_out = split_line(word, src, LONGEST)
     assert left_out
@@ -284,7 +284,7 @@ def test_parts_of_chinese_are_joined_without_a_space() -> None:
     assert join_parts(parts, 1).text == "\u597d\u3002\u4f60\u3002\u300dja. nein."
 
 
-def test_where_no_space_follows_a_full_stop_it_ends_a_sentence_too(
+def test_full_stops_of_scripts_without_spaces_end_sentences(
     tiny_vocabularies: Vocabularies,
 ) -> None:
     line = "日本語。「日本。」語。。日本語。日本"
@@ -295,12 +295,12 @@ def test_where_no_space_follows_a_full_stop_it_ends_a_sentence_too(
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_a_line(
+def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per_line(
     tiny_run: Path, beam_size: int
 ) -> None:
     translator, first, second = load(tiny_run), "Zu ba.", "Ka velo?"
-    whole = translator.translate([f"{first} {second}"], beam_size)[0]
-    assert (whole.parts, whole.notes) == (1, [])
+    joined = translator.translate([f"{first} {second}"], beam_size)[0]
+    assert (joined.parts, joined.notes) == (1, [])
     translator.source = SourceProfile(sentences=1)
     alone = translator.translate([first, second], beam_size)
     line, single = translator.translate([f"{first} {second}", first], beam_size)
@@ -331,7 +331,7 @@ def test_a_line_with_a_prefix_is_translated_as_one(translator: Translator) -> No
 
 
 @pytest.mark.parametrize("n_best", [1, 2, 3])
-def test_there_are_n_best_whatever_the_line(translator: Translator, n_best: int) -> None:
+def test_every_line_has_n_best_entries(translator: Translator, n_best: int) -> None:
     lines = [*LINES[:9], *AWKWARD[:5], "", TOO_LONG["sentences"]]
     for translation in translator.translate(lines, n_best=n_best):
         assert len(translation.n_best) == n_best
@@ -346,7 +346,7 @@ def test_there_are_n_best_whatever_the_line(translator: Translator, n_best: int)
         )
 
 
-def test_the_best_do_not_depend_on_how_many_are_shown(translator: Translator) -> None:
+def test_the_best_entry_does_not_depend_on_n_best(translator: Translator) -> None:
     for one, three in zip(
         translator.translate(LINES), translator.translate(LINES, n_best=3), strict=True
     ):
@@ -362,9 +362,9 @@ def test_n_best_beyond_the_beam_is_refused(translator: Translator) -> None:
             translator.translate(LINES, beam_size=beam_size, n_best=n_best)
 
 
-def test_n_best_beyond_what_there_is_repeats_the_last(tiny_runs: dict[str, Path]) -> None:
+def test_missing_n_best_entries_repeat_the_last(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["luong"])
-    translator.limit = LengthLimit(0.0, 1)  # one piece: as many hypotheses as pieces
+    translator.limit = LengthLimit(0.0, 1)  # one token: as many hypotheses as tokens
     size = len(translator.vocabularies.tgt)
     (translation,) = translator.translate(["ba"], beam_size=size, n_best=size)
     assert len(translation.n_best) == size
@@ -384,19 +384,19 @@ def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
     assert 3 in lengths
 
 
-def test_the_beam_is_the_configs_unless_asked(tiny_runs: dict[str, Path]) -> None:
+def test_the_beam_size_defaults_to_that_of_the_config(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["luong"])
     assert translator.translate(LINES) == translator.translate(LINES, beam_size=3)
     assert translator.translate(LINES) != translator.translate(LINES, beam_size=1)
 
 
-def test_only_attention_attends(tiny_runs: dict[str, Path]) -> None:
+def test_only_models_with_attention_have_weights(tiny_runs: dict[str, Path]) -> None:
     attends = {decoder: load(run).attends for decoder, run in tiny_runs.items()}
     assert attends == {"bahdanau": True, "luong": True, "none": False}
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_no_two_pieces_in_a_row_occur_twice_where_the_config_says_so(
+def test_no_bigram_occurs_twice_if_the_config_forbids_it(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, beam_size: int
 ) -> None:
     lines = [*LINES, TOO_LONG["sentences"]]
@@ -429,7 +429,7 @@ def test_translations_begin_with_their_prefixes(translator: Translator, beam_siz
             assert text.startswith(start.strip())
             assert f"{text} ".startswith(start)
     assert found[5] == translator.translate([lines[5]], beam_size, n_best)[0]
-    for n, each in enumerate(found):  # whatever the company
+    for n, each in enumerate(found):  # in any batch
         assert [each] == translator.translate([lines[n]], beam_size, n_best, [PREFIXES[n]])
 
 
@@ -439,10 +439,10 @@ def without_breaks(prefix: str) -> str:
 
 def test_a_prefix_of_a_long_line_is_that_of_its_first_part(translator: Translator) -> None:
     sentences = LINES[:7]
-    (whole,) = translator.translate([" ".join(sentences)], prefixes=["Zu "])
+    (joined,) = translator.translate([" ".join(sentences)], prefixes=["Zu "])
     alone = translator.translate(sentences, prefixes=["Zu ", *[""] * 6])
-    assert whole.parts == len(sentences)
-    assert whole.text.split() == [word for each in alone for word in each.text.split()]
+    assert joined.parts == len(sentences)
+    assert joined.text.split() == [word for each in alone for word in each.text.split()]
 
 
 def test_blank_lines_stay_blank_whatever_their_prefix(translator: Translator) -> None:
@@ -450,7 +450,7 @@ def test_blank_lines_stay_blank_whatever_their_prefix(translator: Translator) ->
     assert found == translator.translate(BLANK)
 
 
-def test_prefixes_that_are_not_one_a_line_are_refused(translator: Translator) -> None:
+def test_prefixes_that_are_not_one_per_line_are_refused(translator: Translator) -> None:
     with pytest.raises(UserError, match=r"^2 prefixes for 3 lines; "):
         translator.translate(LINES[:3], prefixes=["ba", ""])
     with pytest.raises(UserError, match=r"^prefix 2: too long"):
@@ -462,7 +462,7 @@ def test_prefixes_that_are_not_one_a_line_are_refused(translator: Translator) ->
 
 @pytest.fixture(scope="module", params=["bahdanau", "luong", "ensemble"])
 def of_words(request: pytest.FixtureRequest) -> Translator:
-    """A translator over words of which it knows few; its weights are random and large."""
+    """Return a translator with a small vocabulary of words; its weights are random and large."""
     src, tgt = toy_pairs(300, seed=1)
     config = VocabularyConfig(type="word", size=70, joint=False)
     vocabularies = train_vocabularies(config, src, tgt)
@@ -471,19 +471,19 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
         sizes = {"decoder": decoder, "embedding_size": 12, "hidden_size": 20, "dropout": 0}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = build_model(ModelConfig.model_validate(sizes), 70, 70, joint=False).eval()
+            network = build_model(ModelConfig.model_validate(sizes), 70, 70, joint=False).eval()
         with torch.no_grad():
-            for weight in model.parameters():
+            for weight in network.parameters():
                 weight.mul_(4)
-            model.projection.bias[UNK_ID] += 14
-            model.projection.bias[EOS_ID] += 4
-        models.append(InferenceModel(model))
-    whole: Any = Ensemble(models)
+            network.projection.bias[UNK_ID] += 14
+            network.projection.bias[EOS_ID] += 4
+        models.append(InferenceModel(network))
+    model: Any = Ensemble(models)
     if request.param in DECODERS:
-        whole = models[DECODERS.index(request.param)]
+        model = models[DECODERS.index(request.param)]
     decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
     limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
-    return Translator(whole, vocabularies, limit, decoding, 9, cpu)
+    return Translator(model, vocabularies, limit, decoding, 9, cpu)
 
 
 WORDY = [
@@ -496,7 +496,7 @@ WORDY = [
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_unknown_words_are_the_source_words_looked_at_most(
+def test_unknown_words_become_the_source_words_with_most_attention(
     of_words: Translator, beam_size: int
 ) -> None:
     found = of_words.translate(WORDY, beam_size)
@@ -507,17 +507,17 @@ def test_unknown_words_are_the_source_words_looked_at_most(
         words = [word for word in words if word]
         columns: list[str | None] = []
         left = iter(words)
-        for piece in each.src_tokens:
-            columns.append(None if piece == "</s>" else next(left))
+        for token in each.src_tokens:
+            columns.append(None if token == "</s>" else next(left))
         assert next(left, None) is None
         assert each.attention is not None
         expected = []
-        for piece, row in zip(each.tokens, each.attention, strict=True):
-            looked = [(weight, -n) for n, weight in enumerate(row) if columns[n] is not None]
-            if piece == "<unk>":
-                expected.append(columns[-max(looked)[1]] or "")
-            elif piece != "</s>":
-                expected.append(piece.removeprefix("▁"))
+        for token, row in zip(each.tokens, each.attention, strict=True):
+            ranked = [(weight, -n) for n, weight in enumerate(row) if columns[n] is not None]
+            if token == "<unk>":
+                expected.append(columns[-max(ranked)[1]] or "")
+            elif token != "</s>":
+                expected.append(token.removeprefix("▁"))
         assert each.text == " ".join(expected).replace("\r", " ")
         assert each.n_best[0].text == each.text
         seen.update(each.tokens)
@@ -528,27 +528,27 @@ def test_unknown_words_are_the_source_words_looked_at_most(
     assert len(seen) > 4
 
 
-def test_without_it_an_unknown_word_is_a_mark_between_spaces(
+def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = of_words.decoding.model_copy(update={"replace_unknown": False})
     with_words = of_words.translate(WORDY, 1)
     monkeypatch.setattr(of_words, "decoding", kept)
     for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
-        words = [piece.removeprefix("▁") for piece in each.tokens if piece != "</s>"]
+        words = [token.removeprefix("▁") for token in each.tokens if token != "</s>"]
         assert each.text == " ".join(words).replace("<unk>", UNKNOWN)
         (mine,), (theirs,) = each.n_best, other.n_best
         assert replace(mine, text="") == replace(theirs, text="")
         assert replace(each, n_best=[]) == replace(other, n_best=[])
 
 
-def test_every_one_of_the_n_best_looks_for_itself(
+def test_every_n_best_entry_uses_its_own_attention(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = torch.tensor([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    attention = torch.tensor([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
     both = [
-        Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, looks),
-        Hypothesis([UNK_ID, EOS_ID], -2.0, looks[1:]),
+        Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
+        Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
     ]
     monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
@@ -651,7 +651,7 @@ def test_a_tied_embedding_is_loaded_once(tiny_runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("loads", [True, False])
-def test_garbage_is_looked_for_again_after_loading(
+def test_garbage_collection_is_enabled_after_loading(
     tiny_runs: dict[str, Path], tmp_path: Path, loads: bool
 ) -> None:
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
@@ -664,7 +664,7 @@ def test_garbage_is_looked_for_again_after_loading(
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_who_spells_prints_no_unknown_piece(tiny_runs: dict[str, Path], beam_size: int) -> None:
+def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_size: int) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     assert translator.vocabularies.tgt.has_byte_fallback
     with torch.no_grad():
