@@ -24,8 +24,8 @@ from seq2seq.inference.shortlist import Shortlist
 from seq2seq.model.copying import CopyOutputs
 
 
-class Lists(NamedTuple):
-    """Encoded sources with the list of each."""
+class ShortlistedSources(NamedTuple):
+    """Encoded sources with the shortlist of each."""
 
     encoded: Any
     tokens: Tensor  # [B, L], ids; PAD_ID in empty columns
@@ -77,7 +77,7 @@ class ShortlistedModel:
         """Take a model and its output projection, [V, R] and [V], in float32."""
         self.model, self.shortlist, self.weight, self.bias = model, shortlist, weight, bias
 
-    def encode(self, src: Tensor, src_lengths: Tensor) -> Lists:
+    def encode(self, src: Tensor, src_lengths: Tensor) -> ShortlistedSources:
         """Encode source ids [B, S] with lengths [B], and list the target tokens of each."""
         width = src.shape[1]
         tokens = np.full((len(src), self.shortlist.length(width)), PAD_ID)
@@ -91,9 +91,9 @@ class ShortlistedModel:
             found = np.searchsorted(listed, ids[:length])
             columns[row, :length] = found.clip(max=len(listed) - 1)
         arrays = (torch.from_numpy(each) for each in (tokens, is_empty, columns))
-        return Lists(self.model.encode(src, src_lengths), *arrays)
+        return ShortlistedSources(self.model.encode(src, src_lengths), *arrays)
 
-    def start(self, encoded: Lists) -> tuple[ShortlistMemory, Any]:
+    def start(self, encoded: ShortlistedSources) -> tuple[ShortlistMemory, Any]:
         """Return the memory of the sentences and the state before the first target position."""
         memory, state = self.model.start(encoded.encoded)
         tokens = encoded.tokens
