@@ -1,7 +1,10 @@
 """Minimum length, repetition penalty, forbidden words, and overrides of decoding keys."""
 
 import json
+import random
 import re
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +148,107 @@ def test_the_automaton_finds_words_in_any_segmentation(
     for own in (usual, by_bytes):
         state, found = forbidden.start, False
         for token in own:
-            found = found or token in forbidden.never(state, False).tolist()
+            found = found or token in forbidden.forbidden_tokens(state, False).tolist()
             state = forbidden.after(state, token)
-        found = found or EOS_ID in forbidden.never(state, False).tolist()
+        found = found or EOS_ID in forbidden.forbidden_tokens(state, False).tolist()
         if text == "ka  zu" and own is usual:
             continue  # the vocabulary joins spaces
         assert found == contains
+
+
+TOKENS = (
+    *("<pad>", "<unk>", "<s>", "</s>", "▁", "▁a", "a", "b", "ab", "▁b", "(", "▁(", "ba▁", "a▁b"),
+    *("aa", "▁aab", ".", "b.", "3", "-a", "é", "▁é", "狗", "狗狗", "a狗", "<0x61>", "<0x2E>"),
+)
+
+
+class FewTokens:
+    """A vocabulary of tokens that overlap often."""
+
+    has_byte_fallback = True
+
+    def __len__(self) -> int:
+        return len(TOKENS)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return [TOKENS[i] for i in ids]
+
+
+def text_of(ids: Sequence[int]) -> str:
+    surface = "".join(TOKENS[i] for i in ids).replace("▁", " ")
+    return re.sub("<0x(..)>", lambda found: chr(int(found[1], 16)), surface)
+
+
+def complete(text: str, phrases: Sequence[str], is_last: bool) -> set[tuple[str, int]]:
+    """The occurrences of phrases in a text, with their ends, whatever text may follow."""
+    found = set()
+    for phrase in filter(None, (" ".join(each.split()) for each in phrases)):
+        begins = "" if phrase[0] == "狗" else r"(?:^|(?<=[^\w\x80-\U0010ffff]))"
+        bound = rf"(?=[^\w]{'|$' * is_last})" if phrase[-1].isalnum() and phrase[-1] != "狗" else ""
+        pattern = re.compile(begins + re.escape(phrase) + bound)
+        places = range(len(text))
+        found |= {(phrase, one.end()) for n in places if (one := pattern.match(text, n))}
+    return found
+
+
+def test_a_token_is_forbidden_if_it_completes_a_phrase() -> None:
+    """Against regular expressions over the text before and after each token, of any segmentation.
+
+    End-of-sentence is a token that ends a word.
+    """
+    draw = random.Random(3)
+    vocabulary: Any = FewTokens()
+    count = 0
+    for _ in range(60):
+        phrases = ["".join(draw.choices("ab é狗(.-3", k=draw.randint(1, 5))) for _ in range(4)]
+        forbidden = Forbidden(vocabulary, phrases)
+        state, ids = forbidden.start, list[int]()
+        for _ in range(8):
+            before = complete(text_of(ids), phrases, is_last=False)
+            for is_last in (False, True):
+                expected = {
+                    i
+                    for i in range(4, len(TOKENS))
+                    if complete(text_of([*ids, i]), phrases, is_last) - before
+                }
+                if complete(text_of(ids), phrases, is_last=True) - before:
+                    expected.add(EOS_ID)
+                found = forbidden.forbidden_tokens(state, is_last).tolist()
+                assert set(found) == expected, (phrases, text_of(ids))
+                count += len(found)
+            assert forbidden.occurs_in(text_of(ids)) == bool(
+                complete(text_of(ids), phrases, is_last=True)
+            )
+            ids.append(draw.randrange(4, len(TOKENS)))
+            state = forbidden.after(state, ids[-1])
+    assert count > 500
+
+
+def test_a_long_forbidden_phrase_is_refused(tiny_run: Path) -> None:
+    translator = Translator.load(tiny_run, device="cpu")
+    settings = SearchSettings(forbidden=("mo", "a" * 201))
+    with pytest.raises(UserError) as caught:
+        translator.translate("ba", settings=settings)
+    message = "forbidden phrase 2: too long (201 characters); use at most 200"
+    assert str(caught.value) == message
+    settings = SearchSettings(forbidden=("mo", f" {'a' * 200} "))
+    assert translator.translate("ba", settings=settings).text
+
+
+def test_forbidden_phrases_take_memory_in_proportion_to_their_text(
+    tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.inference.search.forbidden.MAX_CHARACTERS", 10_000)
+
+    def peak(characters: int) -> int:
+        tracemalloc.start()
+        Forbidden(tiny_vocabularies.tgt, ["ab" * (characters // 2)])
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    least = peak(2)
+    assert peak(4000) - least < 20 * (peak(400) - least)
 
 
 def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
@@ -162,8 +260,8 @@ def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
         def after(self, _state: int, token: int) -> int:
             return int(token == 4)
 
-        def never(self, state: int, last: bool) -> torch.Tensor:
-            return torch.tensor([4] * last + [EOS_ID] * state, dtype=torch.long)
+        def forbidden_tokens(self, state: int, is_last: bool) -> torch.Tensor:
+            return torch.tensor([4] * is_last + [EOS_ID] * state, dtype=torch.long)
 
     forbidden: Any = Never()
     for size in (1, 3):

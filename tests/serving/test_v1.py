@@ -99,6 +99,10 @@ def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str
         ({"text": ["a", 4]}, "text: must be a string or a list of strings"),
         ({"text": "a", "prefix": 4}, "prefix: must be a string or a list of strings"),
         ({"text": "a", "str": 4}, "str: Extra inputs are not permitted"),
+        (
+            {"text": "a", "forbidden": ["b", "a" * 180_000]},
+            "forbidden phrase 2: too long (180,000 characters); use at most 200",
+        ),
         ({"text": "a", "forbidden": [4]}, "forbidden.0: Input should be a valid string"),
         ({"text": "a\nb"}, "text: contains a line break; give a list with one line each"),
         ({"text": "a", "beam": 3}, "beam: Extra inputs are not permitted"),
@@ -127,7 +131,7 @@ def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str
         ({"text": "a", "source": "yy"}, "no model translates from yy"),
         ({"text": "a", "mbr": "ter"}, "mbr: Input should be 'chrf' or 'bleu'"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_a_mistake_is_explained(fields: dict[str, Any], message: str, served: Served) -> None:
     reply = served.call(PATH, fields)

@@ -91,7 +91,7 @@ def _forbid_repeated_ngrams(own: Array, each: SentenceSearch, size: int) -> None
 def _forbid_words(own: Array, each: SentenceSearch, forbidden: Forbidden) -> None:
     last = each.length == each.sentence.limit - 2  # end-of-sentence follows
     for row, state in zip(own, each.text_states, strict=True):
-        _forbid(row, forbidden.never(state, last), unless_stuck=True)
+        _forbid(row, forbidden.forbidden_tokens(state, last), unless_stuck=True)
 
 
 def _forbid(row: Array, tokens: Sequence[int] | Array, unless_stuck: bool) -> None:

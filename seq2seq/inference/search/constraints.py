@@ -341,7 +341,9 @@ class ForbiddenWords:
             last = rows.lengths[slot] == rows.limits[slot] - 2  # end-of-sentence follows
             for k, state in enumerate(rows.text_states[slot]):
                 row = slot * rows.beam_size + k
-                tokens = torch.as_tensor(self.forbidden.never(state, last), device=rows.device)
+                tokens = torch.as_tensor(
+                    self.forbidden.forbidden_tokens(state, last), device=rows.device
+                )
                 before = log_probs[row, tokens]
                 log_probs[row, tokens] = -torch.inf
                 if bool(log_probs[row].isneginf().all()):
