@@ -35,10 +35,10 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
     "files are written aside, synced, renamed": (
-        "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_nothing_aside",
+        "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_no_temporary_file",
         "runs/test_checkpoint.py::test_every_file_is_synced_before_it_takes_its_name",
-        "runtime/test_write_failures.py::test_a_new_name_is_synced_too",
-        "runtime/test_write_failures.py::test_no_checkpoint_counts_figures_that_are_not_on_the_disk",
+        "runtime/test_write_failures.py::test_the_folder_is_synced_after_the_rename",
+        "runtime/test_write_failures.py::test_metrics_are_on_disk_before_the_checkpoint_that_counts_them",
     ),
     "the cache is private, trusts no manifest, and may be lost in training": (
         "data/test_cache_trust.py::test_links_to_a_folder_or_a_lock_are_refused",
@@ -57,9 +57,9 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_hostile.py::test_training_anew_writes_through_no_link",
     ),
     "a full disk, a read-only or vanished folder: one line, the last checkpoint whole": (
-        "runtime/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_in_words",
-        "runtime/test_write_failures.py::test_a_folder_made_read_only_ends_training_in_words",
-        "runtime/test_write_failures.py::test_a_folder_that_vanished_ends_training_in_words",
+        "runtime/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line",
+        "runtime/test_write_failures.py::test_a_folder_made_read_only_ends_training_with_one_line",
+        "runtime/test_write_failures.py::test_a_folder_that_vanished_ends_training_with_one_line",
     ),
     "damaged and foreign files are named, what is whole is offered": (
         "runs/test_tensor_file.py::test_no_flipped_bit_goes_unseen",
@@ -86,7 +86,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_step.py::test_a_limit_set_by_the_user_is_a_lack_of_memory",
     ),
     "one process a folder, one run a folder, one config a run": (
-        "runtime/test_locks.py::test_the_second_process_is_refused_with_the_number_of_the_first",
+        "runtime/test_locks.py::test_the_second_process_is_refused_with_the_pid_of_the_first",
         "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
         "training/test_loop.py::test_a_folder_with_a_run_is_left_alone",
         "training/test_loop.py::test_resume_shows_what_changed_in_the_config",
@@ -118,17 +118,17 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "the same seed gives the same run": (
         "training/test_loop.py::test_the_same_config_gives_the_same_run",
         "training/test_loop.py::test_another_process_gives_the_same_run",
-        "runtime/test_device.py::test_on_cuda_equal_bits_are_asked_for_and_then_no_more",
+        "runtime/test_device.py::test_deterministic_mode_is_enabled_on_cuda_and_restored",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
     "several processes train as one, and act alike": (
         "runtime/test_process_group.py::test_two_processes_train_as_one_does",
-        "runtime/test_process_group.py::test_all_ranks_have_the_same_weights_to_the_bit",
-        "runtime/test_process_group.py::test_a_rank_may_do_its_share_in_pieces",
-        "runtime/test_process_group.py::test_what_is_no_number_on_one_rank_changes_none",
+        "runtime/test_process_group.py::test_all_ranks_have_bitwise_the_same_weights",
+        "runtime/test_process_group.py::test_a_rank_may_split_its_share_into_micro_batches",
+        "runtime/test_process_group.py::test_a_non_finite_loss_on_one_rank_is_skipped_on_all",
         "runtime/test_process_group.py::test_a_signal_to_one_rank_stops_all_and_loses_nothing",
         "runtime/test_process_group.py::test_a_rank_that_dies_ends_the_run_with_one_line",
-        "runtime/test_process_group.py::test_a_mistake_is_told_once",
+        "runtime/test_process_group.py::test_an_error_is_reported_once",
     ),
     "nothing runs that you did not write": (
         "cli/test_hostile.py::test_a_hostile_file_in_a_run_folder_is_refused",

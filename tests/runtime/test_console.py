@@ -13,7 +13,7 @@ from seq2seq.runtime.console import aligned_table, logger, printable, say
 pytestmark = pytest.mark.usefixtures("on_console")
 
 
-def test_messages_go_to_the_stderr_of_the_moment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_go_to_the_current_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     logger.info("note: 100 % of it")
     assert capsys.readouterr() == ("", "note: 100 % of it\n")
     logger.error("once more")
@@ -46,14 +46,14 @@ def test_a_message_appears_above_a_progress_bar(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("with_tqdm", [True, False])
-def test_work_continues_where_the_reader_of_stderr_is_gone(
+def test_a_closed_stderr_does_not_stop_the_program(
     monkeypatch: pytest.MonkeyPatch, with_tqdm: bool
 ) -> None:
-    class Gone(io.StringIO):
+    class ClosedPipe(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError
 
-    monkeypatch.setattr(sys, "stderr", Gone())
+    monkeypatch.setattr(sys, "stderr", ClosedPipe())
     if not with_tqdm:
         monkeypatch.delitem(sys.modules, "tqdm", raising=False)
     logger.info("a message without a reader")
@@ -75,7 +75,7 @@ def test_columns_are_aligned_and_text_is_unchanged(align: str) -> None:
         assert cells == expected
 
 
-def test_all_that_controls_a_terminal_or_reorders_text_is_escaped() -> None:
+def test_terminal_and_bidirectional_controls_are_escaped() -> None:
     reordering = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     marks = {"LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "ARABIC LETTER MARK"}
     for number in range(sys.maxunicode + 1):

@@ -1,4 +1,4 @@
-"""Device names: their meaning, refusals, and exact float32 products."""
+"""Choice of device and precision, exact float32 products, and deterministic mode."""
 
 import ctypes
 import os
@@ -36,7 +36,7 @@ def _same_precision_after() -> Iterator[None]:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Let torch find this many CUDA devices."""
+    """Let torch report this many CUDA devices."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
 
 
@@ -52,7 +52,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         ("cuda:11", 12, "cuda:11"),
     ],
 )
-def test_a_name_means_a_device(
+def test_a_name_selects_a_device(
     name: str, count: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, count)
@@ -68,7 +68,7 @@ def test_a_name_means_a_device(
         ("cuda:2", 2, "2 CUDA devices"),
     ],
 )
-def test_a_device_that_is_not_there_is_refused(
+def test_a_missing_device_is_refused(
     name: str, count: int, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, count)
@@ -84,7 +84,7 @@ def test_a_device_that_is_not_there_is_refused(
 @pytest.mark.parametrize(
     "name", ["gpu", "", "CPU", "cpu:0", "cuda:x", "cuda:-1", "cuda 0", "mps:0"]
 )
-def test_a_word_that_names_no_device_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_device_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 2)
     with pytest.raises(UserError, match="must be auto, cpu, cuda, cuda:N or mps") as refusal:
         choose_device(name)
@@ -104,7 +104,7 @@ def test_apples_gpu_is_used_on_request(available: bool, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_the_faster_kernels_are_taken_only_where_they_are_exact(
+def test_faster_kernels_are_used_only_if_they_are_exact(
     exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_module, "product_is_exact", lambda _: exact)
@@ -126,7 +126,7 @@ def test_a_rounded_product_is_not_exact() -> None:
     assert not product_is_exact(lambda left, right: (left.bfloat16() @ right.bfloat16()).float())
 
 
-def test_products_of_the_gpu_keep_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_products_keep_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_float32_matmul_precision("medium")  # as a CPU may have left it: TF32 on a GPU
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # torch's default
     pretend(monkeypatch, 1)
@@ -177,8 +177,8 @@ def test_the_memory_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert total_memory(torch.device("cpu")) is None
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
-def test_memory_kept_is_given_back() -> None:
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
+def test_freed_memory_is_returned_to_the_system() -> None:
     program = """
 import torch
 from seq2seq.runtime.device import choose_device, trim_memory
@@ -197,29 +197,29 @@ print(kept < 20, before - held() > 200)
     assert result.stdout == "True True\n", result.stdout + result.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks for glibc's functions")
+@pytest.mark.skipif(sys.platform != "linux", reason="calls functions of glibc")
 @pytest.mark.parametrize(("most", "set_"), [(2**30, 3), (2**25, 3), (0, 0)])
-def test_a_threshold_that_glibc_refuses_is_lowered_or_left(
+def test_a_threshold_that_glibc_rejects_is_lowered_or_left_unset(
     monkeypatch: pytest.MonkeyPatch, most: int, set_: int
 ) -> None:
-    """With one of the others set and no threshold, each large block would be mapped anew."""
-    taken = []
+    """With the other options alone, glibc would map and unmap every large block."""
+    accepted = []
 
     class Library:
         @staticmethod
         def mallopt(option: int, value: int) -> int:
             if option == -3 and value > most:
                 return 0
-            taken.append(option)
+            accepted.append(option)
             return 1
 
     monkeypatch.setattr("ctypes.CDLL", lambda _: Library)
     choose_device("cpu")
-    assert len(taken) == set_
+    assert len(accepted) == set_
 
 
 def products_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
-    """Let products take these times, bf16 and float32 in turn; forget what was measured."""
+    """Simulate these times of products, alternately bf16 and float32; clear the cached result."""
     times = iter(seconds)
     monkeypatch.setattr(
         device_module, "shortest_time", lambda work, _clock: (work(), next(times))[1]
@@ -227,16 +227,16 @@ def products_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     monkeypatch.setattr(device_module, "_bf16_time", cache(device_module._bf16_time.__wrapped__))
 
 
-def test_all_runs_of_a_process_have_one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a second measurement would say something else, as on a busy machine."""
+def test_all_runs_of_a_process_have_the_same_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a second measurement would differ, as on a busy machine."""
     products_take(monkeypatch, 0.2, 1.0, 1.2, 1.0)
     assert [resolve_precision("auto", torch.device("cpu")) for _ in range(3)] == ["bf16"] * 3
 
 
-def test_other_work_on_the_machine_does_not_decide_the_precision(
+def test_load_on_the_machine_does_not_affect_the_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Waiting counts in elapsed time only."""
+    """The clock of the measurement excludes waiting."""
     clocks: list[Callable[[], float]] = []
     monkeypatch.setattr(
         device_module,
@@ -245,26 +245,28 @@ def test_other_work_on_the_machine_does_not_decide_the_precision(
     )
     assert device_module._bf16_time.__wrapped__() == 0.5
     for clock in clocks:
-        began = clock()
+        start = clock()
         time.sleep(0.05)
-        assert clock() - began < 0.02
+        assert clock() - start < 0.02
 
 
-@pytest.mark.parametrize(("bf16", "told"), [(3.0, "3.0 times as long"), (0.5, None)])
-def test_a_processor_slow_in_bf16_is_told_of(
-    monkeypatch: pytest.MonkeyPatch, bf16: float, told: str | None
+@pytest.mark.parametrize(("bf16", "expected"), [(3.0, "3.0 times as long"), (0.5, None)])
+def test_a_processor_that_is_slow_in_bf16_is_reported(
+    monkeypatch: pytest.MonkeyPatch, bf16: float, expected: str | None
 ) -> None:
     cpu = torch.device("cpu")
     products_take(monkeypatch, bf16, 1.0)
     note = bf16_note(cpu, "bf16")
-    assert (note is None) == (told is None)
-    assert told is None or told in str(note)
+    assert (note is None) == (expected is None)
+    assert expected is None or expected in str(note)
     assert bf16_note(cpu, "float32") is None
     assert bf16_note(torch.device("mps"), "bf16") is None
 
 
 @pytest.mark.parametrize("has_bf16", [True, False])
-def test_a_gpu_that_emulates_bf16_is_named(has_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_emulates_bf16_is_reported(
+    has_bf16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Tesla T4")
     cuda = torch.device("cuda")
@@ -278,7 +280,7 @@ def test_a_gpu_that_emulates_bf16_is_named(has_bf16: bool, monkeypatch: pytest.M
     )
 
 
-def test_the_quickest_of_some_calls_counts() -> None:
+def test_the_shortest_time_is_returned() -> None:
     now, seconds = [0.0], iter([4.0, 3.0, 1.0, 5.0, 2.0])
 
     def work() -> None:
@@ -289,9 +291,9 @@ def test_the_quickest_of_some_calls_counts() -> None:
 
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
-    reason="asks glibc (2.33 or newer) what is in use",
+    reason="needs mallinfo2 of glibc 2.33",
 )
-def test_products_of_many_sizes_keep_few_kernels() -> None:
+def test_products_of_many_sizes_cache_few_kernels() -> None:
     if bf16_note(torch.device("cpu"), "bf16"):
         pytest.skip("this processor has no fast products in bf16, so no kernels to keep")
     program = """
@@ -312,12 +314,12 @@ print((multiply(range(20, 400)) - before) >> 20)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) < 40  # MiB; 109 where each size is kept
+    assert int(result.stdout) < 40  # MiB; 109 if each size is cached
 
 
 @pytest.fixture
 def clean_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Puts back what `deterministic` changes."""
+    """Restore the settings that `deterministic` changes."""
     monkeypatch.delenv(WORKSPACE, raising=False)
     cudnn = torch.backends.cudnn
     for name in ("benchmark", "deterministic"):
@@ -327,7 +329,7 @@ def clean_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.mark.parametrize("before", [None, ":4096:2:16:8", ":16:8"])
-def test_on_cuda_equal_bits_are_asked_for_and_then_no_more(
+def test_deterministic_mode_is_enabled_on_cuda_and_restored(
     clean_cuda: pytest.MonkeyPatch, before: str | None
 ) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: False)
@@ -348,13 +350,15 @@ def test_on_cuda_equal_bits_are_asked_for_and_then_no_more(
 
 @pytest.mark.usefixtures("clean_cuda")
 @pytest.mark.parametrize(("name", "wanted"), [("cpu", True), ("cuda", False)])
-def test_on_a_cpu_nothing_need_be_asked_for(name: str, wanted: bool) -> None:
+def test_deterministic_mode_changes_nothing_on_cpu_or_unrequested(name: str, wanted: bool) -> None:
     with deterministic(torch.device(name), wanted):
         assert WORKSPACE not in os.environ
         assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_where_cuda_has_started_it_is_too_late_to_ask(clean_cuda: pytest.MonkeyPatch) -> None:
+def test_deterministic_mode_is_refused_once_cuda_has_started(
+    clean_cuda: pytest.MonkeyPatch,
+) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: True)
     late = "Restart it with CUBLAS_WORKSPACE_CONFIG=:4096:8 in"
     with pytest.raises(UserError, match=late), deterministic(torch.device("cuda"), True):
@@ -364,7 +368,7 @@ def test_where_cuda_has_started_it_is_too_late_to_ask(clean_cuda: pytest.MonkeyP
         pass
 
 
-def test_choosing_leaves_the_random_numbers_alone() -> None:
+def test_choosing_a_device_does_not_change_the_random_state() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
@@ -375,7 +379,7 @@ def test_choosing_leaves_the_random_numbers_alone() -> None:
 @pytest.mark.parametrize(
     ("value", "wanted"), [(None, False), ("", False), ("0", False), ("1", True)]
 )
-def test_the_environment_asks_for_equal_bits(
+def test_the_environment_variable_enables_deterministic_mode(
     clean_cuda: pytest.MonkeyPatch, value: str | None, wanted: bool
 ) -> None:
     clean_cuda.setattr(torch.cuda, "is_initialized", lambda: False)

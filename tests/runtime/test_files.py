@@ -1,4 +1,4 @@
-"""Files written whole: the old one stands until the new one is complete, and nothing is left."""
+"""Atomic writes: the old file is kept until the new one is complete; no partial file is left."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_old_file_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_the_old_file_is_kept_on_request(tmp_path: Path) -> None:
     path, kept = tmp_path / "a", tmp_path / "b"
     atomic_write(path, b"1", kept)
     assert not kept.exists()
@@ -28,15 +28,15 @@ def test_the_old_file_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), KeyboardInterrupt(), ValueError("x")])
-def test_a_failure_leaves_the_old_file_and_nothing_aside(
+def test_a_failure_leaves_the_old_file_and_no_temporary_file(
     tmp_path: Path, error: BaseException
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
 
     def fail() -> None:
-        with atomic_file(path) as aside:
-            aside.write(b"ne")
+        with atomic_file(path) as file:
+            file.write(b"ne")
             raise error
 
     with pytest.raises(type(error)):
@@ -45,7 +45,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_aside(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_kill_left_aside_is_replaced(tmp_path: Path) -> None:
+def test_a_temporary_file_left_by_a_kill_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a"
     (tmp_path / f"a{PART_SUFFIX}").write_bytes(b"half of something longer")
     atomic_write(path, b"new")
@@ -54,7 +54,7 @@ def test_what_a_kill_left_aside_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first_ends_first", [True, False])
-def test_of_two_writers_the_first_is_told_and_the_second_writes(
+def test_the_first_of_two_writers_fails_and_the_second_succeeds(
     tmp_path: Path, first_ends_first: bool
 ) -> None:
     path = tmp_path / "a"
@@ -74,16 +74,16 @@ def test_of_two_writers_the_first_is_told_and_the_second_writes(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_writer_that_begins_while_another_syncs_loses_nothing(
+def test_a_writer_that_starts_while_another_syncs_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, whole = tmp_path / "a", os.fsync
+    path, sync_file = tmp_path / "a", os.fsync
     second = atomic_file(path)
 
     def slow(descriptor: int) -> None:
-        monkeypatch.setattr(os, "fsync", whole)
+        monkeypatch.setattr(os, "fsync", sync_file)
         second.__enter__().write(b"half")
-        whole(descriptor)
+        sync_file(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
     with pytest.raises(OSError, match="is being written by another process"):
@@ -94,15 +94,15 @@ def test_a_writer_that_begins_while_another_syncs_loses_nothing(
 
 
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="has no fcntl")
-@pytest.mark.parametrize("knows", [True, False])
-def test_a_mac_empties_the_memory_of_its_drive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows: bool
+@pytest.mark.parametrize("supported", [True, False])
+def test_macos_flushes_the_cache_of_the_drive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: bool
 ) -> None:
     calls, fsync = [], os.fsync
 
     def control(_: int, command: int) -> None:
         calls.append(command)
-        if not knows:
+        if not supported:
             raise OSError(errno.ENOTSUP, "not here")
 
     monkeypatch.setattr(sys, "platform", "darwin")
@@ -111,7 +111,7 @@ def test_a_mac_empties_the_memory_of_its_drive(
     monkeypatch.setattr(os, "fsync", lambda number: (calls.append(0), fsync(number)))
     with (tmp_path / "a").open("wb") as file:
         sync(file)
-    assert calls == ([51] if knows else [51, 0])
+    assert calls == ([51] if supported else [51, 0])
 
 
 @pytest.mark.parametrize("planted", ["a", f"a{PART_SUFFIX}"])
@@ -126,25 +126,25 @@ def test_links_are_replaced_and_never_followed(tmp_path: Path, planted: str) -> 
     assert [path.name for path in folder.iterdir() if path.is_symlink()] == []
 
 
-def test_others_may_read_it_as_any_file(tmp_path: Path) -> None:
+def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"")
     atomic_write(tmp_path / "a", b"")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_reading_stops_at_the_bound(tmp_path: Path) -> None:
+def test_reading_stops_at_the_size_limit(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"12345")
     assert read_bounded(path, 5) == b"12345"
     with pytest.raises(OSError, match="larger than 4 bytes"):
         read_bounded(path, 4)
-    os.truncate(path, 1 << 40)  # a terabyte of nothing
+    os.truncate(path, 1 << 40)  # a sparse file of a terabyte
     with pytest.raises(OSError, match="larger than 1,000 bytes"):
         read_bounded(path, 1000)
 
 
-def test_only_the_handle_that_was_opened_is_written(tmp_path: Path) -> None:
-    """The name of the temporary file may lead elsewhere by the time something is written."""
+def test_only_the_opened_file_is_written(tmp_path: Path) -> None:
+    """The temporary file may have been replaced by a link at the time of the write."""
     mine, path = tmp_path / "mine", tmp_path / "a"
     mine.write_bytes(b"precious")
     writer = atomic_file(path)

@@ -1,4 +1,4 @@
-"""One process at a time in a run folder, and nothing to clean up after it."""
+"""Locks of run folders: one process at a time, and no stale locks."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process, in the folder until it is told to go."""
+    """Start another process that holds the lock until it receives a line."""
     program = f"""
 from pathlib import Path
 from seq2seq.runtime.locks import exclusive_lock
@@ -44,10 +44,10 @@ def enter(folder: Path) -> None:
         pass
 
 
-def test_the_second_process_is_refused_with_the_number_of_the_first(tmp_path: Path) -> None:
+def test_the_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with holder(tmp_path) as first:
-        for _ in range(2):  # being refused changes nothing
+        for _ in range(2):  # a refusal changes nothing
             with pytest.raises(UserError) as caught:
                 enter(tmp_path)
             assert f"{tmp_path}: process {first.pid} is writing to this run" in str(caught.value)
@@ -59,21 +59,21 @@ def test_the_second_process_is_refused_with_the_number_of_the_first(tmp_path: Pa
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
-def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
+def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
     with holder(tmp_path / "run") as first:
         first.kill()
         first.wait()
-    assert (tmp_path / "run" / LOCK).read_text() == f"{first.pid}\n"  # and that hinders nobody
+    assert (tmp_path / "run" / LOCK).read_text() == f"{first.pid}\n"  # a stale PID
     with exclusive_lock(tmp_path / "run"):
         assert (tmp_path / "run" / LOCK).read_text() == f"{os.getpid()}\n"
 
 
-def test_within_one_process_it_counts_as_well(tmp_path: Path) -> None:
+def test_the_lock_also_applies_within_one_process(tmp_path: Path) -> None:
     with exclusive_lock(tmp_path), pytest.raises(UserError, match=f"process {os.getpid()} "):
         enter(tmp_path)
 
 
-def test_a_folder_made_for_nothing_is_taken_back(tmp_path: Path) -> None:
+def test_a_new_folder_is_removed_after_a_refusal_if_it_is_empty(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "new"
 
     def refuse(*names: str) -> None:
@@ -89,11 +89,11 @@ def test_a_folder_made_for_nothing_is_taken_back(tmp_path: Path) -> None:
         refuse("config.yaml")
     assert [path.name for path in folder.iterdir()] == ["config.yaml"]
     with pytest.raises(UserError, match="no"):
-        refuse()  # this time it was there
+        refuse()  # the folder existed before
     assert (folder / "config.yaml").exists()
 
 
-def test_a_refused_call_leaves_no_lock_in_a_folder_of_others(tmp_path: Path) -> None:
+def test_a_refused_call_leaves_no_lock_in_an_existing_folder(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
 
     def refuse() -> None:
@@ -109,11 +109,11 @@ def test_a_refused_call_leaves_no_lock_in_a_folder_of_others(tmp_path: Path) -> 
 
 
 def without_folder_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lock the file alone, as on Windows and on some network file systems."""
+    """Lock only the file, as on Windows and on some network file systems."""
     monkeypatch.setattr(run_lock, "_lock_handle", lambda _: None)
 
 
-def test_removing_the_lock_file_lets_no_second_process_in(tmp_path: Path) -> None:
+def test_removing_the_lock_file_admits_no_second_process(tmp_path: Path) -> None:
     with exclusive_lock(tmp_path) as lock:
         for _ in range(2):
             (tmp_path / LOCK).unlink()
@@ -137,7 +137,7 @@ def test_another_process_is_refused_after_the_lock_file_was_removed(tmp_path: Pa
 
 
 @pytest.mark.parametrize("replaced", ["moved", "by a link"])
-def test_the_place_of_a_folder_that_was_replaced_is_not_written(
+def test_a_folder_that_replaced_the_locked_one_is_not_written(
     tmp_path: Path, replaced: str
 ) -> None:
     folder, other = tmp_path / "run", tmp_path / "other"
@@ -145,7 +145,7 @@ def test_the_place_of_a_folder_that_was_replaced_is_not_written(
     with exclusive_lock(folder) as lock:
         lock.verify()
         folder.rename(tmp_path / "away")
-        lock.verify()  # nothing is there: writing fails by itself
+        lock.verify()  # the folder is gone: any write fails
         if replaced == "moved":
             other.rename(folder)
         else:
@@ -162,7 +162,7 @@ def test_the_place_of_a_folder_that_was_replaced_is_not_written(
         lock.verify()
 
 
-def test_a_removed_lock_is_taken_again_where_folders_cannot_be_locked(
+def test_a_removed_lock_is_acquired_again_where_folders_cannot_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_folder_locks(monkeypatch)
@@ -174,7 +174,7 @@ def test_a_removed_lock_is_taken_again_where_folders_cannot_be_locked(
     enter(tmp_path)
 
 
-def test_of_two_processes_that_removed_locks_let_in_one_stops(
+def test_one_of_two_processes_admitted_by_a_removed_lock_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_folder_locks(monkeypatch)
@@ -187,17 +187,17 @@ def test_of_two_processes_that_removed_locks_let_in_one_stops(
             second.verify()
 
 
-def test_a_lock_that_its_holder_removes_meanwhile_is_none(
+def test_a_lock_file_that_its_holder_removes_is_not_acquired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opened it before holds a file that others no longer find."""
+    """Other processes would no longer find the file that this one has opened and locked."""
     without_folder_locks(monkeypatch)
-    take = run_lock._try_lock
+    try_lock = run_lock._try_lock
 
     def late(descriptor: int, exclusive: bool) -> None:
-        monkeypatch.setattr(run_lock, "_try_lock", take)
+        monkeypatch.setattr(run_lock, "_try_lock", try_lock)
         (tmp_path / LOCK).unlink()
-        take(descriptor, exclusive)
+        try_lock(descriptor, exclusive)
 
     monkeypatch.setattr(run_lock, "_try_lock", late)
     with pytest.raises(UserError, match="was removed by another process just now"):
@@ -207,7 +207,9 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_none(
         enter(tmp_path)
 
 
-def test_many_read_and_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_to_exclusive_waits_for_other_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = (SharedLock(tmp_path / LOCK) for _ in range(2))
     waited = []
 
@@ -227,7 +229,7 @@ def test_a_lock_that_cannot_be_shared_does_not_wait_for_itself(
 ) -> None:
     held = set()
 
-    def lock(descriptor: int, _exclusive: bool) -> None:  # as msvcrt, also in one process
+    def lock(descriptor: int, _exclusive: bool) -> None:  # like msvcrt, also within one process
         if held:
             raise PermissionError
         held.add(descriptor)
@@ -244,12 +246,12 @@ def test_a_lock_that_cannot_be_shared_does_not_wait_for_itself(
         assert shared.exclusive
 
 
-def test_a_file_of_that_name_is_not_emptied(tmp_path: Path) -> None:
+def test_another_file_with_the_name_of_the_lock_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text("precious")
     with pytest.raises(UserError, match="lock is not a lock file"):
         enter(tmp_path)
     assert (tmp_path / LOCK).read_text() == "precious"
-    (tmp_path / LOCK).write_text("4711\n")  # of a process that was killed
+    (tmp_path / LOCK).write_text("4711\n")  # left by a killed process
     enter(tmp_path)
 
 
@@ -263,7 +265,7 @@ def test_a_link_planted_as_the_lock_is_not_written_through(tmp_path: Path) -> No
     assert mine.read_text() == "precious"
 
 
-def test_what_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"run_dir: .* cannot be written \(.*file"):
         enter(tmp_path / "file" / "run")
@@ -280,7 +282,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("on_console")
-def test_where_files_cannot_be_locked_training_is_possible(
+def test_training_is_possible_where_files_cannot_be_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def no_locks(*_: object, **__: object) -> None:

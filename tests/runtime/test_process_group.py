@@ -1,4 +1,4 @@
-"""Several processes train as one would; what befalls one of them befalls all.
+"""Distributed training equals that of one process; a failure or signal of a rank ends all ranks.
 
 The processes are forked from one that has imported torch, and set up as torchrun would.
 """
@@ -28,8 +28,8 @@ from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
 SIGKILL = getattr(signal, "SIGKILL", 9)  # Windows has no such signal
-# Reads a call a line: what to run, in how many processes, and what befalls them. Tells how they
-# ended. Each writes the checksum of its weights after every update beside its output.
+# Reads one call per line (arguments, number of processes, fault) and prints the exit codes.
+# Each process writes the checksum of its weights after every step to a file beside its output.
 SERVER = """
 import dataclasses, hashlib, json, os, signal, sys, time
 from pathlib import Path
@@ -49,9 +49,9 @@ torch.set_num_threads(1)
 taken, scored, read = training.train_step, validation.bleu_score, preparation.other_texts
 loss_of = update.batch_loss
 
-def watched(log, befall):
+def watched(log, inject):
     def step(run, batches, rate):
-        befall(run)
+        inject(run)
         result = taken(run, batches, rate)
         digest = hashlib.sha256()
         for weight in run.model.parameters():
@@ -62,10 +62,10 @@ def watched(log, befall):
     return step
 
 def rank_1_ends(ending):
-    def befall(run):
+    def inject(run):
         if run.group.rank == 1 and run.progress.step == 5:
             ending()
-    return befall
+    return inject
 
 def raising():
     raise OSError(5, "the disk of rank 1", "here")
@@ -98,8 +98,8 @@ def first_is_killed(run):
     if run.group.rank == 0 and run.progress.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
-BEFALL = {
-    "nothing": lambda run: None,
+FAULTS = {
+    "none": lambda run: None,
     "kill": rank_1_ends(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "term": rank_1_ends(lambda: os.kill(os.getpid(), signal.SIGTERM)),
     "interrupt": rank_1_ends(lambda: os.kill(os.getpid(), signal.SIGINT)),
@@ -113,7 +113,7 @@ BEFALL = {
     "other config": lambda run: None,
 }
 
-def all_told():
+def check_exchange():
     with process_group() as group:
         number, size = group.rank, group.size
         assert size > 1 and torch.distributed.is_initialized()
@@ -140,13 +140,13 @@ def run(number, call):
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    if call["befall"] == "exchange":
-        return all_told()
-    training.train_step = watched(log, BEFALL[call["befall"]])
-    if call["befall"] == "other clock" and number == 1:
+    if call["fault"] == "exchange":
+        return check_exchange()
+    training.train_step = watched(log, FAULTS[call["fault"]])
+    if call["fault"] == "other clock" and number == 1:
         true = time.monotonic
         time.monotonic = lambda: 1000 * true()
-    if call["befall"] == "other data" and number == 1:
+    if call["fault"] == "other data" and number == 1:
         def fewer(*arguments):
             valid, test = read(*arguments)
             return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), test
@@ -155,14 +155,14 @@ def run(number, call):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
         return scored(hypotheses, references, tokenize)
     validation.bleu_score = score
-    other = call["befall"] == "other config" and number == 1
+    other = call["fault"] == "other config" and number == 1
     return main(call["arguments"] + ["training.learning_rate=0.3"] * other)
 
-main(sys.argv[1:])  # what is slow the first time is then inherited
+main(sys.argv[1:])  # warm-up, inherited by the forks
 print("ready", flush=True)
 for line in sys.stdin:
     call = json.loads(line)
-    # As torchrun does it keeps the store, so that ranks can speak of one that has gone.
+    # Keep the store here, as torchrun does, so that ranks can report one that is gone.
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     call["port"] = store.port
     numbers = []
@@ -199,31 +199,31 @@ EVENTFUL = (
 )
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's products do not outlive a fork
+    not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's BLAS does not survive a fork
     reason="processes cannot be forked here",
 )
 
 
-class Ended(NamedTuple):
-    """A training of several processes that is over."""
+class TrainingResult(NamedTuple):
+    """A finished training of several processes."""
 
     folder: Path
-    codes: list[int]  # of each rank, or minus the signal
-    told: list[str]  # by each on stderr
+    codes: list[int]  # exit code of each rank, or minus its signal
+    stderr: list[str]  # text printed by each rank
     log: Path
 
     def weights(self) -> list[list[str]]:
-        """Return the checksums of each rank's weights after its updates."""
+        """Return the checksums of each rank's weights after its steps."""
         return [
             Path(f"{self.log}.{n}.weights").read_text().splitlines() for n in range(len(self.codes))
         ]
 
     def errors(self) -> list[str]:
-        return [line for text in self.told for line in text.splitlines() if "error: " in line]
+        return [line for text in self.stderr for line in text.splitlines() if "error: " in line]
 
 
 class Trainings:
-    """Starts trainings of one config in one or more processes."""
+    """Server that forks trainings of one config in one or more processes."""
 
     def __init__(self, corpus: Path) -> None:
         self.corpus, self.calls = corpus, 0
@@ -249,16 +249,16 @@ class Trainings:
         processes: int,
         overrides: Sequence[str] = EVENTFUL,
         *flags: str,
-        befall: str = "nothing",
+        fault: str = "none",
         seconds: float = 300,
-    ) -> Ended:
-        """Train; whoever has not ended after so many seconds is killed."""
+    ) -> TrainingResult:
+        """Train; kill each process that has not ended after `seconds`."""
         self.calls += 1
         folder, log = self.corpus.parent / run, self.corpus.parent / f"{run}.{self.calls}"
         call = {
             "arguments": [*self.command(run), *overrides, *flags],
             "ranks": processes,
-            "befall": befall,
+            "fault": fault,
             "log": str(log),
             "seconds": seconds,
         }
@@ -267,8 +267,8 @@ class Trainings:
         self.process.stdin.write(json.dumps(call) + "\n")
         self.process.stdin.flush()
         codes = json.loads(self.process.stdout.readline())
-        told = [Path(f"{log}.{n}").read_text() for n in range(processes)]
-        return Ended(folder, codes, told, log)
+        stderr = [Path(f"{log}.{n}").read_text() for n in range(processes)]
+        return TrainingResult(folder, codes, stderr, log)
 
 
 @pytest.fixture(scope="module")
@@ -280,50 +280,50 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
 
 
 @pytest.fixture(scope="module")
-def whole(trainings: Trainings) -> Ended:
-    """An eventful training of two processes that nothing befell."""
-    ended = trainings("whole", 2)
-    assert ended.codes == [0, 0], ended.told
-    return ended
+def uninterrupted(trainings: Trainings) -> TrainingResult:
+    """An eventful training of two processes without a fault."""
+    result = trainings("uninterrupted", 2)
+    assert result.codes == [0, 0], result.stderr
+    return result
 
 
-def metrics_of(ended: Ended) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (ended.folder / METRICS).read_text().splitlines()]
+def metrics_of(result: TrainingResult) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (result.folder / METRICS).read_text().splitlines()]
 
 
-def weights_of(ended: Ended) -> dict[str, Tensor]:
-    return read_tensors(ended.folder / LAST)
+def weights_of(result: TrainingResult) -> dict[str, Tensor]:
+    return read_tensors(result.folder / LAST)
 
 
-def assert_near(ended: Ended, other: Ended) -> None:
-    """The same run but for rounding."""
-    assert [*ended.codes, *other.codes] == [0] * len(ended.codes + other.codes), ended.told
-    found, wanted = metrics_of(ended), metrics_of(other)
+def assert_near(result: TrainingResult, other: TrainingResult) -> None:
+    """Check that two runs are equal except for rounding."""
+    assert [*result.codes, *other.codes] == [0] * len(result.codes + other.codes), result.stderr
+    found, wanted = metrics_of(result), metrics_of(other)
     assert [line.keys() for line in found] == [line.keys() for line in wanted]
     for line, right in zip(found, wanted, strict=True):
         assert line == pytest.approx(right, rel=1e-5)
     tensors = weights_of(other)
-    for name, tensor in weights_of(ended).items():
+    for name, tensor in weights_of(result).items():
         torch.testing.assert_close(tensor, tensors[name], rtol=1e-4, atol=1e-5)
-    progress, right = (read_header(each.folder / LAST)[0]["progress"] for each in (ended, other))
+    progress, right = (read_header(each.folder / LAST)[0]["progress"] for each in (result, other))
     assert progress["tokens"] == right["tokens"]
-    texts = [Path(f"{each.log}.0.hypotheses").read_text() for each in (ended, other)]
+    texts = [Path(f"{each.log}.0.hypotheses").read_text() for each in (result, other)]
     assert texts[0] == texts[1]
 
 
-def assert_same(ended: Ended, other: Ended) -> None:
-    """The same run to the bit."""
+def assert_same(result: TrainingResult, other: TrainingResult) -> None:
+    """Check that two runs are bitwise equal."""
     for name in (METRICS, BEST):
-        assert (ended.folder / name).read_bytes() == (other.folder / name).read_bytes()
+        assert (result.folder / name).read_bytes() == (other.folder / name).read_bytes()
     tensors = weights_of(other)
-    assert all(torch.equal(tensor, tensors[name]) for name, tensor in weights_of(ended).items())
-    headers = [read_header(each.folder / LAST)[0] for each in (ended, other)]
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in weights_of(result).items())
+    headers = [read_header(each.folder / LAST)[0] for each in (result, other)]
     for header in headers:
         del header["seconds"]
     assert headers[0] == headers[1]
 
 
-# ------------------------------------------------------------------------------------- a process
+# ---------------------------------------------------------------------------------- single process
 
 
 def test_a_single_process_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_a_restart_resumes_the_runs_that_had_started_and_no_others(
     assert not group.restarted(tmp_path / "below" / "second")
 
 
-def test_a_malformed_environment_is_refused_once(
+def test_a_malformed_environment_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small_corpus: Path
 ) -> None:
     for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
@@ -382,15 +382,15 @@ def test_a_malformed_environment_is_refused_once(
         assert (group.rank, group.size) == (0, 1)
 
 
-def test_by_itself_a_process_decides_at_once() -> None:
+def test_a_single_process_stops_without_synchronisation() -> None:
     stops: list[int] = []
     seconds = [1.0]
-    accord = StopSync(ProcessGroup(), stops, lambda: seconds[0])
-    assert accord.after_step(5, 7) == (5, 7)
+    sync = StopSync(ProcessGroup(), stops, lambda: seconds[0])
+    assert sync.after_step(5, 7) == (5, 7)
     stops.append(signal.SIGTERM)
     seconds[0] = 2.0
-    assert accord.stops == [signal.SIGTERM]
-    assert accord.seconds == 2
+    assert sync.stops == [signal.SIGTERM]
+    assert sync.seconds == 2
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_by_itself_a_process_decides_at_once() -> None:
         ("auto", 1, "2 processes on a machine with 1 CUDA device; start at most 1"),
     ],
 )
-def test_each_rank_has_a_gpu_of_its_own(
+def test_each_rank_has_its_own_gpu(
     monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, found: str
 ) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -416,27 +416,29 @@ def test_each_rank_has_a_gpu_of_its_own(
         assert ProcessGroup(5, 6).device_for(name) == found
 
 
-# ------------------------------------------------------------------------------ several are as one
+# ---------------------------------------------------------------------------- distributed training
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_what_ranks_tell_arrives_whole_and_in_order(trainings: Trainings, processes: int) -> None:
-    ended = trainings("exchange", processes, befall="exchange")
-    assert ended.codes == [0] * processes, ended.told
+def test_exchanged_values_arrive_complete_and_in_order(
+    trainings: Trainings, processes: int
+) -> None:
+    result = trainings("exchange", processes, fault="exchange")
+    assert result.codes == [0] * processes, result.stderr
 
 
 @pytest.fixture(scope="module")
-def alone(trainings: Trainings) -> Ended:
+def alone(trainings: Trainings) -> TrainingResult:
     return trainings("alone", 1, EXACT)
 
 
-def test_two_processes_train_as_one_does(trainings: Trainings, alone: Ended) -> None:
-    ended = trainings("two", 2, EXACT)
-    assert_near(ended, alone)
-    assert "BLEU" in ended.told[0]
-    assert ended.told[1] == ""
-    assert "2 processes, each with a share of every batch" in (ended.folder / LOG).read_text()
-    assert {path.name for path in ended.folder.iterdir()} == {
+def test_two_processes_train_as_one_does(trainings: Trainings, alone: TrainingResult) -> None:
+    result = trainings("two", 2, EXACT)
+    assert_near(result, alone)
+    assert "BLEU" in result.stderr[0]
+    assert result.stderr[1] == ""
+    assert "2 processes, each with a share of every batch" in (result.folder / LOG).read_text()
+    assert {path.name for path in result.folder.iterdir()} == {
         path.name for path in alone.folder.iterdir()
     }
 
@@ -446,56 +448,60 @@ def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
         *EXACT,
         "training.batch_tokens=8",
         "training.batch_tokens.accumulate=2",
-    )  # a pair a batch
+    )  # one pair per batch
     assert_near(trainings("lonely3", 3, lonely), trainings("lonely1", 1, lonely))
 
 
-def test_a_rank_may_do_its_share_in_pieces(trainings: Trainings, alone: Ended) -> None:
-    ended = trainings("pieces", 2, EXACT, befall="memory")
-    assert_near(ended, alone)
-    assert "out of memory; from now on a batch of more than" in ended.told[0]
-    assert ended.weights()[0] == ended.weights()[1]
+def test_a_rank_may_split_its_share_into_micro_batches(
+    trainings: Trainings, alone: TrainingResult
+) -> None:
+    result = trainings("micro-batches", 2, EXACT, fault="memory")
+    assert_near(result, alone)
+    assert "out of memory; from now on a batch of more than" in result.stderr[0]
+    assert result.weights()[0] == result.weights()[1]
 
 
-def test_memory_may_run_out_while_sums_are_under_way(trainings: Trainings, alone: Ended) -> None:
+def test_memory_may_run_out_during_the_exchange_of_gradients(
+    trainings: Trainings, alone: TrainingResult
+) -> None:
     """Sums of complete gradients are kept; the other rank waits for those of the second pass."""
-    ended = trainings("under way", 2, EXACT, befall="memory in backward")
-    assert_near(ended, alone)
-    assert "out of memory; from now on a batch of more than" in ended.told[0]
-    assert ended.weights()[0] == ended.weights()[1]
+    result = trainings("under way", 2, EXACT, fault="memory in backward")
+    assert_near(result, alone)
+    assert "out of memory; from now on a batch of more than" in result.stderr[0]
+    assert result.weights()[0] == result.weights()[1]
 
 
-def test_all_ranks_have_the_same_weights_to_the_bit(whole: Ended) -> None:
-    first, second = whole.weights()
+def test_all_ranks_have_bitwise_the_same_weights(uninterrupted: TrainingResult) -> None:
+    first, second = uninterrupted.weights()
     assert first == second
     assert len(set(first)) == 8
 
 
-def test_what_is_no_number_on_one_rank_changes_none(trainings: Trainings) -> None:
-    ended = trainings("nan", 2, befall="nan")
-    first, second = ended.weights()
+def test_a_non_finite_loss_on_one_rank_is_skipped_on_all(trainings: Trainings) -> None:
+    result = trainings("nan", 2, fault="nan")
+    first, second = result.weights()
     assert first == second
     assert first[2] == first[1] != first[3]
-    assert ended.told[0].count("skipped: non-finite loss or gradient") == 1
+    assert result.stderr[0].count("skipped: non-finite loss or gradient") == 1
 
 
-# ------------------------------------------------------------------------------------ going on
+# ----------------------------------------------------------------------------- failures and resume
 
 
-@pytest.mark.parametrize(("befall", "code"), [("term", 143), ("interrupt", 130)])
+@pytest.mark.parametrize(("fault", "code"), [("term", 143), ("interrupt", 130)])
 def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
-    trainings: Trainings, whole: Ended, befall: str, code: int
+    trainings: Trainings, uninterrupted: TrainingResult, fault: str, code: int
 ) -> None:
-    ended = trainings(befall, 2, befall=befall)
-    assert ended.codes == [code, code], ended.told
-    assert ended.told[0].count("Stopped at step 5, saved.") == 1
-    again = trainings(befall, 2, EVENTFUL, "--resume")
-    assert again.codes == [0, 0], again.told
-    assert_same(again, whole)
+    result = trainings(fault, 2, fault=fault)
+    assert result.codes == [code, code], result.stderr
+    assert result.stderr[0].count("Stopped at step 5, saved.") == 1
+    again = trainings(fault, 2, EVENTFUL, "--resume")
+    assert again.codes == [0, 0], again.stderr
+    assert_same(again, uninterrupted)
 
 
 @pytest.mark.parametrize(
-    ("befall", "codes", "line"),
+    ("fault", "codes", "line"),
     [
         ("kill", [1, -SIGKILL], "another process of this run ended or does not answer"),
         ("first killed", [-SIGKILL, 1], "another process of this run ended or does not"),
@@ -503,16 +509,16 @@ def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
     ],
 )
 def test_a_rank_that_dies_ends_the_run_with_one_line(
-    trainings: Trainings, whole: Ended, befall: str, codes: list[int], line: str
+    trainings: Trainings, uninterrupted: TrainingResult, fault: str, codes: list[int], line: str
 ) -> None:
-    run = f"dead {befall}"
-    ended = trainings(run, 2, befall=befall)
-    assert ended.codes == codes, ended.told
-    (told,) = ended.errors()
-    assert line in told
+    run = f"dead {fault}"
+    result = trainings(run, 2, fault=fault)
+    assert result.codes == codes, result.stderr
+    (error,) = result.errors()
+    assert line in error
     again = trainings(run, 2, EVENTFUL, "--resume")
-    assert again.codes == [0, 0], again.told
-    assert_same(again, whole)
+    assert again.codes == [0, 0], again.stderr
+    assert_same(again, uninterrupted)
 
 
 def test_only_a_failed_exchange_is_blamed_on_another_process() -> None:
@@ -526,51 +532,55 @@ def test_only_a_failed_exchange_is_blamed_on_another_process() -> None:
         raise RuntimeError
 
 
-def test_another_number_of_processes_goes_on_too(trainings: Trainings) -> None:
+def test_a_run_resumes_with_another_number_of_processes(trainings: Trainings) -> None:
     overrides = (*EVENTFUL, "training.max_steps=4")
     assert trainings("fewer", 2, overrides).codes == [0, 0]
     assert trainings("fewer", 1, EVENTFUL, "--resume").codes == [0]
 
 
 def test_the_clock_of_rank_0_decides(trainings: Trainings) -> None:
-    ended = trainings("clock", 2, (*EVENTFUL, "training.max_minutes=50"), befall="other clock")
-    assert ended.codes == [0, 0], ended.told
-    assert "Training finished: training.max_steps=8 reached." in ended.told[0]
+    result = trainings("clock", 2, (*EVENTFUL, "training.max_minutes=50"), fault="other clock")
+    assert result.codes == [0, 0], result.stderr
+    assert "Training finished: training.max_steps=8 reached." in result.stderr[0]
 
 
-# ------------------------------------------------------------------------------------- mistakes
+# ------------------------------------------------------------------------------------- user errors
 
 
-def test_a_mistake_is_told_once(trainings: Trainings, whole: Ended) -> None:
+def test_an_error_is_reported_once(trainings: Trainings, uninterrupted: TrainingResult) -> None:
     cases: list[tuple[tuple[Any, ...], str]] = [
         (("typo", 2, ("training.max_stepz=3",)), "max_stepz"),
-        (("whole", 2), "already holds a run"),
-        (("whole", 2, (*EVENTFUL, "seed=9"), "--resume"), "--resume needs the config"),
+        (("uninterrupted", 2), "already holds a run"),
+        (("uninterrupted", 2, (*EVENTFUL, "seed=9"), "--resume"), "--resume needs the config"),
     ]
     for call, line in cases:
-        ended = trainings(*call)
-        assert ended.codes == [2, 2], ended.told
-        assert len(ended.errors()) == 1
-        assert sum(line in text for text in ended.told) == 1
-    assert (whole.folder / LAST).exists()
+        result = trainings(*call)
+        assert result.codes == [2, 2], result.stderr
+        assert len(result.errors()) == 1
+        assert sum(line in text for text in result.stderr) == 1
+    assert (uninterrupted.folder / LAST).exists()
 
 
-def test_resume_starts_a_run_on_all_ranks(trainings: Trainings, whole: Ended) -> None:
+def test_resume_starts_a_run_on_all_ranks(
+    trainings: Trainings, uninterrupted: TrainingResult
+) -> None:
     started = trainings("nowhere", 2, EVENTFUL, "--resume")
-    assert started.codes == [0, 0], started.told
-    assert "had no saved state to resume: started the run" in started.told[0]
-    assert_same(started, whole)
+    assert started.codes == [0, 0], started.stderr
+    assert "had no saved state to resume: started the run" in started.stderr[0]
+    assert_same(started, uninterrupted)
 
 
-@pytest.mark.parametrize("befall", ["other data", "other config"])
-def test_ranks_that_read_other_things_are_refused(trainings: Trainings, befall: str) -> None:
-    ended = trainings(befall.replace(" ", "-"), 2, befall=befall)
-    assert ended.codes == [2, 2], ended.told
-    (told,) = ended.errors()
-    assert "rank 1 has another config or other data than rank 0" in told
+@pytest.mark.parametrize("fault", ["other data", "other config"])
+def test_ranks_with_other_data_or_another_config_are_refused(
+    trainings: Trainings, fault: str
+) -> None:
+    result = trainings(fault.replace(" ", "-"), 2, fault=fault)
+    assert result.codes == [2, 2], result.stderr
+    (error,) = result.errors()
+    assert "rank 1 has another config or other data than rank 0" in error
 
 
-# ------------------------------------------------------------------------------------- torchrun
+# ---------------------------------------------------------------------------------------- torchrun
 
 
 KILLED_ONCE = """
@@ -593,10 +603,10 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_torchrun_starts_a_run_anew_from_where_it_was_saved(
-    trainings: Trainings, whole: Ended, tmp_path: Path
+def test_torchrun_restarts_a_run_from_its_saved_state(
+    trainings: Trainings, uninterrupted: TrainingResult, tmp_path: Path
 ) -> None:
-    older = trainings("anew", 1, EVENTFUL)  # the first start replaces it, the second goes on
+    older = trainings("restarted", 1, EVENTFUL)  # the first start replaces it, the second resumes
     assert older.codes == [0]
     script = tmp_path / "killed_once.py"
     script.write_text(KILLED_ONCE, encoding="utf-8")
@@ -604,7 +614,7 @@ def test_torchrun_starts_a_run_anew_from_where_it_was_saved(
     done = subprocess.run(
         [
             *[*torchrun, "--nproc-per-node=2", "--max-restarts=1", str(script)],
-            *[*trainings.command("anew"), *EVENTFUL, "--overwrite"],
+            *[*trainings.command("restarted"), *EVENTFUL, "--overwrite"],
         ],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
@@ -617,4 +627,4 @@ def test_torchrun_starts_a_run_anew_from_where_it_was_saved(
     log = (older.folder / LOG).read_text()
     assert "resumed at step 4, epoch 1" in log
     assert log.count("resumed at") == 1
-    assert_same(older, whole)
+    assert_same(older, uninterrupted)

@@ -1,4 +1,4 @@
-"""Disks that are full, folders that are gone: one clear line, and what was saved is whole."""
+"""Full disks and deleted folders: one clear error line, and the saved state is intact."""
 
 import json
 import os
@@ -43,13 +43,13 @@ TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The config of a run that is not to be changed; the run lies beside it."""
+    """The config of a finished run in the folder beside it; tests must not change either."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
     patch = pytest.MonkeyPatch()
     patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
@@ -63,7 +63,7 @@ def train(corpus: Path, run: Path, *options: str) -> int:
 
 
 def error_of(capsys: pytest.CaptureFixture[str]) -> str:
-    """The last of what was told: the one line about the failure."""
+    """Return the last line on stderr: the only one about the failure."""
     err = capsys.readouterr().err
     assert "Traceback" not in err
     *before, last = err.splitlines()
@@ -72,7 +72,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
     return last
 
 
-def assert_whole(run: Path, *names: str) -> None:
+def assert_intact(run: Path, *names: str) -> None:
     for name in names:
         read_tensors(run / name)
     assert not list(run.rglob(f"*{PART_SUFFIX}"))
@@ -85,8 +85,8 @@ def assert_same_state(run: Path, wanted: Path) -> None:
     assert digests[0] == digests[1]
 
 
-def after_updates(number: int, act: Callable[[], object]) -> Callable[..., object]:
-    """`train_step`, with something happening after that many updates."""
+def after_steps(number: int, act: Callable[[], object]) -> Callable[..., object]:
+    """Return `train_step` with an action after that many steps."""
     step, taken = training.train_step, [0]
 
     def counted(*arguments: object) -> object:
@@ -99,13 +99,13 @@ def after_updates(number: int, act: Callable[[], object]) -> Callable[..., objec
     return counted
 
 
-# ------------------------------------------------------------------------------------- a power cut
+# ----------------------------------------------------------------------------------- power failure
 
 
-def test_no_checkpoint_counts_figures_that_are_not_on_the_disk(
+def test_metrics_are_on_disk_before_the_checkpoint_that_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Data that was not synced before a checkpoint took its name may be lost."""
+    """Metrics that are not synced before the checkpoint is renamed may be lost."""
     run, sync, rename = tmp_path / "run", os.fsync, Path.replace
     synced: dict[int, bytes] = {}  # inode -> content
     counted: list[int] = []
@@ -129,10 +129,12 @@ def test_no_checkpoint_counts_figures_that_are_not_on_the_disk(
     monkeypatch.setattr(Path, "replace", noted_rename)
     corpus = write_small_corpus(tmp_path)
     assert train(corpus, run) == 0
-    assert counted == [3, 6, 9, 9]  # after two updates and a validation each, and at the end
+    assert counted == [3, 6, 9, 9]  # at each validation, every two steps, and at the end
 
 
-def test_a_new_name_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_synced_after_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
     rename = Path.replace
 
@@ -153,7 +155,7 @@ def test_a_new_name_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 class FullDisk:
-    """A file whose disk is full from now on."""
+    """A file on a disk that has become full."""
 
     def __init__(self, file: IO[str]) -> None:
         self.file = file
@@ -170,7 +172,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_log_that_cannot_be_written_ends_training_in_words(
+def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -189,17 +191,17 @@ def test_a_log_that_cannot_be_written_ends_training_in_words(
         files[name] = FullDisk(files[name])  # type: ignore[assignment]
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_updates(3, fill))
+        patched.setattr(training, "train_step", after_steps(3, fill))
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert f"{run / name}: cannot be written (No space left on device)" in error
     assert f"{LAST} is intact (checksum verified): fix the problem and continue with" in error
-    assert_whole(run, LAST, PREVIOUS, BEST)
+    assert_intact(run, LAST, PREVIOUS, BEST)
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")
 
 
-def test_a_table_that_cannot_be_written_ends_training_in_words(
+def test_a_table_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -225,7 +227,7 @@ def test_a_table_that_cannot_be_written_ends_training_in_words(
 
 
 class FullBoard:
-    """TensorBoard's writer, which tells of a failure at a later call."""
+    """A TensorBoard writer that reports a failure at a later call."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -247,25 +249,25 @@ class FullBoard:
 
 
 @pytest.mark.parametrize("room", [2, 9, 18])
-def test_tensorboard_that_cannot_be_written_ends_training_in_words(
+def test_tensorboard_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     room: int,
 ) -> None:
-    """Hyperparameters, figures, samples."""
+    """The disk fills at hyperparameters, metrics or samples."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (FullBoard(room), ""))
     assert train(finished, tmp_path / "run") == 1
     error = error_of(capsys)
     assert f"{tmp_path / 'run' / TENSORBOARD}: cannot be written (No space left on dev" in error
-    assert_whole(tmp_path / "run", LAST)
+    assert_intact(tmp_path / "run", LAST)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
 def test_tensorboard_itself_fails_without_a_traceback(tmp_path: Path) -> None:
-    """It writes in a thread of its own, where a failure would print one."""
+    """It writes in its own thread, where a failure would print a traceback."""
     pytest.importorskip("tensorboard")
     program = f"""
 import resource, sys, time
@@ -294,7 +296,7 @@ except RunError as error:
 
 @pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
 @pytest.mark.parametrize("at", [1, 4])
-def test_a_checkpoint_that_cannot_be_written_ends_training_in_words(
+def test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -307,43 +309,43 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_in_words(
 
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
-        fill = after_updates(at, lambda: patched.setattr(failing, full))
+        fill = after_steps(at, lambda: patched.setattr(failing, full))
         patched.setattr(training, "train_step", fill)
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert "No space left on device" in error
     assert f"{LAST} is intact (checksum verified)" in error
     assert read_header(run / LAST)[0]["progress"]["step"] == {1: 0, 4: 2}[at]
-    assert_whole(run, LAST)
+    assert_intact(run, LAST)
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")
 
 
-def test_a_folder_that_vanished_ends_training_in_words(
+def test_a_folder_that_vanished_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr(training, "train_step", after_updates(3, lambda: shutil.rmtree(run)))
+    monkeypatch.setattr(training, "train_step", after_steps(3, lambda: shutil.rmtree(run)))
     assert train(finished, run) == 1
     assert error_of(capsys).endswith(f"The run folder {run} does not exist")
     assert not run.exists()
 
 
-def test_a_config_that_vanished_is_no_hindrance(
+def test_training_continues_without_its_config_file(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    vanish = after_updates(3, lambda: (run / CONFIG).unlink())
+    vanish = after_steps(3, lambda: (run / CONFIG).unlink())
     monkeypatch.setattr(training, "train_step", vanish)
     assert train(finished, run) == 0
     assert_same_state(run, finished.parent / "finished")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser writes everywhere")
-def test_a_folder_made_read_only_ends_training_in_words(
+def test_a_folder_made_read_only_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -351,11 +353,11 @@ def test_a_folder_made_read_only_ends_training_in_words(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_updates(3, lambda: run.chmod(0o555)))
+        patched.setattr(training, "train_step", after_steps(3, lambda: run.chmod(0o555)))
         assert train(finished, run) == 1
     assert "Permission denied" in error_of(capsys)
     run.chmod(0o755)
-    assert_whole(run, LAST, BEST)
+    assert_intact(run, LAST, BEST)
     run.chmod(0o555)
     assert train(finished, run, "--resume") == 2
     assert "Permission denied" in error_of(capsys)
@@ -367,10 +369,10 @@ def test_a_folder_made_read_only_ends_training_in_words(
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
 @pytest.mark.parametrize("limit", [100_000, 1_000])
-def test_a_limit_on_file_sizes_is_told_in_a_line(
+def test_a_limit_on_file_sizes_is_reported_in_one_line(
     finished: Path, tmp_path: Path, limit: int
 ) -> None:
-    """The whole command, in a process that may write only so many bytes to a file."""
+    """Run the command in a process with a limit on the size of its files."""
     run = tmp_path / "run"
     program = (
         "import resource, sys\n"
@@ -392,12 +394,12 @@ def test_a_limit_on_file_sizes_is_told_in_a_line(
     assert done.stderr.count("error:") == 1
     assert "File too large" in done.stderr.splitlines()[-1]
     assert not list(run.rglob(f"*{PART_SUFFIX}"))
-    if (run / LAST).exists():  # the first state is small, for it has no moments
+    if (run / LAST).exists():  # the first state is small: it has no moments
         assert read_header(run / LAST)[0]["progress"]["step"] == 0
         read_tensors(run / LAST)
 
 
-# ------------------------------------------------------------------------------------- what is told
+# ------------------------------------------------------------------------------------------ output
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
@@ -413,7 +415,7 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full
         "attention -m RUN -i SRC -o LINK.json",
     ],
 )
-def test_full_output_is_a_failure_in_a_line(
+def test_output_to_a_full_disk_fails_with_one_line(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     link = tmp_path / "link.json"
@@ -431,7 +433,7 @@ def test_full_output_is_a_failure_in_a_line(
 @needs_full
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["translate -m RUN -i SRC", "evaluate --hyp TGT -r TGT"])
-def test_a_full_stdout_is_a_failure_in_a_line(finished: Path, words: str) -> None:
+def test_a_full_stdout_fails_with_one_line(finished: Path, words: str) -> None:
     for name, path in (("RUN", "finished"), ("SRC", "test.src"), ("TGT", "test.tgt")):
         words = words.replace(name, str(finished.parent / path))
     with FULL.open("w") as full:
