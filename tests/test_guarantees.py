@@ -12,11 +12,11 @@ PAGE = ROOT / "docs/explanation/guarantees.md"
 PROOFS: dict[str, tuple[str, ...]] = {
     "a resumed run ends to the bit as one that was not interrupted": (
         "training/test_loop.py::test_a_resumed_run_ends_as_an_uninterrupted_one",
-        "training/test_loop.py::test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one",
+        "training/test_loop.py::test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
     "finding the position is arithmetic": (
-        "training/test_loop.py::test_going_on_repeats_nothing",
+        "training/test_loop.py::test_resuming_repeats_no_work",
         "data/test_batching.py::test_the_order_is_a_function_of_seed_and_epoch_alone",
     ),
     "memory does not grow with the corpus, and a stale or damaged cache is known": (
@@ -30,7 +30,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_the_way_out",
     ),
     "kill -9 at any moment leaves a folder that resumes": (
-        "training/test_kill.py::test_a_killed_run_ends_as_one_that_nobody_disturbed",
+        "training/test_kill.py::test_a_killed_run_ends_as_an_uninterrupted_one",
         "runs/test_trust.py::test_a_run_that_was_killed_before_it_was_saved_begins_anew",
         "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
@@ -76,9 +76,9 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "a loss that is no number changes nothing, and nobody waits to know": (
         "training/test_step.py::test_a_step_without_a_finite_gradient_changes_nothing",
         "training/test_step.py::test_a_step_reads_no_value",
-        "training/test_divergence.py::test_the_log_names_the_batches_that_were_not_taken",
-        "training/test_divergence.py::test_after_ten_in_a_row_training_goes_back_with_half_the_rate",
-        "training/test_divergence.py::test_a_run_that_going_back_does_not_help_stops_in_words",
+        "training/test_divergence.py::test_the_log_names_the_skipped_batches",
+        "training/test_divergence.py::test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate",
+        "training/test_divergence.py::test_a_run_that_rolling_back_does_not_help_ends_with_one_line",
         "test_cuda.py::test_a_step_is_taken_or_not_without_waiting_for_the_device",
     ),
     "a batch too large is done in pieces": (
@@ -145,7 +145,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "mistakes are explained at once": (
         "cli/test_mistakes.py::test_a_mistake_is_told_and_leaves_no_trace",
         "analysis/test_data_check.py::test_a_fault_is_named_with_its_place_and_its_cure",
-        "training/test_diagnosis.py::test_one_output_for_every_input_is_named",
+        "training/test_diagnosis.py::test_one_output_for_every_input_is_reported",
     ),
     "text is not bent, and scores are sacrebleu's": (
         "data/test_vocabulary.py::test_any_text_survives",

@@ -1,4 +1,4 @@
-"""`train` from Python: callbacks, silence on request, and messages by `logging`."""
+"""`train` from Python: callbacks, quiet mode, and messages through `logging`."""
 
 import io
 import json
@@ -25,16 +25,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 class Recorder(Callback):
-    """Keeps all reports."""
+    """Callback that records all reports."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int | None]] = []
-        self.figures: list[dict[str, float]] = []
+        self.metrics: list[dict[str, float]] = []
         self.seen: list[dict[str, Any]] = []
         self.lines: list[str] = []
         self.returns: list[int] = []
@@ -43,7 +43,7 @@ class Recorder(Callback):
         self.steps.append((step, last_step))
 
     def on_metrics(self, step: int, values: Mapping[str, float]) -> None:
-        self.figures.append({"step": step, **values})
+        self.metrics.append({"step": step, **values})
 
     def on_samples(self, step: int, samples: Sequence[Sample]) -> None:
         self.seen += [{"step": step, **each._asdict()} for each in samples]
@@ -63,15 +63,15 @@ def objects(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_callbacks_receive_what_the_run_folder_has(small_corpus: Path) -> None:
+def test_callbacks_receive_what_is_written_to_the_run_folder(small_corpus: Path) -> None:
     first, second = Recorder(), Recorder()
     run = trained(small_corpus, callbacks=(each for each in (first, second)), quiet=True)
     assert vars(first) == vars(second)
     last = first.steps[-1][0]
     assert first.steps == [(step, last) for step in range(1, last + 1)]
     written = [*objects(run / METRICS), *objects(run / TIMING)]
-    assert sorted(map(str, first.figures)) == sorted(map(str, written))
-    assert any("valid_bleu" in each for each in first.figures)
+    assert sorted(map(str, first.metrics)) == sorted(map(str, written))
+    assert any("valid_bleu" in each for each in first.metrics)
     assert first.seen == objects(run / SAMPLES)
     log = (run / LOG).read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 2)[2] for line in log] == first.lines
@@ -96,7 +96,7 @@ def test_training_runs_in_a_worker_thread(small_corpus: Path) -> None:
     assert (run / METRICS).is_file()
 
 
-def test_a_resumed_training_reports_from_its_state_on(small_corpus: Path) -> None:
+def test_a_resumed_training_reports_the_steps_after_its_saved_state(small_corpus: Path) -> None:
     trained(small_corpus, "training.max_epochs=1", quiet=True)
     recorder = Recorder()
     run = trained(small_corpus, resume=True, callbacks=[recorder], quiet=True)
@@ -124,11 +124,11 @@ def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> 
 
     with pytest.raises(ZeroDivisionError):
         trained(small_corpus, callbacks=[Stop()], quiet=True)
-    whole = load_config(
-        small_corpus, ["decoding.max_length=9", f"run_dir={small_corpus.parent / 'whole'}"]
+    complete = load_config(
+        small_corpus, ["decoding.max_length=9", f"run_dir={small_corpus.parent / 'complete'}"]
     )[0]
     run = trained(small_corpus, resume=True, quiet=True)
-    expected = train(whole, "cpu", quiet=True)
+    expected = train(complete, "cpu", quiet=True)
     assert (run / METRICS).read_bytes() == (expected / METRICS).read_bytes()
 
 
@@ -142,7 +142,7 @@ def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> 
     ],
     ids=["function", "one", "functions", "class"],
 )
-def test_what_is_no_callback_is_refused_before_any_work(
+def test_an_object_that_is_no_callback_is_refused_before_any_work(
     small_corpus: Path, callbacks: Any, message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:
@@ -151,7 +151,7 @@ def test_what_is_no_callback_is_refused_before_any_work(
     assert not (small_corpus.parent / "run").exists()
 
 
-# ---------------------------------------------------------------------------- silence and logging
+# -------------------------------------------------------------------------- quiet mode and logging
 
 
 def test_training_prints_its_log_unless_quiet(
@@ -167,7 +167,7 @@ def test_training_prints_its_log_unless_quiet(
 
 
 @pytest.mark.parametrize("propagate", [True, False])
-def test_the_logger_is_afterwards_as_the_program_had_it(
+def test_the_logger_is_restored_afterwards(
     propagate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logger, "propagate", propagate)
@@ -219,7 +219,7 @@ print(light, names, isinstance(config, seq2seq.Config))
 
 
 def test_python_prints_nothing_and_imports_lazily(small_corpus: Path) -> None:
-    """In a process of its own, where no test has configured anything."""
+    """Run in a new process, where no test has configured logging."""
     call = [sys.executable, "-c", PROGRAM, str(small_corpus)]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
     names = ["Config", "Translator", "load_config", "train"]

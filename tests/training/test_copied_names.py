@@ -1,4 +1,4 @@
-"""Training with copying on a corpus with names: names are invented, and resumed exactly."""
+"""Training with copying on a corpus with names: invented names and constrained search."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +18,16 @@ COPYING = (*BASE, "model.copy=true", "vocabulary.sampling=0.3")
 
 @pytest.fixture
 def named_corpus(small_corpus: Path) -> Path:
-    """The small corpus, with a name at the start of each training line."""
+    """The small corpus with a name at the start of each training line."""
     for side in ("src", "tgt"):
         (path,) = small_corpus.parent.glob(f"train*.{side}")
         lines = path.read_text(encoding="utf-8").splitlines()
-        named = [f"{('Tomek', 'Maria')[n % 2]} {line}" for n, line in enumerate(lines)]
-        path.write_text("\n".join(named) + "\n", encoding="utf-8")
+        with_names = [f"{('Tomek', 'Maria')[n % 2]} {line}" for n, line in enumerate(lines)]
+        path.write_text("\n".join(with_names) + "\n", encoding="utf-8")
     return small_corpus
 
 
-def test_invented_names_change_the_training_and_nothing_is_random(named_corpus: Path) -> None:
+def test_invented_names_change_training_and_are_reproducible(named_corpus: Path) -> None:
     invented = (*COPYING, "vocabulary.names.invented=0.9")
     prints = [
         fingerprint(trained(named_corpus, *keys, run=f"run{n}"))
@@ -55,15 +55,15 @@ WORDS = [["Jorvik"], ["Ob", "47"], ["a@b.c"], ["Maria", "Tjo"]]
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    """A model that has learned nothing, with what its text shows of names."""
+    """A barely trained model with the source profile of a text with names."""
     config = write_small_corpus(tmp_path_factory.mktemp("copied"))
     for side in ("src", "tgt"):
         (path,) = config.parent.glob(f"train*.{side}")
         lines = path.read_text(encoding="utf-8").splitlines()
         names = [f"{a}{b}ix" for a in ("Ob", "As", "Ver", "Get") for b in ("el", "ter", "op")]
-        named = [f"{name} {line}" for name, line in zip(names, lines, strict=False)]
-        named += [f"Maria {line}" for line in lines[len(names) :]]
-        path.write_text("\n".join(named) + "\n", encoding="utf-8")
+        with_names = [f"{name} {line}" for name, line in zip(names, lines, strict=False)]
+        with_names += [f"Maria {line}" for line in lines[len(names) :]]
+        path.write_text("\n".join(with_names) + "\n", encoding="utf-8")
     return Translator.load(trained(config, *COPYING, "training.validate_every=4"), device="cpu")
 
 
@@ -80,13 +80,13 @@ def test_words_to_copy_are_in_the_translation(translator: Translator, beam_size:
     assert [texts(each) for each in alone] == [texts(each) for each in found[:2]]
 
 
-def test_words_are_lost_without_what_the_training_text_shows(translator: Translator) -> None:
+def test_words_are_lost_without_the_source_profile(translator: Translator) -> None:
     plain = replace(translator, source=SourceProfile())
     texts = [each.text for each in plain.translate(LINES, 3)]
     assert not all(word in text for text, words in zip(texts, WORDS, strict=True) for word in words)
 
 
-def test_words_join_the_phrases_of_the_user_and_no_word_is_forbidden(
+def test_words_are_added_to_user_constraints_unless_forbidden(
     translator: Translator,
 ) -> None:
     settings = SearchSettings(forbidden=("Tjo",))

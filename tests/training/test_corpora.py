@@ -44,8 +44,8 @@ def with_corpora(config: Path, *corpora: str) -> Path:
     """Write a config beside another, with a list of training corpora."""
     text = config.read_text(encoding="utf-8")
     lines = text.splitlines()
-    place = next(n for n, line in enumerate(lines) if line.startswith("  train: "))
-    lines[place : place + 1] = ["  train:", *(f"    - {{{corpus}}}" for corpus in corpora)]
+    row = next(n for n, line in enumerate(lines) if line.startswith("  train: "))
+    lines[row : row + 1] = ["  train:", *(f"    - {{{corpus}}}" for corpus in corpora)]
     path = config.with_name(f"corpora-{len(list(config.parent.glob('corpora-*')))}.yaml")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -67,7 +67,7 @@ def configured(path: Path, run: str, *overrides: str) -> Config:
     return load_config(path, [place, *SHORT, *overrides])[0]
 
 
-# ------------------------------------------------------------------------------------ the sampling
+# ---------------------------------------------------------------------------------------- sampling
 
 
 @settings(deadline=None)
@@ -100,17 +100,17 @@ def test_every_epoch_uses_nearly_the_same_number_of_pairs() -> None:
     counts = [int(used_in_epoch(rows, parts, 9, epoch)[1000:].sum()) for epoch in range(12)]
     assert all(abs(count - 6000) < 20 for count in counts)
     first, second = (used_in_epoch(rows, parts, 9, epoch)[1000:] for epoch in (0, 1))
-    assert not (first & second).any()  # none is repeated before all were used
+    assert not (first & second).any()  # no pair is repeated before all have been used
     other = used_in_epoch(rows, parts, 10, 0)[1000:]
     assert (first != other).any()
 
 
-def test_how_a_text_is_divided_into_corpora_does_not_matter() -> None:
+def test_sampling_does_not_depend_on_the_division_into_corpora() -> None:
     rows = np.arange(900)
-    whole = (Share(600, 0.3), Share(900, 1.0))
+    undivided = (Share(600, 0.3), Share(900, 1.0))
     divided = (Share(1, 0.3), Share(200, 0.3), Share(600, 0.3), Share(700, 1.0), Share(900, 1.0))
     for epoch in range(5):
-        found = [used_in_epoch(rows, each, 3, epoch) for each in (whole, divided)]
+        found = [used_in_epoch(rows, each, 3, epoch) for each in (undivided, divided)]
         assert (found[0] == found[1]).all()
 
 
@@ -124,11 +124,11 @@ def test_the_pairs_kept_of_each_corpus_are_counted(sizes: list[int], kept: set[i
     assert ends[-1] == len(rows)
 
 
-# ---------------------------------------------------------------------------- the training text
+# ----------------------------------------------------------------------------------- training text
 
 
-def test_pairs_that_are_skipped_leave_the_corpora_apart(small_corpus: Path) -> None:
-    """Blank and too long pairs in both corpora; the first is used whole, the second by half."""
+def test_skipped_pairs_keep_the_corpora_apart(small_corpus: Path) -> None:
+    """Both corpora have blank and over-long pairs; half of the second is used in an epoch."""
     folder = small_corpus.parent
     for part, count, seed in (("a", 30, 7), ("b", 41, 8)):
         src, tgt = toy_pairs(count, seed)
@@ -197,22 +197,22 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
 
 @pytest.mark.parametrize("size", [1, 37, 60])
 @pytest.mark.parametrize("weight", ["", ", weight: 0.5", ", weight: 3"])
-def test_two_halves_of_equal_weights_are_the_whole(
+def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     small_corpus: Path, size: int, weight: str
 ) -> None:
     files = halves(small_corpus.parent, size)
     divided = with_corpora(small_corpus, *(f"{each}{weight}" for each in files))
     overrides = ("training.max_steps=7", "training.validate_every=3")
-    whole = train(configured(small_corpus, "whole", *overrides), "cpu")
+    complete = train(configured(small_corpus, "complete", *overrides), "cpu")
     parts = train(configured(divided, "parts", *overrides), "cpu")
     for name in (METRICS, "vocabulary/joint.model"):
-        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+        assert (complete / name).read_bytes() == (parts / name).read_bytes()
     log = (parts / LOG).read_text(encoding="utf-8")
     assert f"training corpus 1, {small_corpus.parent}/a.src and" in log
     assert "in each epoch" not in log
 
 
-def test_a_cache_of_several_corpora_is_found_again_and_told_from_another(
+def test_the_cache_of_several_corpora_is_reused_unless_a_tag_differs(
     small_corpus: Path,
 ) -> None:
     files = halves(small_corpus.parent, 50)
@@ -227,7 +227,7 @@ def test_a_cache_of_several_corpora_is_found_again_and_told_from_another(
                 assert data.text.src[50].startswith("<b> ") == bool(tag)
 
 
-# -------------------------------------------------------------------------------------- the tag
+# -------------------------------------------------------------------------------------------- tags
 
 
 def test_a_tag_begins_every_source_line_but_blank_ones(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_run_with_a_tag_cannot_start_from_one_without(small_corpus: Path) -> N
     assert not (small_corpus.parent / "runs" / "new").exists()
 
 
-# -------------------------------------------------------------------------------------- resuming
+# ---------------------------------------------------------------------------------------- resuming
 
 PROGRAM = """
 import sys
@@ -291,19 +291,19 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-def test_a_weighted_run_that_is_killed_ends_as_one_that_was_not(small_corpus: Path) -> None:
+def test_a_killed_weighted_run_ends_as_an_uninterrupted_one(small_corpus: Path) -> None:
     folder = small_corpus.parent
     files = halves(folder, 45)
     path = with_corpora(small_corpus, f"{files[0]}, weight: 2.5, tag: <bt>", files[1])
     overrides = [*SHORT, "training.max_epochs=9", "training.validate_every=3"]
-    whole = train(configured(path, "whole", *overrides), "cpu")
+    complete = train(configured(path, "complete", *overrides), "cpu")
     killed = folder / "runs" / "killed"
     command = ["train", str(path), f"run_dir={killed}", *overrides, "--device", "cpu"]
     kills = 0
     while kills < 3:
-        there = (killed / LAST).exists()
+        started = (killed / LAST).exists()
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *command, *["--resume"] * there],
+            [sys.executable, "-c", PROGRAM, *command, *["--resume"] * started],
             cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stderr=subprocess.DEVNULL,
@@ -316,7 +316,7 @@ def test_a_weighted_run_that_is_killed_ends_as_one_that_was_not(small_corpus: Pa
         kills += 1
     train(configured(path, "killed", *overrides), "cpu", resume=True)
     for name in (METRICS, BEST):
-        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+        assert (killed / name).read_bytes() == (complete / name).read_bytes()
 
 
 def validated(run: Path) -> list[dict[str, object]]:

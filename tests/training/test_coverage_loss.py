@@ -14,7 +14,7 @@ SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7],
 
 
 def in_loops(rows: torch.Tensor) -> list[torch.Tensor]:
-    """The loss of each step of one sentence, with attention weights [T, S]."""
+    """Return the loss of each step of one sentence with attention weights [T, S]."""
     coverage = [torch.zeros((), dtype=rows.dtype) for _ in range(rows.shape[1])]
     losses = []
     for weights in rows:
@@ -23,7 +23,7 @@ def in_loops(rows: torch.Tensor) -> list[torch.Tensor]:
     return losses
 
 
-def test_it_is_the_sum_of_what_was_attended_before() -> None:
+def test_the_loss_is_the_overlap_with_earlier_attention() -> None:
     weights = random_tensor(3, 5, 4, seed=1).softmax(-1)
     losses = coverage_losses(weights)
     close(losses, torch.stack([torch.stack(in_loops(rows)) for rows in weights]))
@@ -33,7 +33,7 @@ def test_it_is_the_sum_of_what_was_attended_before() -> None:
 
 
 def expected_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
-    """The losses of all real target positions, by stacked steps."""
+    """Return the summed loss of all real target positions, by stacked steps."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     steps = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
     weights = steps.attention_weights
@@ -43,8 +43,8 @@ def expected_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("case", [*COVERED, Case("luong", "general", True, 1)], ids=str)
-def test_a_batch_costs_the_losses_of_its_tokens(case: Case) -> None:
-    """The weights of the fused paths count, too, where no score of coverage is asked for."""
+def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case) -> None:
+    """Attention weights of the fused paths count as well, also without a coverage score."""
     model, batch = make_model(case), make_batch(SOURCES, TARGETS)
     loss, nll = batch_loss(model, batch, 0.1, 0.0, 0.7)
     without = batch_loss(model, batch, 0.1)

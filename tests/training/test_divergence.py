@@ -1,4 +1,4 @@
-"""A loss that is no number: batches named, the run gone back, words where that does not help."""
+"""Divergence: skipped batches are logged, training rolls back, and ends if that does not help."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runtime.errors import RunError
-from seq2seq.training import step as update
+from seq2seq.training import step as step_module
 from seq2seq.training import validation
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import Losses, batch_loss
@@ -35,18 +35,18 @@ def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
 
 
 class Spoiler:
-    """Makes the loss of some updates no number."""
+    """Makes the loss of chosen steps non-finite."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[int, float], bool]) -> None:
         self.when, self.step, self.rate = when, 0, 0.0
-        monkeypatch.setattr(update, "batch_loss", self.loss)
+        monkeypatch.setattr(step_module, "batch_loss", self.loss)
         monkeypatch.setattr("seq2seq.training.loop.train_step", self.train_step)
 
     def train_step(
         self, run: TrainingSession, batches: list[Batch], rate: float
-    ) -> update.StepResult:
+    ) -> step_module.StepResult:
         self.step, self.rate = run.progress.step, rate
-        return update.train_step(run, batches, rate)
+        return step_module.train_step(run, batches, rate)
 
     def loss(self, model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
         loss = batch_loss(model, batch, *weights)
@@ -54,7 +54,7 @@ class Spoiler:
         return Losses(loss.objective * torch.nan, loss.nll) if spoiled else loss
 
 
-def test_the_log_names_the_batches_that_were_not_taken(
+def test_the_log_names_the_skipped_batches(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Spoiler(monkeypatch, lambda step, _: step in (2, 4, 7))
@@ -66,7 +66,9 @@ def test_the_log_names_the_batches_that_were_not_taken(
     assert "NaN" not in (run / METRICS).read_text()
 
 
-def test_many_are_counted(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_skipped_steps_are_counted(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Spoiler(monkeypatch, lambda step, _: step < 6)
     run = train(configured(small_corpus, "training.max_steps=7"), "cpu")
     log = (run / LOG).read_text()
@@ -75,7 +77,7 @@ def test_many_are_counted(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "all steps skipped" in log
 
 
-def test_an_interruption_does_not_forget_them(
+def test_skipped_steps_are_logged_after_an_interruption(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoiler = Spoiler(monkeypatch, lambda step, _: step == 2)
@@ -90,7 +92,7 @@ def test_an_interruption_does_not_forget_them(
     assert "step 2 skipped: non-finite" in (run / LOG).read_text()
 
 
-def test_a_shorter_interval_of_reports_does_not_blame_others(
+def test_a_shorter_logging_interval_does_not_blame_other_steps(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoiler = Spoiler(monkeypatch, lambda step, _: step == 2)
@@ -106,7 +108,7 @@ def test_a_shorter_interval_of_reports_does_not_blame_others(
     assert "step 2 skipped: non-finite" in log
 
 
-def test_batches_of_an_epoch_before_are_named_too(
+def test_skipped_batches_of_an_earlier_epoch_are_named(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Spoiler(monkeypatch, lambda step, _: step in (2, 3))
@@ -128,7 +130,7 @@ def stops_at(spoiler: Spoiler, step: int) -> Callable[[], "Stops"]:
 
 
 class Stops(list[int]):
-    """A signal that arrives once an update has been taken."""
+    """A signal that arrives once a step has been taken."""
 
     def __init__(self, spoiler: Spoiler, step: int) -> None:
         super().__init__([15])
@@ -143,7 +145,7 @@ class Stops(list[int]):
         return self.spoiler.step >= self.at
 
 
-def test_after_ten_in_a_row_training_goes_back_with_half_the_rate(
+def test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates: dict[int, list[float]] = {}
@@ -164,12 +166,12 @@ def test_after_ten_in_a_row_training_goes_back_with_half_the_rate(
     assert "back to step 18, with 0.5 of the learning rate" in log
     lines = map(json.loads, (run / METRICS).read_text().splitlines())
     steps = [line["step"] for line in lines if "learning_rate" in line]
-    assert steps == [5, 10, 15, 20, 25]  # what was told after update 18 is taken back
+    assert steps == [5, 10, 15, 20, 25]  # metrics reported after step 18 are removed
     assert rates[19] == [1e-3, 0.5e-3]
     assert rates[25] == [0.5e-3]
 
 
-def test_a_run_that_going_back_does_not_help_stops_in_words(
+def test_a_run_that_rolling_back_does_not_help_ends_with_one_line(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Spoiler(monkeypatch, lambda step, _: step > 3)
@@ -188,7 +190,7 @@ def _weights(path: Path) -> list[Tensor]:
     return [tensor for name, tensor in load_file(path).items() if name.startswith("weights.")]
 
 
-def test_before_the_first_validation_it_goes_back_to_the_beginning(
+def test_training_rolls_back_to_the_start_before_the_first_validation(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Spoiler(monkeypatch, lambda step, rate: step > 1 and rate > 0.7e-3)
@@ -198,10 +200,10 @@ def test_before_the_first_validation_it_goes_back_to_the_beginning(
 
 
 @pytest.mark.parametrize("every", [1, 4])
-def test_a_huge_rate_ends_in_one_line(
+def test_a_huge_learning_rate_ends_training_with_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:
-    """Its losses are finite numbers of thirty digits, or none."""
+    """Its losses are non-finite, or finite numbers of thirty digits."""
     run = small_corpus.parent / "run"
     settings = ("training.learning_rate=1e30", "training.max_steps=80", "training.max_epochs=null")
     often = (f"training.validate_every={every}", "training.log_every=4", "decoding.max_length=9")
@@ -218,7 +220,7 @@ def test_a_huge_rate_ends_in_one_line(
     assert all(weight.isfinite().all() for weight in _weights(run / LAST))
 
 
-def test_a_validation_that_is_no_number_is_never_the_best(
+def test_a_non_finite_validation_loss_is_never_the_best(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoiler, real = Spoiler(monkeypatch, lambda *_: False), validation.valid_loss

@@ -1,4 +1,4 @@
-"""Gradients summed over ranks in buckets: which, in which order, and how early."""
+"""Sums of gradients over ranks: buckets, their order, and overlap with the backward pass."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -12,8 +12,8 @@ from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training.gradient_exchange import BUCKET_BYTES, GradientExchange, _buckets
 
 
-class Alike(ProcessGroup):
-    """Two ranks with equal gradients; records the sizes of sums and what else happens."""
+class EqualRanks(ProcessGroup):
+    """Group of two ranks with equal gradients; records the sizes of sums and other events."""
 
     def __init__(self) -> None:
         super().__init__(0, 2)
@@ -41,12 +41,12 @@ def gradients_of(layers: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(layers.parameters())))
 
 
-def exchange_of(layers: nn.Module, group: ProcessGroup, most: int = 1) -> GradientExchange:
-    return GradientExchange(layers.parameters(), group, most)
+def exchange_of(layers: nn.Module, group: ProcessGroup, max_bytes: int = 1) -> GradientExchange:
+    return GradientExchange(layers.parameters(), group, max_bytes)
 
 
 def test_sums_start_within_the_backward_pass_and_are_awaited_after_it() -> None:
-    layers, group, input = network(), Alike(), torch.randn(4, 2)
+    layers, group, input = network(), EqualRanks(), torch.randn(4, 2)
     exchange, expected = exchange_of(layers, group), gradients_of(layers, [input])
     first = next(layers.parameters())
     first.register_hook(lambda _: group.events.append("gradient of the first parameter"))
@@ -63,8 +63,8 @@ def test_sums_start_within_the_backward_pass_and_are_awaited_after_it() -> None:
         assert torch.equal(parameter.grad, 2 * gradient)
 
 
-def test_only_the_last_of_several_passes_exchanges() -> None:
-    layers, group, inputs = network(), Alike(), torch.randn(3, 4, 2).unbind()
+def test_only_the_last_of_several_passes_exchanges_gradients() -> None:
+    layers, group, inputs = network(), EqualRanks(), torch.randn(3, 4, 2).unbind()
     exchange, expected = exchange_of(layers, group, 100), gradients_of(layers, inputs)
     for number, each in enumerate(inputs):
         exchange.expect_last_pass(number == 2)
@@ -77,7 +77,7 @@ def test_only_the_last_of_several_passes_exchanges() -> None:
 
 
 def test_a_repeated_pass_adds_to_sums_that_have_not_started() -> None:
-    layers, group, input = network(), Alike(), torch.randn(4, 2)
+    layers, group, input = network(), EqualRanks(), torch.randn(4, 2)
     exchange, expected = exchange_of(layers, group), gradients_of(layers, [input])
 
     def fail(_: Tensor) -> None:
@@ -101,7 +101,7 @@ def test_a_repeated_pass_adds_to_sums_that_have_not_started() -> None:
 
 
 def test_no_gradient_of_an_earlier_step_counts_as_complete() -> None:
-    layers, group, inputs = network(), Alike(), torch.randn(2, 4, 2).unbind()
+    layers, group, inputs = network(), EqualRanks(), torch.randn(2, 4, 2).unbind()
     exchange = exchange_of(layers, group, 100)
     for input in inputs:
         layers.zero_grad()
@@ -114,7 +114,7 @@ def test_no_gradient_of_an_earlier_step_counts_as_complete() -> None:
 
 
 def test_a_rank_without_a_pass_starts_the_same_sums() -> None:
-    layers, busy, idle = network(), Alike(), Alike()
+    layers, busy, idle = network(), EqualRanks(), EqualRanks()
     for group in (busy, idle):
         exchange = exchange_of(layers, group, 100)
         if group is busy:
@@ -128,7 +128,7 @@ def test_a_rank_without_a_pass_starts_the_same_sums() -> None:
 
 
 def test_a_parameter_without_gradient_adds_zeros() -> None:
-    layers, group = network(), Alike()
+    layers, group = network(), EqualRanks()
     exchange = exchange_of(layers, group, BUCKET_BYTES)
     layers[0].requires_grad_(False)
     exchange.expect_last_pass(True)
@@ -139,7 +139,7 @@ def test_a_parameter_without_gradient_adds_zeros() -> None:
 
 
 def test_weights_used_twice_are_exchanged_once_complete() -> None:
-    layer, group, input = nn.Linear(3, 3), Alike(), torch.randn(2, 3)
+    layer, group, input = nn.Linear(3, 3), EqualRanks(), torch.randn(2, 3)
     exchange = exchange_of(layer, group)
     expected = gradients_of(nn.Sequential(layer, layer), [input])
     exchange.expect_last_pass(True)
@@ -149,20 +149,20 @@ def test_weights_used_twice_are_exchanged_once_complete() -> None:
         torch.testing.assert_close(parameter.grad, 2 * gradient)
 
 
-@pytest.mark.parametrize("most", [1, 24, 100, 1 << 20])
-def test_buckets_hold_all_parameters_in_order(most: int) -> None:
+@pytest.mark.parametrize("max_bytes", [1, 24, 100, 1 << 20])
+def test_buckets_hold_all_parameters_in_order(max_bytes: int) -> None:
     parameters = list(network().parameters())
-    buckets = _buckets(parameters, most)
+    buckets = _buckets(parameters, max_bytes)
     assert [each for bucket in buckets for each in bucket] == parameters
     for bucket in buckets:
-        assert len(bucket) == 1 or sum(each.nbytes for each in bucket) <= most
+        assert len(bucket) == 1 or sum(each.nbytes for each in bucket) <= max_bytes
     for bucket, following in pairwise(buckets):
-        assert sum(each.nbytes for each in bucket) + following[0].nbytes > most
+        assert sum(each.nbytes for each in bucket) + following[0].nbytes > max_bytes
 
 
-def test_the_host_reads_nothing() -> None:
+def test_the_host_reads_no_value_from_the_device() -> None:
     with simulated() as device:
-        layers, group = network().to(DEVICE), Alike()
+        layers, group = network().to(DEVICE), EqualRanks()
         exchange = exchange_of(layers, group, 100)
         exchange.expect_last_pass(True)
         layers(torch.randn(4, 2, device=DEVICE)).square().sum().backward()

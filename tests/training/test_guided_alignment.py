@@ -1,4 +1,4 @@
-"""Guided alignment: its loss against loops, what it does to attention, files, resume and cache."""
+"""Guided alignment: loss against loops, effect on attention, files, resume and cache."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def guided_batch() -> Batch:
 
 
 def in_loops(weights: torch.Tensor) -> torch.Tensor:
-    """The summed loss of attention weights [B, T, S]."""
+    """Return the summed loss of attention weights [B, T, S]."""
     total = torch.zeros((), dtype=weights.dtype)
     for (sentence, step), shares in SHARES.items():
         for word, share in enumerate(shares):
@@ -54,7 +54,7 @@ def in_loops(weights: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def test_it_is_the_cross_entropy_with_the_attention_on_words() -> None:
+def test_the_loss_is_the_cross_entropy_of_the_attention_on_words() -> None:
     weights = random_tensor(3, 5, 5, seed=1).softmax(-1)
     batch = guided_batch()
     assert batch.alignment is not None
@@ -73,7 +73,7 @@ def test_it_is_the_cross_entropy_with_the_attention_on_words() -> None:
     assert gradients
 
 
-def test_no_attention_on_a_word_costs_nothing_and_has_no_gradient() -> None:
+def test_no_attention_on_a_word_has_zero_loss_and_gradient() -> None:
     weights = torch.zeros(3, 5, 5, dtype=torch.float64).requires_grad_()
     batch = guided_batch()
     assert batch.alignment is not None
@@ -85,7 +85,7 @@ def test_no_attention_on_a_word_costs_nothing_and_has_no_gradient() -> None:
 
 
 def attention_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
-    """The weights of all steps, one after another."""
+    """Return the attention weights of all steps, computed step by step."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     steps = stack_steps(model.decoder, model.embed(batch.tgt_in), state, memory)
     weights = steps.attention_weights
@@ -98,8 +98,8 @@ GUIDED = [case for case in CASES if case.kind != "plain"]
 
 @pytest.mark.parametrize("case", GUIDED, ids=str)
 @pytest.mark.parametrize("passes", [1, 2])
-def test_a_batch_costs_the_losses_of_its_tokens(case: Case, passes: int) -> None:
-    """In every decoder, with the gradients of stacked steps, however the loss is computed."""
+def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case, passes: int) -> None:
+    """Loss and gradients equal those of stacked steps, in every decoder and loss path."""
     model, batch = make_model(case), guided_batch()
     consistency = 0.0 if passes == 1 else 2.0  # both passes are equal without dropout
     loss, nll = batch_loss(model, batch, 0.1, consistency, 0.0, 0.7)
@@ -116,26 +116,26 @@ def test_a_batch_costs_the_losses_of_its_tokens(case: Case, passes: int) -> None
 
 
 @pytest.mark.parametrize("case", [GUIDED[0], GUIDED[10]], ids=str)
-def test_it_adds_to_the_loss_of_copying(case: Case) -> None:
+def test_the_alignment_loss_adds_to_the_loss_with_copying(case: Case) -> None:
     model, batch = make_copying_model(case), guided_batch()
     loss = batch_loss(model, batch, 0.1, 0.0, 0.0, 0.7).objective
     expected = 0.7 * in_loops(attention_of(model, batch))
     close(loss - batch_loss(model, batch, 0.1).objective, expected)
 
 
-def test_halves_of_a_batch_have_its_loss() -> None:
+def test_micro_batches_have_the_loss_of_the_batch() -> None:
     model, batch = make_model(GUIDED[0]), guided_batch()
-    halves = list(_split(batch, 5))
-    assert len(halves) == 3
-    losses = [batch_loss(model, half, 0.1, guided=0.7).objective for half in halves]
+    parts = list(_split(batch, 5))
+    assert len(parts) == 3
+    losses = [batch_loss(model, part, 0.1, guided=0.7).objective for part in parts]
     close(torch.stack(losses).sum(), batch_loss(model, batch, 0.1, guided=0.7).objective)
 
 
-# ------------------------------------------------------------------------ training, from the files
+# ----------------------------------------------------------------------------- training from files
 
 
 def write_alignment(folder: Path, name: str = "train.align", split: str = "train") -> Path:
-    """Alignments of the toy language, whose translations have the words in reverse order."""
+    """Write alignments of the toy language, whose translations have reversed word order."""
     lines = []
     for text in read_lines(folder / f"{split}.src"):
         count = len(text.split())
@@ -155,7 +155,7 @@ SHORT = ("training.max_epochs=2", "training.validate_every=4", "training.log_eve
 
 
 def error_rate(run: Path, folder: Path) -> float:
-    """The alignment error rate of a run on the validation text."""
+    """Return the alignment error rate of a run on the validation text."""
     gold = read_gold(write_alignment(folder, "gold", "valid"))
     src, tgt = (read_lines(folder / f"valid.{side}") for side in ("src", "tgt"))
     translations = attend(Translator.load(run, device="cpu"), src, tgt)
@@ -165,7 +165,7 @@ def error_rate(run: Path, folder: Path) -> float:
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
 def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> None:
-    """After few steps, guided attention aligns unseen text better than attention that was not."""
+    """After few steps, guided attention aligns unseen text better than unguided attention."""
     folder = small_corpus.parent
     path = write_alignment(folder)
     sizes = "model.hidden_size=64", "model.embedding_size=32", "model.attention_size=null"
@@ -207,7 +207,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert weights[0] == weights[1]
 
 
-def test_another_alignment_is_another_text_for_the_cache_and_for_resume(
+def test_a_changed_alignment_is_another_text_for_cache_and_resume(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_corpus.parent
@@ -242,7 +242,7 @@ def test_a_damaged_entry_of_the_cache_is_rebuilt(small_corpus: Path) -> None:
 
 
 def test_each_corpus_has_its_own_alignment_or_none(small_corpus: Path) -> None:
-    """Two halves with alignments train as the complete text does; without the second, otherwise."""
+    """Two halves with alignments train as the complete text; without the second one, not."""
     folder = small_corpus.parent
     path = write_alignment(folder)
     for part, rows in (("a", slice(50)), ("b", slice(50, None))):
@@ -255,7 +255,11 @@ def test_each_corpus_has_its_own_alignment_or_none(small_corpus: Path) -> None:
     both = [files.replace("@", part) for part in "ab"]
     half = [both[0], both[1].replace(f", alignment: {folder}/b.align", "")]
     prints = []
-    for name, corpora in (("whole", [files.replace("@", "train")]), ("both", both), ("half", half)):
+    for name, corpora in (
+        ("undivided", [files.replace("@", "train")]),
+        ("both", both),
+        ("half", half),
+    ):
         config = folder / f"{name}.yaml"
         listed = corpora[0] if len(corpora) == 1 else f"[{', '.join(corpora)}]"
         config.write_text(text.replace(line, f"  train: {listed}"), encoding="utf-8")
@@ -288,7 +292,7 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
         (("training.losses.guided_alignment=-1",), "training.losses.guided_alignment"),
     ],
 )
-def test_a_config_that_cannot_be_guided_is_refused(
+def test_a_config_that_cannot_use_an_alignment_is_refused(
     small_corpus: Path,
     more: tuple[str, ...],
     message: str,
@@ -302,7 +306,7 @@ def test_a_config_that_cannot_be_guided_is_refused(
     assert not (small_corpus.parent / "run").exists()
 
 
-def test_a_bad_line_is_named_from_the_command_line(
+def test_the_command_line_reports_the_place_of_a_malformed_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_alignment(small_corpus.parent)
@@ -314,7 +318,7 @@ def test_a_bad_line_is_named_from_the_command_line(
     assert f"{path}:42: 'zero-one' is no link such as 0-0, as Pharaoh has them" in err
 
 
-def test_cleaning_keeps_alignments_beside_their_pairs(small_corpus: Path) -> None:
+def test_cleaning_keeps_the_alignment_of_each_pair(small_corpus: Path) -> None:
     folder = small_corpus.parent
     path = write_alignment(folder)
     src = read_lines(folder / "train.src")

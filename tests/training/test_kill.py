@@ -1,6 +1,6 @@
-"""kill -9 at any moment: the run goes on, and ends to the bit as one that nobody disturbed.
+"""kill -9 at any time: the resumed run ends bitwise as an uninterrupted one.
 
-SEQ2SEQ_KILLS says how many times to kill (6), SEQ2SEQ_KILL_SEED when (1).
+SEQ2SEQ_KILLS is the number of kills (6), SEQ2SEQ_KILL_SEED the seed of their times (1).
 """
 
 import json
@@ -25,7 +25,7 @@ from seq2seq.runtime.files import PART_SUFFIX
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("SEQ2SEQ_KILLS", "6"))
 SEED = int(os.environ.get("SEQ2SEQ_KILL_SEED", "1"))
-MOST_KILLS = 4  # of one run; then it may end
+MAX_KILLS_PER_RUN = 4  # maximum of one run, which is then trained to its end
 SETTINGS = (
     "model.decoder=luong",
     "vocabulary.type=bpe",
@@ -37,10 +37,10 @@ SETTINGS = (
     "training.validate_every=2",
     "training.log_every=1",
 )
-SNAPSHOT = "step-6.safetensors"
-WRITTEN = (LAST, LAST, LAST, BEST, BEST, SNAPSHOT, METRICS, CONFIG, "vocabulary/joint.model")
-# Reads a call a line, runs each in a process of its own and tells its number, then how it ended. At
-# the n-th operation on a file, if n is given, the process kills itself.
+CHECKPOINT = "step-6.safetensors"
+WRITTEN = (LAST, LAST, LAST, BEST, BEST, CHECKPOINT, METRICS, CONFIG, "vocabulary/joint.model")
+# Reads one call per line, runs each in its own process, and prints its PID and then its exit code.
+# If the call has a number n, the process kills itself at its n-th file operation.
 SERVER = """
 import json, os, signal, sys
 from pathlib import Path
@@ -56,7 +56,7 @@ def counted(function, left):
         return function(*arguments, **options)
     return call
 
-main(sys.argv[1:])  # what is slow the first time is then inherited
+main(sys.argv[1:])  # warm-up, inherited by the forks
 print("ready", flush=True)
 for line in sys.stdin:
     arguments, log, operation = json.loads(line)
@@ -73,21 +73,21 @@ for line in sys.stdin:
                 setattr(Path, name, counted(getattr(Path, name), left))
         os._exit(main(arguments))
     print(number, flush=True)
-    sys.stdin.readline()  # until then its number is nobody else's
+    sys.stdin.readline()  # its PID is not reused before
     print(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), flush=True)
 """
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's products do not outlive one
+        not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's BLAS does not survive a fork
         reason="processes cannot be forked here",
     ),
 ]
 
 
 class Trainings:
-    """Starts trainings of one config, one after the other, without importing torch each time."""
+    """Server that forks trainings of one config, so that torch is imported only once."""
 
     def __init__(self, corpus: Path) -> None:
         self.corpus = corpus
@@ -100,31 +100,31 @@ class Trainings:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        assert self.told() == "ready"
+        assert self.read_line() == "ready"
 
     def command(self, run: Path) -> list[str]:
         return ["train", str(self.corpus), *SETTINGS, f"run_dir={run}", "--device", "cpu"]
 
-    def told(self) -> str:
+    def read_line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
     def start(self, run: Path, operation: int = 0) -> int:
-        """Begin to train, or go on as the messages say; returns the number of the process."""
-        there = any((run / name).exists() for name in (CONFIG, LAST, PREVIOUS))
-        call = [[*self.command(run), *["--resume"] * there], str(log_of(run)), operation]
-        self.tell(json.dumps(call))
-        return int(self.told())
+        """Start or resume a training; return the PID of its process."""
+        started = any((run / name).exists() for name in (CONFIG, LAST, PREVIOUS))
+        call = [[*self.command(run), *["--resume"] * started], str(log_of(run)), operation]
+        self.write_line(json.dumps(call))
+        return int(self.read_line())
 
-    def ended(self) -> int:
-        """Wait; returns the exit code, or minus the signal."""
-        self.tell("")
-        return int(self.told())
+    def wait(self) -> int:
+        """Wait for the process; return its exit code, or minus its signal."""
+        self.write_line("")
+        return int(self.read_line())
 
 
 def log_of(run: Path) -> Path:
@@ -132,41 +132,41 @@ def log_of(run: Path) -> Path:
 
 
 def kill_by_clock(trainings: Trainings, run: Path, generator: random.Random, length: float) -> int:
-    """Kill at a moment of the time that a whole run takes."""
-    number = trainings.start(run)
+    """Kill at a random time within the duration of a complete run."""
+    pid = trainings.start(run)
     time.sleep(generator.uniform(0, length))
-    os.kill(number, signal.SIGKILL)  # it is not waited for before `ended`
-    return trainings.ended()
+    os.kill(pid, signal.SIGKILL)  # it exists until `wait` reaps it
+    return trainings.wait()
 
 
 def kill_in_a_write(trainings: Trainings, run: Path, generator: random.Random) -> int:
     """Kill while a file is being written, or just after."""
     path = run / f"{generator.choice(WRITTEN)}{PART_SUFFIX}"
     skipped, delay = generator.randrange(3), generator.choice([0, generator.uniform(0, 0.02)])
-    number = trainings.start(run)
-    there = False
+    pid = trainings.start(run)
+    existed = False
     until = time.monotonic() + 90
     while time.monotonic() < until:
-        if path.exists() and not there:
+        if path.exists() and not existed:
             skipped -= 1
             if skipped < 0:
                 time.sleep(delay)
-                os.kill(number, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
                 break
-        there = path.exists()
-        if has_ended(number):
+        existed = path.exists()
+        if has_ended(pid):
             break
-    return trainings.ended()
+    return trainings.wait()
 
 
-def has_ended(number: int) -> bool:
-    """Return whether the process is a zombie; without /proc, wait a while instead."""
-    status = Path(f"/proc/{number}/stat")
+def has_ended(pid: int) -> bool:
+    """Return whether the process is a zombie; always False without /proc."""
+    status = Path(f"/proc/{pid}/stat")
     return status.exists() and ") Z " in status.read_text()
 
 
-def assert_whole(run: Path) -> None:
-    """Every file is complete after a kill."""
+def assert_intact(run: Path) -> None:
+    """Check that every file is complete after a kill."""
     for path in [*(run / name for name in (LAST, PREVIOUS, BEST)), *snapshots(run)]:
         if path.exists():
             read_tensors(path)
@@ -174,64 +174,64 @@ def assert_whole(run: Path) -> None:
         assert resumable(run) is not None
 
 
-def assert_same_run(run: Path, whole: Path) -> None:
-    """Bit for bit all that the seed determines, and nothing left over."""
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Check that all that the seed determines is bitwise equal, and no other file is left."""
     log = log_of(run).read_text()
-    assert (run / METRICS).read_text() == (whole / METRICS).read_text(), log
-    for path in (whole / BEST, *snapshots(whole)):
+    assert (run / METRICS).read_text() == (expected / METRICS).read_text(), log
+    for path in (expected / BEST, *snapshots(expected)):
         assert (run / path.name).read_bytes() == path.read_bytes(), log
-    states = [read_tensors(each / LAST) for each in (run, whole)]
+    states = [read_tensors(each / LAST) for each in (run, expected)]
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0]), log
-    headers = [read_header(each / LAST)[0] for each in (run, whole)]
+    headers = [read_header(each / LAST)[0] for each in (run, expected)]
     for header in headers:
         del header["seconds"]
     assert headers[0] == headers[1]
-    names = [{path.relative_to(each) for path in each.rglob("*")} for each in (run, whole)]
+    names = [{path.relative_to(each) for path in each.rglob("*")} for each in (run, expected)]
     assert names[0] == names[1]
 
 
-def test_a_killed_run_ends_as_one_that_nobody_disturbed(tmp_path: Path) -> None:
+def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
     trainings = Trainings(write_small_corpus(tmp_path))
-    whole, generator = tmp_path / "whole", random.Random(SEED)
-    began = time.monotonic()
-    trainings.start(whole)
-    assert trainings.ended() == 0, log_of(whole).read_text()
-    length = time.monotonic() - began
+    complete, generator = tmp_path / "complete", random.Random(SEED)
+    start = time.monotonic()
+    trainings.start(complete)
+    assert trainings.wait() == 0, log_of(complete).read_text()
+    length = time.monotonic() - start
     kills: Counter[str] = Counter()
     runs = 0
     try:
         while kills.total() < KILLS:
             runs += 1
-            kills += killed_until_it_ends(
+            kills += kill_and_resume(
                 trainings, tmp_path / f"run{runs}", generator, length, KILLS - kills.total()
             )
-            assert_same_run(tmp_path / f"run{runs}", whole)
+            assert_same_run(tmp_path / f"run{runs}", complete)
     finally:
         trainings.process.kill()
         trainings.process.communicate()
     print(f"{kills.total()} kills of {runs} runs, seed {SEED}: {dict(kills)}")
 
 
-def killed_until_it_ends(
+def kill_and_resume(
     trainings: Trainings, run: Path, generator: random.Random, length: float, most: int
 ) -> Counter[str]:
-    """Start a run and kill it, again and again, until it has ended; returns how it was killed."""
+    """Start and kill a run repeatedly, then let it end; return the counts of kills by method."""
     kills: Counter[str] = Counter()
-    while kills.total() < min(most, MOST_KILLS):
-        way = generator.choice(["by the clock", *["in a write"] * 2, "at an operation"])
-        if way == "by the clock":
+    while kills.total() < min(most, MAX_KILLS_PER_RUN):
+        method = generator.choice(["by the clock", *["in a write"] * 2, "at an operation"])
+        if method == "by the clock":
             code = kill_by_clock(trainings, run, generator, length)
-        elif way == "in a write":
+        elif method == "in a write":
             code = kill_in_a_write(trainings, run, generator)
         else:
             trainings.start(run, generator.randint(1, 90))
-            code = trainings.ended()
+            code = trainings.wait()
         assert code in (0, -signal.SIGKILL), log_of(run).read_text()
-        assert_whole(run)
+        assert_intact(run)
         if code == 0:
             return kills
-        kills[way] += 1
+        kills[method] += 1
     trainings.start(run)
-    assert trainings.ended() == 0, log_of(run).read_text()
+    assert trainings.wait() == 0, log_of(run).read_text()
     return kills

@@ -1,4 +1,4 @@
-"""Training: it learns, stops for a reason, and goes on as if there had been no interruption."""
+"""Training: learning, stopping criteria, exact resume and refusals."""
 
 import json
 import math
@@ -36,7 +36,7 @@ from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loop as training
-from seq2seq.training import step as update
+from seq2seq.training import step as step_module
 from seq2seq.training import stopping, validation
 from seq2seq.training.clock import Clock
 from seq2seq.training.loop import Interrupted, share_in_training, train
@@ -50,12 +50,12 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer than these trainings; test_reporting.py looks at it."""
+    """Disable TensorBoard, which takes longer than these trainings; test_reporting.py tests it."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
-    """The config of the small corpus with overrides, and a run folder of this name beside it."""
+    """Return the config of the small corpus with overrides and a run folder of this name."""
     short = ("decoding.max_length=9", f"run_dir={corpus.parent / run}")
     return load_config(corpus, [*short, *overrides])[0]
 
@@ -77,7 +77,7 @@ def log_of(run: Path) -> str:
 
 
 def state_of(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Counters and tensors of a file of weights."""
+    """Return counters and tensors of a checkpoint."""
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return json.loads(file.metadata()["seq2seq"]), tensors
@@ -91,8 +91,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def after_updates(number: int, act: Callable[[], None]) -> Callable[..., StepResult]:
-    """`train_step`, with something happening within the update of this number."""
+def after_steps(number: int, act: Callable[[], None]) -> Callable[..., StepResult]:
+    """Return `train_step` with an action after the step of this number."""
     numbers = count(1)
 
     def step(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
@@ -105,7 +105,7 @@ def after_updates(number: int, act: Callable[[], None]) -> Callable[..., StepRes
 
 
 def always(bleu: float) -> Callable[[TrainingSession], float]:
-    """A validation that translates nothing, and has this score."""
+    """Return a validation that translates nothing and has this BLEU."""
 
     def valid_bleu(session: TrainingSession) -> float:
         session.hypotheses = [""] * len(session.data.valid)
@@ -118,7 +118,7 @@ def interrupt(number: int = signal.SIGTERM) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-# ---------------------------------------------------------------------------------------- it learns
+# ---------------------------------------------------------------------------------------- learning
 
 
 DICTIONARY = """red-rot green-vert blue-azul small-petit big-groot old-gammel new-neu cat-gato
@@ -126,7 +126,7 @@ DICTIONARY = """red-rot green-vert blue-azul small-petit big-groot old-gammel ne
 
 
 def write_dictionary_language(folder: Path) -> Path:
-    """A language to be translated word by word, in reverse order; returns a config."""
+    """Write a language that is translated word by word in reverse order; return its config."""
     dictionary = dict(word.split("-") for word in DICTIONARY.split())
     for split, pairs, seed in (("train", 1500, 1), ("valid", 40, 2)):
         generator = random.Random(seed)
@@ -160,7 +160,7 @@ training: {{max_steps: 300, learning_rate: 5e-3, decay: linear, batch_tokens: 30
     "decoder",
     [
         ("model.decoder=bahdanau",),
-        ("model.decoder=luong", "model.input_feeding=false"),  # fed, it may look past a word
+        ("model.decoder=luong", "model.input_feeding=false"),  # with it, attention may miss
     ],
     ids=["bahdanau", "luong"],
 )
@@ -178,11 +178,11 @@ def test_attention_learns_a_dictionary_and_a_word_order(
     assert translation.attention[:3, :3].argmax(axis=1).tolist() == [2, 1, 0]
 
 
-def test_the_validation_figures_are_those_of_the_best_weights(small_corpus: Path) -> None:
+def test_validation_metrics_are_those_of_the_best_weights(small_corpus: Path) -> None:
     run = trained(
         small_corpus, "training.average=0.9", "training.max_steps=6", "training.validate_every=6"
     )
-    (figures,) = validations(run)
+    (metrics,) = validations(run)
     model, vocabularies, _, config = load_model(run, CPU)
     assert config.data.valid.src is not None
     assert config.data.valid.tgt is not None
@@ -199,11 +199,11 @@ def test_the_validation_figures_are_those_of_the_best_weights(small_corpus: Path
                 state = step.state
                 total -= model.project(step.outputs).log_softmax(-1)[0, wanted].item()
                 tokens += 1
-    assert figures["valid_loss"] == pytest.approx(total / tokens, rel=1e-5)
-    assert figures["valid_perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
+    assert metrics["valid_loss"] == pytest.approx(total / tokens, rel=1e-5)
+    assert metrics["valid_perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
 
 
-# ------------------------------------------------------------------------------- one update's parts
+# --------------------------------------------------------------------------------- a training step
 
 
 def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
@@ -225,28 +225,28 @@ def gradients(run: TrainingSession) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_the_gradient_of_two_batches_is_that_of_one_double_batch(
+def test_two_accumulated_batches_have_the_gradient_of_one_double_batch(
     small_corpus: Path, smoothing: float
 ) -> None:
-    parts, whole = (
+    parts, double = (
         prepared(small_corpus, f"training.label_smoothing={smoothing}", run=name)
-        for name in ("parts", "whole")
+        for name in ("parts", "double")
     )
     tokens_of_parts = take_step(
         parts, [some_batch(parts, range(5)), some_batch(parts, range(5, 18))], 1e-3
     )
-    tokens_of_whole = take_step(whole, [some_batch(whole, range(18))], 1e-3)
-    assert tokens_of_parts == tokens_of_whole
+    tokens_of_double = take_step(double, [some_batch(double, range(18))], 1e-3)
+    assert tokens_of_parts == tokens_of_double
     torch.testing.assert_close(
-        parts.progress.losses, whole.progress.losses, rtol=1e-6, atol=0
+        parts.progress.losses, double.progress.losses, rtol=1e-6, atol=0
     )  # sums of float32
-    wanted = gradients(whole)
-    assert len(wanted) == len(named_weights(whole.model))
+    wanted = gradients(double)
+    assert len(wanted) == len(named_weights(double.model))
     for name, gradient in gradients(parts).items():
         torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-6)
 
 
-def test_accumulated_batches_are_an_update(small_corpus: Path) -> None:
+def test_accumulated_batches_are_one_step(small_corpus: Path) -> None:
     single = trained(small_corpus, "training.max_epochs=1", run="single")
     double = trained(
         small_corpus, "training.max_epochs=1", "training.batch_tokens.accumulate=2", run="double"
@@ -257,20 +257,20 @@ def test_accumulated_batches_are_an_update(small_corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.1])
-def test_the_gradient_is_no_longer_than_clip_norm(small_corpus: Path, limit: float) -> None:
+def test_the_gradient_norm_is_at_most_clip_norm(small_corpus: Path, limit: float) -> None:
     free, clipped = (
         prepared(small_corpus, f"training.clip_norm={norm}", run=str(norm)) for norm in (1e9, limit)
     )
     for run in (free, clipped):
         take_step(run, [some_batch(run, range(9))], 1e-3)
-    whole = math.sqrt(sum(float(each.square().sum()) for each in gradients(free).values()))
-    assert whole > 0.2
+    full_norm = math.sqrt(sum(float(each.square().sum()) for each in gradients(free).values()))
+    assert full_norm > 0.2
     for name, gradient in gradients(clipped).items():
-        torch.testing.assert_close(gradient, gradients(free)[name] * limit / whole)
+        torch.testing.assert_close(gradient, gradients(free)[name] * limit / full_norm)
 
 
 def test_the_losses_of_training_and_validation_are_comparable(small_corpus: Path) -> None:
-    """Validated on the training text, without dropout, at a rate of nothing: the same number."""
+    """Both are equal on the training text, without dropout, at a learning rate near zero."""
     same = [f"data.valid.{side}={small_corpus.parent}/train.{side}" for side in ("src", "tgt")]
     same += ["data.max_length=100", "training.max_epochs=1"]
     still = ("model.dropout=0", "training.learning_rate=1e-12", "training.label_smoothing=0.3")
@@ -293,7 +293,7 @@ def test_the_share_of_validation_pairs_that_were_trained_on(small_corpus: Path) 
     assert share_in_training(mixed) == pytest.approx(5 / (len(valid) + 6))
 
 
-def test_label_smoothing_adds_the_mean_loss_of_all_pieces(small_corpus: Path) -> None:
+def test_label_smoothing_adds_the_mean_loss_of_all_tokens(small_corpus: Path) -> None:
     run = prepared(small_corpus)
     batch = some_batch(run, range(7))
     with torch.no_grad():
@@ -328,14 +328,14 @@ def test_the_average_follows_the_weights(
     _, best = state_of(run / BEST)
     for name, average in followed.items():
         torch.testing.assert_close(last[f"averages.{name}"].double(), average, rtol=1e-4, atol=1e-6)
-        assert torch.equal(best[name], last[f"averages.{name}"])  # translation uses the averages
+        assert torch.equal(best[name], last[f"averages.{name}"])  # search uses the averages
     assert not all(torch.equal(last[f"weights.{name}"], best[name]) for name in best)
 
 
-# ----------------------------------------------------------------------------------------- the seed
+# -------------------------------------------------------------------------------------------- seed
 
 
-def test_the_seed_decides_all_metrics_and_weights(small_corpus: Path) -> None:
+def test_the_seed_determines_all_metrics_and_weights(small_corpus: Path) -> None:
     overrides = ("vocabulary.sampling=0.3", "training.max_steps=6", "training.validate_every=3")
     first = trained(small_corpus, *overrides, run="first")
     again = trained(small_corpus, *overrides, run="again")
@@ -345,7 +345,7 @@ def test_the_seed_decides_all_metrics_and_weights(small_corpus: Path) -> None:
         assert (first / name).read_bytes() != (other / name).read_bytes()
 
 
-def test_the_clock_has_a_file_of_its_own(small_corpus: Path) -> None:
+def test_timing_has_its_own_file(small_corpus: Path) -> None:
     run = trained(small_corpus)
     names = [{name for line in lines_of(run / file) for name in line} for file in (METRICS, TIMING)]
     assert names[0] == {
@@ -360,7 +360,7 @@ def test_the_clock_has_a_file_of_its_own(small_corpus: Path) -> None:
     assert names[1] == {"step", "target_tokens_per_second", "seconds", "validation_seconds"}
 
 
-# ---------------------------------------------------------------------------- stopping and going on
+# --------------------------------------------------------------------------- stopping and resuming
 
 
 EVENTFUL = (
@@ -384,27 +384,29 @@ EVENTFUL = (
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A place for the run that all interrupted ones are compared with."""
+    """A folder for the run that all interrupted runs are compared with."""
     return {"folder": tmp_path_factory.mktemp("uninterrupted")}
 
 
 @pytest.fixture
-def whole_run(small_corpus: Path, uninterrupted: dict[str, Any]) -> Path:
+def uninterrupted_run(small_corpus: Path, uninterrupted: dict[str, Any]) -> Path:
     folder: Path = uninterrupted["folder"]
     if not (folder / BEST).exists():
-        shutil.copytree(trained(small_corpus, *EVENTFUL, run="whole"), folder, dirs_exist_ok=True)
+        shutil.copytree(
+            trained(small_corpus, *EVENTFUL, run="uninterrupted"), folder, dirs_exist_ok=True
+        )
         assert len(snapshots(folder)) == 2
     return folder
 
 
-def assert_same_run(run: Path, whole: Path) -> None:
-    """Bit for bit all that the seed determines."""
-    assert [path.name for path in snapshots(run)] == [path.name for path in snapshots(whole)]
-    for path in snapshots(whole):
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Check that all that the seed determines is bitwise equal."""
+    assert [path.name for path in snapshots(run)] == [path.name for path in snapshots(expected)]
+    for path in snapshots(expected):
         assert (run / path.name).read_bytes() == path.read_bytes()
-    assert (run / METRICS).read_text() == (whole / METRICS).read_text()
-    assert (run / BEST).read_bytes() == (whole / BEST).read_bytes()
-    (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(whole / LAST)
+    assert (run / METRICS).read_text() == (expected / METRICS).read_text()
+    assert (run / BEST).read_bytes() == (expected / BEST).read_bytes()
+    (counters, tensors), (wanted, wanted_tensors) = state_of(run / LAST), state_of(expected / LAST)
     assert counters["progress"] == wanted["progress"]
     assert counters["limit"] == wanted["limit"]
     assert tensors.keys() == wanted_tensors.keys()
@@ -412,14 +414,14 @@ def assert_same_run(run: Path, whole: Path) -> None:
         assert torch.equal(tensors[name], tensor), name
 
 
-def test_the_same_config_gives_the_same_run(small_corpus: Path, whole_run: Path) -> None:
+def test_the_same_config_gives_the_same_run(small_corpus: Path, uninterrupted_run: Path) -> None:
     again = trained(small_corpus, *EVENTFUL, run="again")
-    assert_same_run(again, whole_run)
+    assert_same_run(again, uninterrupted_run)
 
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
-    """Python hashes words otherwise in each process: no order may hang on that."""
+    """Python hashes strings differently in each process: no order may depend on it."""
     settings = ("decoding.max_length=9", "training.max_steps=8", "training.max_minutes=9")
     runs = [small_corpus.parent / f"run{number}" for number in (1, 2)]
     for number, run in enumerate(runs, start=1):
@@ -440,14 +442,14 @@ def steps_of(run: Path) -> int:
 
 @pytest.mark.parametrize("at", [1, 4, "end of an epoch", "last"])
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
-    small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
+    small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
 ) -> None:
-    steps = steps_of(whole_run)
+    steps = steps_of(uninterrupted_run)
     names = {"end of an epoch": steps // 2, "last": steps}
     stop = at if isinstance(at, int) else names[at]
     config = configured(small_corpus, *EVENTFUL)
     with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_updates(stop, interrupt()))
+        patched.setattr(training, "train_step", after_steps(stop, interrupt()))
         with pytest.raises(Interrupted) as caught:
             train(config, "cpu")
     assert caught.value.signal_number == signal.SIGTERM
@@ -455,13 +457,13 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     assert f"Stopped at step {stop}, saved." in log_of(config.run_dir)
     train(config, "cpu", resume=True)
     assert f"resumed at step {stop}, epoch" in log_of(config.run_dir)
-    assert_same_run(config.run_dir, whole_run)
+    assert_same_run(config.run_dir, uninterrupted_run)
 
 
-def test_an_interruption_after_the_last_update_is_not_forgotten(
+def test_an_interruption_after_the_last_step_is_not_lost(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run is done all the same, and who trains several begins no other."""
+    """The run is complete, but a caller that trains several runs must not start another."""
     validate = training.validate
 
     def interrupted(*arguments: Any) -> None:
@@ -479,27 +481,27 @@ def test_an_interruption_after_the_last_update_is_not_forgotten(
     assert "Training has already finished (" in log_of(config.run_dir)
 
 
-def test_a_run_interrupted_at_every_other_update_ends_as_an_uninterrupted_one(
-    small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one(
+    small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configured(small_corpus, *EVENTFUL)
     for turn in range(4):
         with monkeypatch.context() as patched:
-            patched.setattr(training, "train_step", after_updates(2, interrupt(signal.SIGINT)))
+            patched.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGINT)))
             with pytest.raises(Interrupted) as caught:
                 train(config, "cpu", resume=turn > 0)
         assert caught.value.signal_number == signal.SIGINT
         assert steps_of(config.run_dir) == 2 * turn + 2
     train(config, "cpu", resume=True)
-    assert_same_run(config.run_dir, whole_run)
+    assert_same_run(config.run_dir, uninterrupted_run)
 
 
-def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
+def test_checkpoints_of_later_steps_are_removed_and_saved_again(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Simulate a kill between a validation and the checkpoint after it."""
     limits = ("training.max_steps=6", "training.validate_every=2", "training.keep=2")
-    whole = trained(small_corpus, *limits, run="whole")
+    complete = trained(small_corpus, *limits, run="complete")
     config = configured(small_corpus, *limits)
     saves = count(1)
 
@@ -521,24 +523,27 @@ def test_snapshots_of_updates_to_come_are_forgotten_and_taken_anew(
     prepare(config, CPU, read_state(config.run_dir))
     assert [path.name for path in snapshots(config.run_dir)] == ["step-2.safetensors"]
     train(config, "cpu", resume=True)
-    assert_same_run(config.run_dir, whole)
-    assert [path.name for path in snapshots(whole)] == ["step-4.safetensors", "step-6.safetensors"]
+    assert_same_run(config.run_dir, complete)
+    assert [path.name for path in snapshots(complete)] == [
+        "step-4.safetensors",
+        "step-6.safetensors",
+    ]
 
 
-def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place is found by arithmetic: no batch before it is made, no epoch before it ordered."""
+def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position is computed: no earlier batch is made, and no earlier epoch is ordered."""
     limits = ("training.batch_tokens=220", "training.validate_every=50", "training.max_epochs=9")
     config = configured(small_corpus, *limits)
     with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_updates(20, interrupt()))
+        patched.setattr(training, "train_step", after_steps(20, interrupt()))
         with pytest.raises(Interrupted):
             train(config, "cpu")
-    place = state_of(config.run_dir / LAST)[0]["progress"]
-    assert place["epoch"] >= 1
-    assert place["batch"] >= 1
+    position = state_of(config.run_dir / LAST)[0]["progress"]
+    assert position["epoch"] >= 1
+    assert position["batch"] >= 1
     made: list[list[int]] = []
     ordered: list[int] = []
-    make, order = update.batch_of, training.EpochOrder
+    make, order = step_module.batch_of, training.EpochOrder
 
     def noted_make(run: TrainingSession, rows: Any, seed: int) -> Batch:
         made.append([*map(int, rows)])
@@ -548,28 +553,28 @@ def test_going_on_repeats_nothing(small_corpus: Path, monkeypatch: pytest.Monkey
         ordered.append(epoch)
         return order(pairs, tokens, seed, epoch)
 
-    monkeypatch.setattr(update, "batch_of", noted_make)
+    monkeypatch.setattr(step_module, "batch_of", noted_make)
     monkeypatch.setattr(training, "EpochOrder", noted_order)
     monkeypatch.setattr(stopping, "EpochOrder", noted_order)
-    monkeypatch.setattr(training, "train_step", after_updates(2, interrupt()))
+    monkeypatch.setattr(training, "train_step", after_steps(2, interrupt()))
     with pytest.raises(Interrupted):
         train(config, "cpu", resume=True)
     run = prepare(config, CPU, read_state(config.run_dir))[0]
-    batches = order(run.data.train, 220, config.seed, place["epoch"])
-    assert made == [[*map(int, rows)] for rows in batches[place["batch"] :][:2]]
-    assert ordered == [0, place["epoch"]]  # the first tells how long an epoch is
+    batches = order(run.data.train, 220, config.seed, position["epoch"])
+    assert made == [[*map(int, rows)] for rows in batches[position["batch"] :][:2]]
+    assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
 
 
 @pytest.mark.parametrize("at", [5, 7])
-def test_a_killed_run_goes_on_from_its_last_save(
-    small_corpus: Path, whole_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
+def test_a_killed_run_resumes_from_its_last_saved_state(
+    small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     def power_cut() -> None:
         raise MemoryError
 
     config = configured(small_corpus, *EVENTFUL, "training.log_every=1")
     with monkeypatch.context() as patched:
-        patched.setattr(training, "train_step", after_updates(at, power_cut))
+        patched.setattr(training, "train_step", after_steps(at, power_cut))
         with pytest.raises(MemoryError):
             train(config, "cpu")
     assert steps_of(config.run_dir) == 4  # the last validation
@@ -579,18 +584,18 @@ def test_a_killed_run_goes_on_from_its_last_save(
     train(config, "cpu", resume=True)
     metrics = lines_of(config.run_dir / METRICS)
     assert [line["step"] for line in metrics if "train_loss" in line] == list(
-        range(1, steps_of(whole_run) + 1)
+        range(1, steps_of(uninterrupted_run) + 1)
     )
-    assert validations(config.run_dir) == validations(whole_run)
-    assert (config.run_dir / BEST).read_bytes() == (whole_run / BEST).read_bytes()
+    assert validations(config.run_dir) == validations(uninterrupted_run)
+    assert (config.run_dir / BEST).read_bytes() == (uninterrupted_run / BEST).read_bytes()
     (counters, tensors), (wanted, same) = (
-        state_of(run / LAST) for run in (config.run_dir, whole_run)
+        state_of(run / LAST) for run in (config.run_dir, uninterrupted_run)
     )
     assert all(torch.equal(tensors[name], tensor) for name, tensor in same.items())
     assert counters["progress"]["tokens"] == wanted["progress"]["tokens"]
 
 
-def test_a_finished_run_may_be_made_longer(small_corpus: Path) -> None:
+def test_a_finished_run_can_be_extended(small_corpus: Path) -> None:
     long = trained(small_corpus, "training.max_epochs=3", run="long")
     short = trained(small_corpus, "training.max_epochs=2", run="short")
     train(configured(small_corpus, "training.max_epochs=3", run="short"), "cpu", resume=True)
@@ -608,29 +613,29 @@ def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
     assert all(torch.equal(tensors[name], each) for name, each in state_of(run / LAST)[1].items())
 
 
-def test_the_signal_handlers_are_put_back(
+def test_the_signal_handlers_are_restored(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    monkeypatch.setattr(training, "train_step", after_updates(1, interrupt()))
+    monkeypatch.setattr(training, "train_step", after_steps(1, interrupt()))
     with pytest.raises(Interrupted):
         trained(small_corpus)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signal")
-def test_a_terminal_that_is_closed_stops_a_run_as_ctrl_c_does_unless_nohup_said_no(
+def test_a_closed_terminal_stops_a_run_as_ctrl_c_does_unless_nohup_is_used(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may be under nohup
     try:
-        monkeypatch.setattr(training, "train_step", after_updates(2, interrupt(signal.SIGHUP)))
+        monkeypatch.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGHUP)))
         with pytest.raises(Interrupted) as caught:
             trained(small_corpus)
         assert caught.value.signal_number == signal.SIGHUP
         assert steps_of(small_corpus.parent / "run") == 2
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        monkeypatch.setattr(training, "train_step", after_updates(2, interrupt(signal.SIGHUP)))
+        monkeypatch.setattr(training, "train_step", after_steps(2, interrupt(signal.SIGHUP)))
         assert steps_of(trained(small_corpus, "training.max_steps=3", run="other")) == 3
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -641,42 +646,42 @@ def test_a_second_ctrl_c_does_not_wait(small_corpus: Path, monkeypatch: pytest.M
         interrupt(signal.SIGINT)()
         interrupt(signal.SIGINT)()
 
-    monkeypatch.setattr(training, "train_step", after_updates(2, twice))
+    monkeypatch.setattr(training, "train_step", after_steps(2, twice))
     with pytest.raises(KeyboardInterrupt):
         trained(small_corpus)
 
 
-# ------------------------------------------------------------------------------------------- limits
+# ------------------------------------------------------------------------------- stopping criteria
 
 
-def done(run: Path) -> str:
+def stopping_criterion(run: Path) -> str:
     (line,) = (line for line in log_of(run).splitlines() if "Training finished: " in line)
     return line.partition("Training finished: ")[2]
 
 
 def test_max_steps_ends_training(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_steps=5", "training.max_epochs=9")
-    assert done(run) == "training.max_steps=5 reached."
+    assert stopping_criterion(run) == "training.max_steps=5 reached."
     assert steps_of(run) == 5
     assert [line["step"] for line in validations(run)] == [5]  # there is always one validation
 
 
 def test_max_epochs_ends_training(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_epochs=2", "training.max_steps=1000")
-    assert done(run) == "training.max_epochs=2 reached."
+    assert stopping_criterion(run) == "training.max_epochs=2 reached."
     assert [line["step"] for line in validations(run)] == [steps_of(run) // 2, steps_of(run)]
 
 
 def test_patience_ends_training(small_corpus: Path) -> None:
     still = ("training.learning_rate=1e-12", "training.validate_every=2")  # BLEU stays as it is
     run = trained(small_corpus, *still, "training.patience=3", "training.max_epochs=90")
-    assert done(run) == "training.patience=3 reached."
+    assert stopping_criterion(run) == "training.patience=3 reached."
     assert [line["step"] for line in validations(run)] == [2, 4, 6, 8]
     assert state_of(run / BEST)[0]["step"] == 2
 
 
 class FakeTime:
-    """A clock on which every update takes a quarter of a minute."""
+    """A clock on which every step takes a quarter of a minute."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -701,7 +706,7 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) -> None:
     limits = ("training.max_epochs=90", "training.validate_every=50")
     run = trained(small_corpus, *limits, "training.max_minutes=1.5")
-    assert done(run) == "training.max_minutes=1.5 reached."
+    assert stopping_criterion(run) == "training.max_minutes=1.5 reached."
     assert steps_of(run) == 6
     assert state_of(run / LAST)[0]["seconds"] == 90
     config = configured(small_corpus, *limits, "training.max_minutes=2")
@@ -715,11 +720,11 @@ def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
 ) -> None:
     """Eight steps of a quarter of a minute have the rates of a training of eight steps."""
     by_time = ("training.max_epochs=null", f"training.decay={decay}", "training.log_every=1")
-    whole = trained(small_corpus, *by_time, "training.max_minutes=2", run="whole")
+    complete = trained(small_corpus, *by_time, "training.max_minutes=2", run="complete")
     steps = trained(small_corpus, *by_time, "training.max_steps=8", run="steps")
     found, wanted = (
         [line["learning_rate"] for line in lines_of(run / METRICS) if "learning_rate" in line]
-        for run in (whole, steps)
+        for run in (complete, steps)
     )
     assert len(found) == 8
     assert found == pytest.approx(wanted)
@@ -735,7 +740,7 @@ def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
         with pytest.raises(Interrupted):
             train(config, "cpu")
     train(config, "cpu", resume=True)
-    assert (config.run_dir / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+    assert (config.run_dir / METRICS).read_bytes() == (complete / METRICS).read_bytes()
 
 
 def test_a_plateau_decays_the_rate_and_resumes_exactly(
@@ -745,22 +750,24 @@ def test_a_plateau_decays_the_rate_and_resumes_exactly(
     monkeypatch.setattr(validation, "valid_loss", lambda _: 1.0)
     settings = ("training.decay={plateau: 0.2}", "training.patience=2")
     often = ("training.validate_every=1", "training.log_every=1", "training.max_epochs=50")
-    whole = trained(small_corpus, *settings, *often, run="whole")
-    rates = [line["learning_rate"] for line in lines_of(whole / METRICS) if "learning_rate" in line]
+    complete = trained(small_corpus, *settings, *often, run="complete")
+    rates = [
+        line["learning_rate"] for line in lines_of(complete / METRICS) if "learning_rate" in line
+    ]
     assert rates == pytest.approx([1e-3] * 3 + [2e-4] * 2 + [4e-5] * 2)
-    assert done(whole) == "training.patience=2 reached."
+    assert stopping_criterion(complete) == "training.patience=2 reached."
     assert "step 3: no improvement in 2 validations; the learning rate is now 0.2 of" in log_of(
-        whole
+        complete
     )
     with monkeypatch.context() as patch:
-        patch.setattr(training, "train_step", after_updates(4, interrupt()))
+        patch.setattr(training, "train_step", after_steps(4, interrupt()))
         with pytest.raises(Interrupted):
             trained(small_corpus, *settings, *often)
     run = train(configured(small_corpus, *settings, *often), "cpu", resume=True)
-    assert fingerprint(run) == fingerprint(whole)
+    assert fingerprint(run) == fingerprint(complete)
 
 
-# --------------------------------------------------------------------------------- every key counts
+# ------------------------------------------------------------------------- every key has an effect
 
 
 ALTERNATIVES = {
@@ -786,7 +793,7 @@ ALTERNATIVES = {
 
 
 def fingerprint(run: Path) -> tuple[bytes, list[bytes]]:
-    """The result of a training: its metrics and its last weights."""
+    """Return the result of a training: its metrics and last weights."""
     tensors = state_of(run / LAST)[1]
     weights = [tensor.numpy().tobytes() for name, tensor in tensors.items() if "weights." in name]
     return (run / METRICS).read_bytes(), weights
@@ -797,9 +804,8 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# test_device.py and test_cuda.py; test_scheduled_sampling.py; test_average.py; test_save_every.py;
-# test_copied_names.py; test_guided_alignment.py
-ELSEWHERE = {
+# keys tested in test_scheduled_sampling.py, tests/cli/test_average.py and test_save_every.py
+TESTED_ELSEWHERE = {
     "training.scheduled_sampling",
     "training.keep",
     "training.save_every",
@@ -810,7 +816,7 @@ BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_ever
 KEYS = {"data.max_length", *(f"training.{key}" for key in TrainingConfig.model_fields)}
 
 
-@pytest.mark.parametrize("key", sorted(KEYS - ELSEWHERE))
+@pytest.mark.parametrize("key", sorted(KEYS - TESTED_ELSEWHERE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
@@ -846,7 +852,7 @@ def test_every_parameter_has_an_effect(
     assert fingerprint(one) != fingerprint(other)
 
 
-# ------------------------------------------------------------------------- what is skipped, refused
+# ------------------------------------------------------------------------- skipped pairs, refusals
 
 
 def edit_lines(path: Path, edits: dict[int, str]) -> None:
@@ -869,7 +875,7 @@ def test_blank_and_over_long_pairs_are_skipped_and_counted(small_corpus: Path) -
     assert "in validation: 1 pair with a blank side, which the loss leaves out and BLEU" in log
 
 
-def test_validation_counts_the_lines_that_evaluate_counts(
+def test_validation_scores_the_lines_that_evaluate_scores(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = small_corpus.parent
@@ -887,13 +893,13 @@ def test_validation_counts_the_lines_that_evaluate_counts(
     assert len(references) == 15
 
 
-def test_a_log_without_skipped_pairs_does_not_speak_of_them(small_corpus: Path) -> None:
+def test_a_log_without_skipped_pairs_does_not_mention_them(small_corpus: Path) -> None:
     log = log_of(trained(small_corpus, "training.max_steps=1", "data.max_length=80"))
     assert "skipped in" not in log
     assert "same text" not in log
 
 
-def test_the_same_text_on_both_sides_is_told(small_corpus: Path) -> None:
+def test_the_same_text_on_both_sides_is_reported(small_corpus: Path) -> None:
     folder = small_corpus.parent
     shutil.copy(folder / "train.src", folder / "train.tgt")
     log = log_of(trained(small_corpus, "training.max_steps=1"))
@@ -906,7 +912,7 @@ def refusal(config: Config, *, resume: bool = False, overwrite: bool = False) ->
     return str(caught.value)
 
 
-def test_validation_targets_that_are_not_nfc_are_told_of(small_corpus: Path) -> None:
+def test_validation_targets_that_are_not_nfc_are_reported(small_corpus: Path) -> None:
     edit_lines(small_corpus.parent / "valid.tgt", {4: "ba e\u0301 ka!"})
     run = trained(small_corpus, "training.max_steps=1")
     assert "valid.tgt" in log_of(run)
@@ -935,7 +941,7 @@ def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) ->
 
 
 @pytest.mark.parametrize("name", ["vocabulary/glossary.txt", "tensorboard/other", "train.log"])
-def test_what_no_run_wrote_is_not_removed(small_corpus: Path, name: str) -> None:
+def test_files_that_no_run_wrote_are_not_removed(small_corpus: Path, name: str) -> None:
     run = small_corpus.parent / "run"
     (run / name).parent.mkdir(parents=True)
     (run / name).write_text("mine", encoding="utf-8")
@@ -949,7 +955,7 @@ def test_what_no_run_wrote_is_not_removed(small_corpus: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("file", ["train.tgt", "valid.src"])
-def test_a_run_goes_on_with_the_text_it_began_with(small_corpus: Path, file: str) -> None:
+def test_a_run_resumes_only_with_the_text_it_was_trained_on(small_corpus: Path, file: str) -> None:
     run = trained(small_corpus, "training.max_steps=2")
     before, text = contents(run), (small_corpus.parent / file).read_text(encoding="utf-8")
     edit_lines(small_corpus.parent / file, {3: "ba ka"})
@@ -962,7 +968,7 @@ def test_a_run_goes_on_with_the_text_it_began_with(small_corpus: Path, file: str
     assert log_of(run).count("resumed at step 2") == 1
 
 
-def test_of_equal_bleu_the_weights_of_less_loss_are_kept(
+def test_with_equal_bleu_the_weights_with_the_lower_loss_are_kept(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
@@ -993,7 +999,7 @@ def test_chrf_and_loss_select_weights_too(small_corpus: Path) -> None:
     assert "valid_chrf" not in validations(other)[0]
 
 
-def test_a_run_that_ran_out_of_memory_goes_on_exactly(
+def test_a_run_that_ran_out_of_memory_resumes_exactly(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_out_once() -> None:
@@ -1004,20 +1010,22 @@ def test_a_run_that_ran_out_of_memory_goes_on_exactly(
                 raise RuntimeError(message)
             return batch_loss(model, batch, *weights)
 
-        monkeypatch.setattr(update, "batch_loss", loss)
+        monkeypatch.setattr(step_module, "batch_loss", loss)
 
     run_out_once()
-    whole = trained(small_corpus, "training.max_steps=4", "training.max_epochs=null", run="whole")
+    complete = trained(
+        small_corpus, "training.max_steps=4", "training.max_epochs=null", run="complete"
+    )
     run_out_once()
     run = trained(small_corpus, "training.max_steps=2", "training.max_epochs=null")
-    monkeypatch.setattr(update, "batch_loss", batch_loss)
+    monkeypatch.setattr(step_module, "batch_loss", batch_loss)
     longer = configured(small_corpus, "training.max_steps=4", "training.max_epochs=null")
     train(longer, "cpu", resume=True)
-    tensors = state_of(whole / LAST)[1]
+    tensors = state_of(complete / LAST)[1]
     assert all(torch.equal(each, tensors[name]) for name, each in state_of(run / LAST)[1].items())
 
 
-def test_overwrite_takes_an_empty_folder_too(small_corpus: Path) -> None:
+def test_overwrite_accepts_an_empty_folder(small_corpus: Path) -> None:
     (small_corpus.parent / "run").mkdir()
     train(configured(small_corpus, "training.max_steps=1"), "cpu", overwrite=True)
     trained(small_corpus, "training.max_steps=1", run="new")
@@ -1042,34 +1050,34 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
 LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
 
 
-@pytest.mark.parametrize("left", [None, (), LEFT_BY_A_KILL], ids=["absent", "empty", "killed"])
+@pytest.mark.parametrize("files", [None, (), LEFT_BY_A_KILL], ids=["absent", "empty", "killed"])
 def test_resume_starts_a_run_in_an_absent_or_empty_folder(
-    small_corpus: Path, left: Sequence[str] | None
+    small_corpus: Path, files: Sequence[str] | None
 ) -> None:
-    """One command for machines that may be taken away: it starts the run, then resumes it."""
+    """One command for preemptible machines: it starts the run, then resumes it."""
     settings = ("training.max_steps=6", "training.validate_every=2")
-    whole = trained(small_corpus, *settings, run="whole")
+    complete = trained(small_corpus, *settings, run="complete")
     config = configured(small_corpus, *settings)
-    if left is not None:
+    if files is not None:
         config.run_dir.mkdir()
-    for name in left or ():
+    for name in files or ():
         if name.endswith("/"):
             (config.run_dir / name).mkdir()
         else:
             (config.run_dir / name).touch()
     for number in (2, 3):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training, "train_step", after_updates(number, interrupt()))
+            patch.setattr(training, "train_step", after_steps(number, interrupt()))
             with pytest.raises(Interrupted):
                 train(config, "cpu", resume=True)
     train(config, "cpu", resume=True)
-    assert_same_run(config.run_dir, whole)
+    assert_same_run(config.run_dir, complete)
     log = log_of(config.run_dir)
     assert log.count(f"{config.run_dir} had no saved state to resume: started the run") == 1
     assert log.count("resumed at step") == 2
 
 
-def test_resume_starts_no_run_among_files_of_others(small_corpus: Path) -> None:
+def test_resume_starts_no_run_among_other_files(small_corpus: Path) -> None:
     config = configured(small_corpus)
     config.run_dir.mkdir()
     (config.run_dir / "notes.txt").write_text("mine")
@@ -1106,16 +1114,16 @@ def blank_out(path: Path) -> None:
     path.write_text("\n" * 120, encoding="utf-8")
 
 
-SPOILT: dict[str, tuple[str, Callable[[Path], None], str]] = {
+INVALID_DATA: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "missing": ("train.src", Path.unlink, "train.src: no such file"),
-    "missing, to be used later": ("test.tgt", Path.unlink, "test.tgt: no such file"),
+    "missing test text": ("test.tgt", Path.unlink, "test.tgt: no such file"),
     "empty": (
         "valid.src",
         lambda path: path.write_bytes(b"") and None,
         "valid.src: the file is empty",
     ),
     "unequal": ("train.tgt", shorten, "train.tgt has 1"),
-    "unequal, to be used later": ("test.src", shorten, "test.src has 1 line"),
+    "unequal test text": ("test.src", shorten, "test.src has 1 line"),
     "not UTF-8": (
         "valid.tgt",
         lambda path: path.write_bytes(b"a\nb\xff\n") and None,
@@ -1125,13 +1133,15 @@ SPOILT: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "spoil", "reason"), SPOILT.values(), ids=SPOILT.keys())
+@pytest.mark.parametrize(
+    ("name", "damage", "reason"), INVALID_DATA.values(), ids=INVALID_DATA.keys()
+)
 def test_refused_data_leave_no_trace(
-    small_corpus: Path, name: str, spoil: Callable[[Path], None], reason: str
+    small_corpus: Path, name: str, damage: Callable[[Path], None], reason: str
 ) -> None:
     run = trained(small_corpus, "training.max_steps=1", run="older")
     before = contents(run)
-    spoil(small_corpus.parent / name)
+    damage(small_corpus.parent / name)
     config = configured(small_corpus, run="new")
     assert reason in refusal(config)
     assert not config.run_dir.exists()
@@ -1147,7 +1157,7 @@ def test_refused_data_leave_no_trace(
         ("data.max_length=1", "every training pair is longer than 1 tokens"),
     ],
 )
-def test_a_config_that_the_data_refute_leaves_no_trace(
+def test_a_config_that_does_not_fit_the_data_leaves_no_trace(
     small_corpus: Path, override: str, reason: str
 ) -> None:
     config = configured(small_corpus, override)
@@ -1155,14 +1165,14 @@ def test_a_config_that_the_data_refute_leaves_no_trace(
     assert not config.run_dir.exists()
 
 
-def test_a_device_that_is_not_there_is_refused_before_any_work(small_corpus: Path) -> None:
+def test_a_missing_device_is_refused_before_any_work(small_corpus: Path) -> None:
     config = configured(small_corpus)
     with pytest.raises(UserError, match=r"^device='tpu': "):
         train(config, "tpu")
     assert not config.run_dir.exists()
 
 
-def test_a_folder_that_is_there_needs_no_way_to_make_it(
+def test_an_existing_folder_need_not_be_creatable(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Simulate a read-only volume, or the root folder."""
@@ -1180,7 +1190,7 @@ def test_a_folder_that_is_there_needs_no_way_to_make_it(
     check_folder(root, resume=False, overwrite=False)
 
 
-# ------------------------------------------------------------------------------- one read on resume
+# ----------------------------------------------------------------------------- reading and locking
 
 
 def test_resuming_reads_and_verifies_the_state_once(
@@ -1270,7 +1280,7 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     header, tensors = tensor_file.read_file(run / LAST)
     own = {key: each for key, each in header.items() if key not in ("version", "format", "tensors")}
     own["state_format"] = found
-    if found is None:  # as the first version wrote it, with other counters
+    if found is None:  # as written by the first version, with other counters
         del own["state_format"]
         own["progress"] = {"step": 2, "untaken": [], "worse": 0, "largest_piece": 0}
     tensor_file.save_tensors(run / LAST, tensors, own)
@@ -1286,7 +1296,7 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     assert "damaged" not in line
     assert contents(run) == before
     again = configured(small_corpus, "training.max_steps=1", run="again")
-    train(again, "cpu", init_from=run)  # its weights are as good as ever
+    train(again, "cpu", init_from=run)  # its weights remain valid
     assert "initialised from" in log_of(again.run_dir)
 
 
@@ -1301,7 +1311,7 @@ def test_the_state_of_another_format_is_refused_in_one_line(
         ("training.decay=linear", None),
     ],
 )
-def test_an_unwise_schedule_is_warned_of_once(
+def test_an_unsuitable_schedule_gives_one_warning(
     small_corpus: Path, override: str, warned: str | None
 ) -> None:
     keys = ("training.warmup_steps=0", "training.decay=constant", override)

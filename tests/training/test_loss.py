@@ -1,4 +1,4 @@
-"""The fused loss against torch's cross-entropy, across the borders of its chunks."""
+"""The fused loss against torch's cross-entropy, across chunk boundaries."""
 
 import math
 
@@ -25,7 +25,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["cpu", "cuda"])
 def _chunks_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sizes of chunks that are taken there."""
+    """Use the chunk sizes of this type of device."""
     sizes, device = loss_module._chunk_and_block, torch.device(request.param)
     monkeypatch.setattr(
         loss_module, "_chunk_and_block", lambda tokens, _, wanted: sizes(tokens, device, wanted)
@@ -58,7 +58,7 @@ def gradients(loss: Tensor, outputs: Tensor, projection: nn.Linear) -> tuple[Ten
     return torch.autograd.grad(loss, [outputs, projection.weight, projection.bias])
 
 
-def same_with_gradients(
+def assert_same_with_gradients(
     loss: Tensor, expected: Tensor, outputs: Tensor, projection: nn.Linear
 ) -> None:
     close(loss, expected)
@@ -68,7 +68,7 @@ def same_with_gradients(
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 3 * CHUNK - 1, 97])
-def test_chunks_on_cuda_are_of_one_size_and_even(tokens: int) -> None:
+def test_chunks_on_cuda_have_one_even_size(tokens: int) -> None:
     chunk, block = loss_module._chunk_and_block(tokens, torch.device("cuda"), True)
     assert chunk == block
     assert chunk % 2 == 0
@@ -80,19 +80,19 @@ def test_chunks_on_cuda_are_of_one_size_and_even(tokens: int) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("rows", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 2])
-def test_loss_is_torchs_in_value_and_gradients(rows: int, smoothing: float, device: str) -> None:
+def test_loss_and_gradients_equal_those_of_torch(rows: int, smoothing: float, device: str) -> None:
     outputs, projection, tgt = make_inputs(rows, device)
     loss = objective(outputs, projection, tgt, smoothing)
     expected = plain_loss(outputs, projection, tgt, smoothing)
     assert loss.shape == ()
-    same_with_gradients(loss, expected, outputs, projection)
+    assert_same_with_gradients(loss, expected, outputs, projection)
 
 
 @pytest.mark.usefixtures("_chunks_of")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("smoothing", "weight"), [(0.0, 0.0), (0.1, 0.0), (0.75, 3.0)])
 @pytest.mark.parametrize("rows", [2, CHUNK, 3 * CHUNK + 2])
-def test_the_likelihood_has_neither_smoothing_nor_rdrops_term(
+def test_the_likelihood_excludes_label_smoothing_and_consistency(
     rows: int, smoothing: float, weight: float, device: str
 ) -> None:
     outputs, projection, tgt = make_inputs(rows, device)
@@ -101,17 +101,17 @@ def test_the_likelihood_has_neither_smoothing_nor_rdrops_term(
     assert not nll.requires_grad
 
 
-def test_loss_is_its_formula() -> None:
+def test_loss_follows_its_formula() -> None:
     outputs, projection, tgt = make_inputs(3)
     expected = 0.0
-    for logits, aim in zip(projection(outputs).tolist(), tgt.tolist(), strict=True):
+    for logits, tgt_id in zip(projection(outputs).tolist(), tgt.tolist(), strict=True):
         normalizer = math.log(sum(math.exp(logit) for logit in logits))
         costs = [normalizer - logit for logit in logits]
-        expected += 0.8 * costs[aim] + 0.2 * sum(costs) / V
+        expected += 0.8 * costs[tgt_id] + 0.2 * sum(costs) / V
     assert objective(outputs, projection, tgt, 0.2).item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_gradients_are_the_numerical_ones_whatever_comes_after() -> None:
+def test_gradients_equal_numerical_ones_for_any_upstream_gradient() -> None:
     outputs, projection, tgt = make_inputs(CHUNK + 2)
     names = [name for name, _ in projection.named_parameters()]
 
@@ -132,7 +132,7 @@ def test_gradients_are_the_numerical_ones_whatever_comes_after() -> None:
 def plain_consistent_loss(
     outputs: Tensor, projection: nn.Linear, tgt: Tensor, smoothing: float, weight: float
 ) -> Tensor:
-    """R-Drop's equation 4, rows in twos."""
+    """Return R-Drop's equation 4 for pairs of adjacent rows."""
     p, q = projection(outputs).log_softmax(-1).unflatten(0, (-1, 2)).unbind(1)
     divergence = F.kl_div(p, q, reduction="sum", log_target=True)
     divergence = divergence + F.kl_div(q, p, reduction="sum", log_target=True)
@@ -143,16 +143,16 @@ def plain_consistent_loss(
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("weight", [0.5, 5.0])
 @pytest.mark.parametrize("pairs", [1, CHUNK // 2, CHUNK // 2 + 1, 2 * CHUNK])
-def test_consistency_is_rdrops_in_value_and_gradients(
+def test_consistency_and_gradients_equal_those_of_r_drop(
     pairs: int, weight: float, device: str
 ) -> None:
     outputs, projection, tgt = make_inputs(2 * pairs, device)
     loss = objective(outputs, projection, tgt, 0.1, weight)
     expected = plain_consistent_loss(outputs, projection, tgt, 0.1, weight)
-    same_with_gradients(loss, expected, outputs, projection)
+    assert_same_with_gradients(loss, expected, outputs, projection)
 
 
-def test_consistency_is_its_formula() -> None:
+def test_consistency_follows_its_formula() -> None:
     outputs, projection, tgt = make_inputs(2)
     p, q = projection(outputs).softmax(-1).tolist()
     expected = sum(
@@ -163,7 +163,7 @@ def test_consistency_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_a_batch_passes_twice_under_two_dropouts(dropout: float) -> None:
+def test_consistency_uses_two_passes_with_different_dropout(dropout: float) -> None:
     model = make_model(CASES[0], dropout).train()
     batch = make_batch([[4, 5, 6], [7, 8]], [[5, 6], [9, 4, 5, 7]])
     torch.manual_seed(2)
@@ -182,11 +182,11 @@ def test_a_batch_passes_twice_under_two_dropouts(dropout: float) -> None:
     close(nll, plain_loss(rows, model.projection, tgt, 0.0) / 2)
 
 
-def test_the_parts_of_a_batch_add_up_to_the_batch() -> None:
+def test_losses_of_parts_add_up_to_the_loss_of_the_batch() -> None:
     outputs, projection, tgt = make_inputs(11)
-    whole = objective(outputs, projection, tgt, 0.1)
+    total = objective(outputs, projection, tgt, 0.1)
     parts = [objective(outputs[at], projection, tgt[at], 0.1) for at in (slice(5), slice(5, 11))]
-    same_with_gradients(whole, sum(parts), outputs, projection)
+    assert_same_with_gradients(total, sum(parts), outputs, projection)
 
 
 def test_loss_without_gradients_is_the_same() -> None:
@@ -214,7 +214,7 @@ def test_loss_is_never_below_the_entropy_of_the_smoothed_target() -> None:
     assert worse > best
 
 
-def test_no_rows_cost_nothing() -> None:
+def test_no_rows_have_zero_loss_and_gradient() -> None:
     outputs, projection, tgt = make_inputs(0)
     loss = objective(outputs, projection, tgt, 0.1)
     assert loss.item() == 0
@@ -232,7 +232,7 @@ def test_logits_beyond_the_range_of_exp_stay_finite() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("scale", [50.0, 1000.0, 1e8])
-def test_a_diverged_model_has_the_loss_of_torch(
+def test_a_diverged_model_has_the_same_loss_as_torch(
     scale: float, smoothing: float, device: str
 ) -> None:
     """Probabilities of the targets underflow."""

@@ -1,4 +1,4 @@
-"""Loss with copying against the mixture written out in loops, values and gradients."""
+"""Loss with copying and its gradients against the mixture written out in loops."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
-    """Cross-entropy of the mixture with the smoothed target."""
+    """Return the cross-entropy of the mixture with the smoothed target."""
     outputs, weights, *_ = model.unroll(batch.src, batch.src_lengths, batch.tgt_in)
     assert weights is not None
     values = model.start(model.encode(batch.src, batch.src_lengths))[0].values
@@ -41,7 +41,7 @@ def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("case", ATTENTIONAL, ids=str)
-def test_loss_is_that_of_loops_in_value_and_gradients(case: Case, smoothing: float) -> None:
+def test_loss_and_gradients_equal_those_of_loops(case: Case, smoothing: float) -> None:
     model, batch = make_copying_model(case), make_batch(SOURCES, TARGETS)
     loss, nll = batch_loss(model, batch, smoothing)
     expected = loss_in_loops(model, batch, smoothing)
@@ -59,7 +59,7 @@ def test_loss_is_that_of_loops_in_value_and_gradients(case: Case, smoothing: flo
 
 
 @pytest.mark.parametrize("rows", [2, CHUNK, 3 * CHUNK + 2])
-def test_consistency_is_rdrops_between_mixtures(rows: int) -> None:
+def test_consistency_is_that_of_r_drop_between_mixtures(rows: int) -> None:
     projection, layer, weights, copied = mixture(rows)
     tgt = torch.randint(V, (rows,), generator=torch.Generator().manual_seed(3))
     log_probs = copied.mix(projection(copied.outputs))
@@ -79,7 +79,7 @@ def test_consistency_is_rdrops_between_mixtures(rows: int) -> None:
 
 
 def mixture(rows: int) -> tuple[nn.Linear, Copying, Tensor, CopyOutputs]:
-    """Projection, gate, scores of source positions, and the outputs they give."""
+    """Return projection, copy layer, scores of source positions and the resulting outputs."""
     torch.manual_seed(2)
     projection, layer = nn.Linear(R, V).double(), Copying(R, 3).double()
     src = torch.randint(V, (rows, 6)).view(-1, 2, 6)[:, :1].expand(-1, 2, -1).reshape(rows, 6)
@@ -89,7 +89,7 @@ def mixture(rows: int) -> tuple[nn.Linear, Copying, Tensor, CopyOutputs]:
 
 
 def copied_from(layer: Copying, outputs: Tensor, scores: Tensor, src: Tensor) -> CopyOutputs:
-    """The mixture of outputs [N, R], by scores and source ids [N, 6]; some copying continues."""
+    """Return the mixture for outputs [N, R], scores and source ids [N, 6]; some copies continue."""
     continued = scores.detach().roll(1, 1).softmax(-1)
     positions = SourcePositions(
         src, first_positions(src), scores.detach()[..., None].repeat(1, 1, 2)
@@ -99,7 +99,7 @@ def copied_from(layer: Copying, outputs: Tensor, scores: Tensor, src: Tensor) ->
     return copied
 
 
-def test_two_passes_under_dropout_copy_from_one_source() -> None:
+def test_both_passes_of_consistency_copy_from_the_same_source() -> None:
     model = make_copying_model(ATTENTIONAL[0])
     batch = make_batch(SOURCES, TARGETS)
     for twice, once in zip(
@@ -115,10 +115,10 @@ def test_loss_without_gradients_is_the_same() -> None:
         assert torch.equal(batch_loss(model, batch, 0.1).objective, expected.detach())
 
 
-def test_no_rows_cost_nothing() -> None:
+def test_no_rows_have_zero_loss() -> None:
     projection, _, _, copied = mixture(2)
-    none = CopyOutputs(*(each[:0] for each in copied))
-    loss = token_loss(none, projection, torch.zeros(0, dtype=torch.long), 0.1).objective
+    empty = CopyOutputs(*(each[:0] for each in copied))
+    loss = token_loss(empty, projection, torch.zeros(0, dtype=torch.long), 0.1).objective
     assert loss.item() == 0
     loss.backward()
 

@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step, the moving average, and optimizers at work."""
+"""Learning-rate schedules, the moving average of the weights, and optimizer steps."""
 
 import itertools
 import math
@@ -32,19 +32,19 @@ def make_config(**keys: Any) -> TrainingConfig:
 
 
 def rates(decay: str, warmup: int = WARMUP, steps: int = LAST) -> list[float]:
-    """The rates of updates 1 to `steps`."""
+    """Return the learning rates of steps 1 to `steps`."""
     config = make_config(decay=decay, warmup_steps=warmup)
     return [learning_rate(config, step, LAST) for step in range(1, steps + 1)]
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_warm_up_rises_evenly_to_the_peak(decay: str) -> None:
+def test_warm_up_rises_linearly_to_the_peak(decay: str) -> None:
     rising = rates(decay)[:WARMUP]
     assert rising == pytest.approx([PEAK * step / WARMUP for step in range(1, WARMUP + 1)])
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_the_rate_has_its_peak_where_the_warm_up_ends_and_never_rises_again(decay: str) -> None:
+def test_the_rate_peaks_at_the_end_of_the_warm_up_and_never_rises_again(decay: str) -> None:
     all_rates = rates(decay)
     assert max(all_rates) == pytest.approx(PEAK)
     assert all_rates[WARMUP - 1] == pytest.approx(PEAK)
@@ -57,27 +57,29 @@ def test_the_rate_has_its_peak_where_the_warm_up_ends_and_never_rises_again(deca
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_no_step_of_the_schedule_is_a_jump(decay: str) -> None:
+def test_the_schedule_has_no_jumps(decay: str) -> None:
     steepest = max(abs(after - before) for before, after in itertools.pairwise(rates(decay)))
     assert steepest <= PEAK / WARMUP * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 @pytest.mark.parametrize("warmup", [0, WARMUP])
-def test_every_update_counts_and_zero_comes_after_the_last(decay: str, warmup: int) -> None:
+def test_the_rate_is_positive_up_to_the_last_step_and_zero_after_it(
+    decay: str, warmup: int
+) -> None:
     all_rates = rates(decay, warmup, LAST + 5)
     assert all(rate > 0 for rate in all_rates[:LAST])
     assert all_rates[LAST:] == pytest.approx([0.0] * 5, abs=1e-18)
     assert all_rates[LAST - 1] < 0.05 * PEAK
 
 
-def test_linear_falls_by_one_amount() -> None:
+def test_linear_decay_falls_by_equal_amounts() -> None:
     falling = rates("linear")[WARMUP - 1 :]
     amounts = [before - after for before, after in itertools.pairwise(falling)]
     assert amounts == pytest.approx([PEAK / (LAST + 1 - WARMUP)] * len(amounts))
 
 
-def test_cosine_is_half_way_down_in_the_middle_and_symmetric() -> None:
+def test_cosine_decay_is_symmetric_about_half_the_peak() -> None:
     falling = [*rates("cosine")[WARMUP - 1 :], 0.0]
     assert len(falling) % 2 == 1
     assert falling[len(falling) // 2] == pytest.approx(PEAK / 2)
@@ -86,7 +88,7 @@ def test_cosine_is_half_way_down_in_the_middle_and_symmetric() -> None:
 
 
 @pytest.mark.parametrize("warmup", [0, WARMUP])
-def test_inverse_sqrt_halves_where_the_step_is_four_times_as_far(warmup: int) -> None:
+def test_inverse_sqrt_decay_halves_at_four_times_the_step(warmup: int) -> None:
     config = make_config(decay="inverse_sqrt", warmup_steps=warmup)
     first = max(warmup, 1)
     for factor, share in ((1, 1.0), (4, 0.5), (9, 1 / 3)):
@@ -94,19 +96,19 @@ def test_inverse_sqrt_halves_where_the_step_is_four_times_as_far(warmup: int) ->
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_without_warm_up_the_first_update_has_the_peak(decay: str) -> None:
+def test_without_warm_up_the_first_step_has_the_peak_rate(decay: str) -> None:
     assert rates(decay, warmup=0)[0] == PEAK
     assert rates(decay, warmup=0) == rates(decay, warmup=1)
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
-def test_a_training_of_one_step_has_the_peak(decay: str) -> None:
+def test_a_training_of_one_step_has_the_peak_rate(decay: str) -> None:
     config = make_config(decay=decay, max_steps=1)
     assert learning_rate(config, 1, 1) == PEAK
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 10])
-def test_an_inverse_square_root_without_warm_up_is_warned_of(warmup: int) -> None:
+def test_inverse_sqrt_decay_without_warm_up_gives_a_warning(warmup: int) -> None:
     config = make_config(decay="inverse_sqrt", warmup_steps=warmup, max_steps=None, max_minutes=9)
     tenth = 100 * max(1, warmup)
     note = schedule_note(config, None)
@@ -119,8 +121,8 @@ def test_an_inverse_square_root_without_warm_up_is_warned_of(warmup: int) -> Non
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 @pytest.mark.parametrize("warmup", [0, WARMUP])
-def test_time_alone_ends_a_decay_as_its_steps_would(decay: str, warmup: int) -> None:
-    """At a constant speed the rates are those of a training by steps, but for one step."""
+def test_a_decay_by_time_equals_one_by_steps_at_constant_speed(decay: str, warmup: int) -> None:
+    """The number of steps is estimated from the second step on, here at constant speed."""
     seconds = 0.3
     config = make_config(
         decay=decay, warmup_steps=warmup, max_steps=None, max_minutes=LAST * seconds / 60
@@ -134,8 +136,8 @@ def test_time_alone_ends_a_decay_as_its_steps_would(decay: str, warmup: int) -> 
 def test_the_end_of_a_decay_by_time_follows_the_speed() -> None:
     config = make_config(decay="linear", max_steps=None, max_minutes=10)
     assert end_of_decay(config, 101, None, 60.0) == 1000
-    assert end_of_decay(config, 301, None, 300.0) == 600  # it became slower
-    assert end_of_decay(config, 900, None, 601.0) == 900  # past the time
+    assert end_of_decay(config, 301, None, 300.0) == 600  # training has become slower
+    assert end_of_decay(config, 900, None, 601.0) == 900  # past the limit
     assert 0 < learning_rate(config, 900, 900) < PEAK / 800
     assert end_of_decay(make_config(decay="linear", max_minutes=1), 30, LAST, 59.0) == LAST
 
@@ -150,7 +152,7 @@ def test_plateaus_multiply_the_peak(warmup: int) -> None:
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_a_warm_up_beyond_the_last_step_is_warned_of(decay: str) -> None:
+def test_a_warm_up_beyond_the_last_step_gives_a_warning(decay: str) -> None:
     config = make_config(decay=decay, warmup_steps=4 * LAST)
     note = schedule_note(config, LAST)
     assert note == (
@@ -162,7 +164,7 @@ def test_a_warm_up_beyond_the_last_step_is_warned_of(decay: str) -> None:
 
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("warmup", [11, LAST])
-def test_a_sound_schedule_is_not_warned_of(decay: str, warmup: int) -> None:
+def test_a_sound_schedule_gives_no_warning(decay: str, warmup: int) -> None:
     assert schedule_note(make_config(decay=decay, warmup_steps=warmup), LAST) is None
     if decay != "inverse_sqrt":
         assert schedule_note(make_config(decay=decay), LAST) is None
@@ -175,7 +177,7 @@ def test_a_training_shorter_than_its_warm_up_only_rises(decay: str) -> None:
     assert all_rates[-1] < PEAK
 
 
-def test_the_average_is_its_formula() -> None:
+def test_the_average_follows_its_formula() -> None:
     decay, generator = 0.4, torch.Generator().manual_seed(1)
     history = [torch.randn(2, 3, generator=generator).double() for _ in range(9)]
     averages = [torch.zeros(2, 3).double(), torch.ones(5).double()]
@@ -190,7 +192,7 @@ def test_the_average_is_its_formula() -> None:
     torch.testing.assert_close(constant, torch.ones(5).double(), rtol=0, atol=1e-12)
 
 
-def test_the_average_forgets_its_beginning_soon_and_then_remembers_long() -> None:
+def test_the_average_has_a_short_memory_at_first_and_a_long_one_later() -> None:
     average, zero = [torch.ones(1)], [torch.zeros(1)]
     for step in range(1, 11):
         update_average(average, zero, 0.9999, step, torch.tensor(0.0))
@@ -200,7 +202,7 @@ def test_the_average_forgets_its_beginning_soon_and_then_remembers_long() -> Non
     assert average[0].item() == pytest.approx(0.9999 * expected, rel=1e-5)
 
 
-def test_the_average_wants_no_gradient() -> None:
+def test_the_average_requires_no_gradient() -> None:
     weight = nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(1)))
     average = torch.zeros(3)
     update_average([average], [weight], 0.5, 1, torch.tensor(0.0))
@@ -223,8 +225,8 @@ def weights_of(seed: int) -> list[nn.Parameter]:
 @pytest.mark.parametrize("weight_decay", [0.0, 0.25])
 @pytest.mark.parametrize("name", list(RULES))
 @pytest.mark.parametrize("device", DEVICES)
-def test_steps_are_those_of_torchs_optimizer(device: str, name: str, weight_decay: float) -> None:
-    """Gradients divided, a parameter without one in some steps, another rate in each."""
+def test_steps_equal_those_of_torchs_optimizer(device: str, name: str, weight_decay: float) -> None:
+    """Gradients are divided and missing for some parameters, and the rate changes at each step."""
     ours, theirs = (
         [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)] for _ in "ab"
     )
@@ -242,15 +244,15 @@ def test_steps_are_those_of_torchs_optimizer(device: str, name: str, weight_deca
         optimizer.step(rate, torch.tensor(divisor, device=device))
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other)
-        remembered = reference.state[other] if name != "sgd" else {}
-        assert set(optimizer.state[mine]) == set(remembered)
-        for key, value in remembered.items():
+        moments = reference.state[other] if name != "sgd" else {}
+        assert set(optimizer.state[mine]) == set(moments)
+        for key, value in moments.items():
             torch.testing.assert_close(optimizer.state[mine][key].cpu(), value.cpu())
 
 
 @pytest.mark.parametrize("name", list(RULES))
-def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
-    """Without a gradient weight decay alone moves a weight: with Adam by a whole step."""
+def test_an_optimizer_uses_the_learning_rate_it_is_given(name: str) -> None:
+    """Without a gradient, weight decay alone moves a weight: with Adam by a full step."""
     weight = nn.Parameter(torch.tensor([2.0]))
     optimizer = Optimizer(make_config(optimizer={name: 0.5}), [weight])
     weight.grad = torch.zeros(1)
@@ -261,7 +263,7 @@ def test_an_optimizer_goes_down_at_the_rate_it_is_given(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(RULES))
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_step_that_is_not_to_be_taken_changes_nothing(device: str, name: str) -> None:
+def test_a_skipped_step_changes_nothing(device: str, name: str) -> None:
     weights = [nn.Parameter(weight.detach().to(device)) for weight in weights_of(1)]
     optimizer = Optimizer(make_config(optimizer={name: 0.25}), weights)
 
@@ -277,7 +279,7 @@ def test_a_step_that_is_not_to_be_taken_changes_nothing(device: str, name: str) 
     assert not any(map(torch.equal, step(2.0, 0.0)[:3], before))
 
 
-def test_gradients_are_forgotten() -> None:
+def test_zero_grad_removes_the_gradients() -> None:
     weights = weights_of(1)
     for weight in weights:
         weight.grad = torch.ones_like(weight)
@@ -285,8 +287,8 @@ def test_gradients_are_forgotten() -> None:
     assert [weight.grad for weight in weights] == [None] * 3
 
 
-def test_an_update_loads_no_compiler() -> None:
-    """torch's own optimizers do, for a second and 75 MB."""
+def test_a_step_does_not_import_the_compiler() -> None:
+    """torch's own optimizers import it, which costs a second and 75 MB."""
     code = """
 import sys, torch
 from seq2seq.config.schema import TrainingConfig

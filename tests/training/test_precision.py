@@ -1,4 +1,4 @@
-"""Precisions: the scale of the loss in fp16, and what `auto` means."""
+"""Precision: loss scaling in fp16, and the choice of `auto`."""
 
 import json
 import re
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 LIMITS = ("training.max_steps=6", "training.validate_every=3", "decoding.max_length=8")
 
 
-def test_the_scale_follows_the_rule() -> None:
+def test_the_loss_scale_follows_its_rule() -> None:
     state = torch.tensor([1024.0, 0.0])
     scale, steps = 1024.0, 0
     generator = torch.Generator().manual_seed(1)
@@ -48,7 +48,7 @@ def losses_of(run: Path) -> list[float]:
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_mixed_precision_trains_nearly_as_float32(
+def test_mixed_precision_has_nearly_the_losses_of_float32(
     precision: str, decoder: str, small_corpus: Path
 ) -> None:
     losses = {}
@@ -88,7 +88,7 @@ def test_an_overflow_halves_the_scale_and_changes_no_weight(small_corpus: Path) 
     assert session.progress.loss_scale.tolist() == [2.0 ** (24 - skipped), 1]
 
 
-def test_the_scale_does_not_change_the_step(small_corpus: Path) -> None:
+def test_the_loss_scale_does_not_change_the_step(small_corpus: Path) -> None:
     """Powers of two are exact, as long as nothing underflows."""
     updated = []
     for scale in (INITIAL_LOSS_SCALE, 4 * INITIAL_LOSS_SCALE):
@@ -101,7 +101,7 @@ def test_the_scale_does_not_change_the_step(small_corpus: Path) -> None:
         assert torch.allclose(one, other, rtol=1e-2, atol=1e-4)
 
 
-def test_a_resumed_run_has_the_same_scale(
+def test_a_resumed_run_has_the_same_loss_scale(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss_scaling, "GROWTH_STEPS", 2)
@@ -119,7 +119,7 @@ def test_a_resumed_run_has_the_same_scale(
 
 
 @pytest.mark.parametrize(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
-def test_auto_is_what_is_faster_where_the_run_began(
+def test_auto_is_the_faster_precision_when_the_run_was_started(
     ratio: float, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_module, "_bf16_time", lambda: ratio)

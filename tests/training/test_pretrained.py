@@ -1,4 +1,4 @@
-"""`data.embeddings`: which rows are set, before the first step and only then."""
+"""`data.embeddings`: the rows that are set, once before the first step."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def vectors(small_corpus: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "apart"])
 @pytest.mark.parametrize("side", ["src", "tgt"])
-def test_found_words_have_their_vectors_and_the_others_random_ones(
+def test_words_in_the_file_have_its_vectors_and_others_random_ones(
     small_corpus: Path, vectors: tuple[Path, dict[str, np.ndarray]], side: str, tied: bool
 ) -> None:
     path, given = vectors
@@ -112,7 +112,7 @@ def test_a_run_is_resumed_without_the_file(
     assert (plain / METRICS).read_bytes() != (complete / METRICS).read_bytes()
 
 
-def test_a_warm_start_does_not_read_them(
+def test_a_warm_start_does_not_read_the_embeddings(
     small_corpus: Path, vectors: tuple[Path, dict[str, np.ndarray]]
 ) -> None:
     run = train(configured(small_corpus, run="first"), "cpu")
@@ -128,7 +128,7 @@ def test_other_vocabularies_are_refused(small_corpus: Path, override: str) -> No
         configured(small_corpus, "data.embeddings.src=x.vec", override)
 
 
-def test_neither_side_is_refused(small_corpus: Path) -> None:
+def test_embeddings_of_neither_side_are_refused(small_corpus: Path) -> None:
     with pytest.raises(UserError, match=r"data\.embeddings.*: set src, tgt or both"):
         configured(small_corpus, "data.embeddings.src=null")
 

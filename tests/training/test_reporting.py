@@ -30,11 +30,13 @@ def without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(path: Path) -> str:
-    return path.read_bytes().decode("utf-8")  # as it is on the disk, line ends included
+    return path.read_bytes().decode("utf-8")  # as stored, line ends included
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_each_figure_goes_to_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_metric_is_written_to_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with RunReporter(tmp_path, step=0, last_step=20) as reporter:
         reporter.log("Grüße, नमस्ते")
         reporter.metrics(5, {"train_loss": 1 / 3, "learning_rate": 1e-3})
@@ -73,7 +75,7 @@ def test_other_ranks_report_by_the_same_calls_and_write_nothing(
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
+def test_metrics_are_in_their_files_as_soon_as_they_are_reported(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=None) as reporter:
         for step in (1, 2):
             reporter.metrics(step, {"train_loss": 2.0 / step})
@@ -84,7 +86,7 @@ def test_a_figure_is_on_the_disk_as_soon_as_it_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_figures_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+def test_non_finite_metrics_are_left_out(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=None) as reporter:
         reporter.metrics(3, {"train_loss": float("nan"), "learning_rate": 0.5})
         reporter.timing(3, {"seconds": float("inf")})
@@ -94,14 +96,14 @@ def test_figures_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
 
 
 class Terminal(io.StringIO):
-    """A stderr that somebody looks at."""
+    """A stderr that is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with RunReporter(tmp_path, step=7, last_step=30) as reporter:
@@ -121,7 +123,7 @@ def test_a_terminal_shows_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_what_is_no_terminal_gets_lines_and_no_bar(
+def test_a_stderr_that_is_no_terminal_gets_lines_and_no_progress_bar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with RunReporter(tmp_path, step=7, last_step=30) as reporter:
@@ -133,7 +135,7 @@ def test_what_is_no_terminal_gets_lines_and_no_bar(
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
+def test_all_other_files_are_written_without_tensorboard(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
         reporter.timing(1, {"seconds": 2.0})
@@ -150,7 +152,7 @@ def test_without_tensorboard_all_else_is_there(tmp_path: Path) -> None:
         ModuleNotFoundError("No module named 'absl'", name="absl"),
     ],
 )
-def test_a_tensorboard_that_fails_is_told_of(
+def test_a_tensorboard_that_fails_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -166,9 +168,9 @@ def test_a_tensorboard_that_fails_is_told_of(
     with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
     reason = str(error).partition("\n")[0]
-    told = f"no TensorBoard: its package fails ({reason})"
-    assert told in capsys.readouterr().err
-    assert told in text_of(tmp_path / LOG)
+    message = f"no TensorBoard: its package fails ({reason})"
+    assert message in capsys.readouterr().err
+    assert message in text_of(tmp_path / LOG)
 
 
 SAMPLE = Sample(3, "\x85 a | b", "r\u2028e", "t\nx")
@@ -215,7 +217,7 @@ def test_the_table_has_a_row_for_each_step() -> None:
 
 
 @pytest.mark.slow
-def test_tensorboard_gets_every_figure(tmp_path: Path) -> None:
+def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(2, {"train_loss": 1.25})
@@ -278,7 +280,7 @@ def test_tensorboard_shows_samples_attention_and_hyperparameters(
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_a_resumed_run_goes_on_in_the_same_files(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_the_same_files(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         reporter.log("first")
         for step in (2, 4, 6):
@@ -321,30 +323,30 @@ def test_truncate_metrics_keeps_the_lines_up_to_a_step(tmp_path: Path, step: int
 @pytest.mark.parametrize("length", [0, 1, 7, len(LINES[0]) - 1, len(LINES[0])])
 def test_truncate_metrics_drops_a_line_that_was_cut_short(tmp_path: Path, length: int) -> None:
     path = tmp_path / METRICS
-    whole = "".join(f"{line}\n" for line in LINES)
-    path.write_text(whole + LINES[0][:length], encoding="utf-8")
+    text = "".join(f"{line}\n" for line in LINES)
+    path.write_text(text + LINES[0][:length], encoding="utf-8")
     truncate_metrics(path, 9)
     complete = LINES[0] + "\n" if length == len(LINES[0]) else ""  # only its line end was missing
-    assert text_of(path) == whole + complete
+    assert text_of(path) == text + complete
 
 
 @pytest.mark.parametrize(
     "line", ["5", "null", '{"loss": 1.5}', '{"step": "last"}', "\0\0\0\0", "[]"]
 )
-def test_truncate_metrics_drops_what_is_no_line_of_a_reporter(tmp_path: Path, line: str) -> None:
+def test_truncate_metrics_drops_lines_that_no_reporter_wrote(tmp_path: Path, line: str) -> None:
     path = tmp_path / METRICS
     path.write_text(f"{LINES[0]}\n{line}\n{LINES[1]}\n", encoding="utf-8")
     truncate_metrics(path, 9)
     assert text_of(path) == f"{LINES[0]}\n{LINES[1]}\n"
 
 
-def test_truncate_metrics_makes_no_file(tmp_path: Path) -> None:
+def test_truncate_metrics_creates_no_file(tmp_path: Path) -> None:
     truncate_metrics(tmp_path / METRICS, 3)
     assert not (tmp_path / METRICS).exists()
 
 
-class Gone(Terminal):
-    """A terminal that is closed while training goes on."""
+class ClosedTerminal(Terminal):
+    """A terminal that is closed during training."""
 
     here = True
 
@@ -355,10 +357,10 @@ class Gone(Terminal):
 
 
 @pytest.mark.usefixtures("without_tensorboard")
-def test_a_terminal_that_goes_does_not_end_training(
+def test_a_closed_terminal_does_not_end_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = Gone()
+    terminal = ClosedTerminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with RunReporter(tmp_path, step=0, last_step=200) as reporter:
         reporter.log("here")
