@@ -27,7 +27,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "a run resumes with the same text in other files, and with no other text": (
         "training/test_same_text.py::test_a_run_resumes_exactly_with_the_same_text_in_other_files",
-        "training/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_the_way_out",
+        "training/test_same_text.py::test_another_text_in_the_same_files_is_refused_with_a_remedy",
     ),
     "kill -9 at any moment leaves a folder that resumes": (
         "training/test_kill.py::test_a_killed_run_ends_as_an_uninterrupted_one",
@@ -82,8 +82,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "test_cuda.py::test_a_step_is_taken_or_not_without_waiting_for_the_device",
     ),
     "a batch too large is done in pieces": (
-        "training/test_step.py::test_pieces_have_the_gradient_of_the_whole",
-        "training/test_step.py::test_a_limit_set_by_the_user_is_a_lack_of_memory",
+        "training/test_step.py::test_micro_batches_have_the_gradient_of_the_batch",
+        "training/test_step.py::test_a_resource_limit_is_recognised_as_out_of_memory",
     ),
     "one process a folder, one run a folder, one config a run": (
         "runtime/test_locks.py::test_the_second_process_is_refused_with_the_pid_of_the_first",
@@ -181,7 +181,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "two trainings never share a folder": (
         "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
-        "training/test_two_trainings.py::test_a_run_that_took_the_place_of_this_one_is_not_written",
+        "training/test_two_trainings.py::test_a_run_that_replaced_this_one_is_not_overwritten",
     ),
     "lost and damaged metrics are reported": (
         "runs/test_metrics_file.py::test_damage_anywhere_is_told_in_one_line",

@@ -1,4 +1,4 @@
-"""Resume with the same text in other files: the content of a text is its identity, not its name."""
+"""Resume with the same text in other files: a text is identified by content, not by name."""
 
 import gzip
 import shutil
@@ -26,7 +26,7 @@ SETTINGS = ("decoding.max_length=9", "training.validate_every=2", "training.log_
 
 @pytest.fixture(scope="module", autouse=True)
 def no_tensorboard() -> Iterator[None]:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
         yield
@@ -34,7 +34,7 @@ def no_tensorboard() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus and a run, `half` after two steps and `whole` after four; not to be changed."""
+    """A corpus with the runs `half` (two steps) and `complete` (four); tests must not change it."""
     folder = tmp_path_factory.mktemp("project")
     corpus = write_small_corpus(folder)
     (folder / "train.src").write_text(f"\n{(folder / 'train.src').read_text()}")  # a blank side
@@ -42,14 +42,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus.write_text(corpus.read_text().replace(f"{folder.as_posix()}/", ""))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name, steps in (("half", 2), ("whole", 4)):
+        for name, steps in (("half", 2), ("complete", 4)):
             train(configured(corpus, name, steps), "cpu")
     return folder
 
 
 @pytest.fixture
 def copy(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the project at another place, which is the working directory."""
+    """A copy of the project, which is the working directory."""
     copy = Path(shutil.copytree(project, tmp_path / "copy"))
     monkeypatch.chdir(copy)
     return copy
@@ -64,8 +64,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def moved() -> list[str]:
-    """To a folder of another name, which is named by an absolute path for the training text."""
+def move() -> list[str]:
+    """Move the texts to another folder; give an absolute path for the training text."""
     Path("elsewhere").mkdir()
     for split in ("train", "valid"):
         for side in ("src", "tgt"):
@@ -76,8 +76,8 @@ def moved() -> list[str]:
     ]
 
 
-def compressed() -> list[str]:
-    """And without the pair that has a blank side, which is not trained on."""
+def compress() -> list[str]:
+    """Compress three files; drop the pair with a blank side, which is not trained on."""
     for side in SIDES:
         lines = Path(f"train.{side}").read_text().splitlines(keepends=True)
         Path(f"train.{side}").write_text("".join(lines[1:]))
@@ -89,7 +89,7 @@ def compressed() -> list[str]:
     return overrides
 
 
-def joined() -> list[str]:
+def join_sides() -> list[str]:
     overrides = []
     for split in ("train", "valid"):
         sides = (Path(f"{split}.{side}").read_text().splitlines() for side in ("src", "tgt"))
@@ -100,18 +100,18 @@ def joined() -> list[str]:
     return overrides
 
 
-@pytest.mark.parametrize("change", [moved, compressed, joined])
+@pytest.mark.parametrize("change", [move, compress, join_sides])
 def test_a_run_resumes_exactly_with_the_same_text_in_other_files(
     copy: Path, change: Callable[[], list[str]]
 ) -> None:
     train(configured(copy / CONFIG, "half", 4, *change()), "cpu", resume=True)
     for name in (METRICS, BEST):
-        assert (copy / "half" / name).read_bytes() == (copy / "whole" / name).read_bytes()
+        assert (copy / "half" / name).read_bytes() == (copy / "complete" / name).read_bytes()
     (found, _), (wanted, _) = (
-        tensor_file.read_file(copy / each / LAST) for each in ("half", "whole")
+        tensor_file.read_file(copy / each / LAST) for each in ("half", "complete")
     )
     for header in (found, wanted):
-        del header["seconds"], header["data"]["cache.text"]  # it counts the pairs left out
+        del header["seconds"], header["data"]["cache.text"]  # the latter counts skipped pairs
     assert found == wanted
     assert "warning: " + str(copy / ".token-cache") not in (copy / "half" / LOG).read_text()
 
@@ -124,7 +124,7 @@ def test_a_run_resumes_exactly_with_the_same_text_in_other_files(
         ("valid.src", lambda lines: [lines[0].swapcase(), *lines[1:]]),
     ],
 )
-def test_another_text_in_the_same_files_is_refused_with_the_way_out(
+def test_another_text_in_the_same_files_is_refused_with_a_remedy(
     copy: Path, name: str, edit: Callable[[list[str]], list[str]]
 ) -> None:
     text = Path(name).read_text().splitlines()
@@ -141,7 +141,7 @@ def test_another_text_in_the_same_files_is_refused_with_the_way_out(
 
 
 @pytest.mark.parametrize(
-    ("change", "way_out"),
+    ("change", "remedy"),
     [
         ("training.learning_rate=0.5", WARM),
         ("vocabulary.sampling=0.5", WARM),
@@ -151,20 +151,20 @@ def test_another_text_in_the_same_files_is_refused_with_the_way_out(
     ],
 )
 @pytest.mark.usefixtures("copy")
-def test_a_refused_resume_names_a_way_out_that_is_open(
-    capsys: pytest.CaptureFixture[str], change: str, way_out: str
+def test_a_refused_resume_suggests_a_remedy_that_works(
+    capsys: pytest.CaptureFixture[str], change: str, remedy: str
 ) -> None:
     command = ["train", CONFIG, *SETTINGS, "training.max_steps=4", change, "--device", "cpu"]
     assert main([*command, "run_dir=half", "--resume"]) == 2
     message = capsys.readouterr().err.splitlines()
     assert message[1].startswith(f"  {change.partition('=')[0]}: ")
-    assert message[2] == f"Restore them, or {AGAIN}{way_out}"
-    start = ["--init-from", "half"] if way_out else []
+    assert message[2] == f"Restore them, or {AGAIN}{remedy}"
+    start = ["--init-from", "half"] if remedy else []
     if "learning_rate" in change or "hidden_size" in change:
         assert main([*command, "training.max_steps=1", "run_dir=other", *start]) == 0
 
 
-def test_without_best_weights_no_warm_start_is_named(copy: Path) -> None:
+def test_without_best_weights_no_warm_start_is_suggested(copy: Path) -> None:
     (copy / "half" / BEST).unlink()
     with pytest.raises(
         UserError, match=r"Restore them, or train again \(overwrite=True, or another"
@@ -190,15 +190,15 @@ def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project
         ParallelText(["a "], ["c"]),
     ]
     assert len({checksum_of_text(each) for each in others}) == len(others)
-    sizes = [(), (1, 1), (2, 0), (1, 0, 1)]  # of corpora, to which weights may belong
+    sizes = [(), (1, 1), (2, 0), (1, 0, 1)]  # pairs of each weighted corpus
     assert len({checksum_of_text(others[0], each) for each in sizes}) == len(sizes)
     assert checksum_of_text(others[0], (2,)) == checksum_of_text(others[0])
 
 
-# ----------------------------------------------------------------------------- where the texts are
+# ------------------------------------------------------------------------------ locations of texts
 
 
-def evaluated(run: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
+def evaluate(run: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["evaluate", "-m", str(run), "--device", "cpu"]) == 0
     return capsys.readouterr().out
 
@@ -211,38 +211,38 @@ def test_a_run_finds_its_test_set_from_any_folder(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(project)
-    wanted = evaluated("whole", capsys)
+    wanted = evaluate("complete", capsys)
     other = tmp_path / "other"
     other.mkdir()
-    for side in ("src", "tgt"):  # files of the same name that are not the run's
+    for side in ("src", "tgt"):  # other files with the same names
         (other / f"test.{side}").write_text("something else\n" * 11)
     monkeypatch.chdir(other)
-    assert evaluated(project / "whole", capsys) == wanted
-    shutil.copytree(project / "whole", other / "run-alone")
-    assert evaluated("run-alone", capsys) == wanted  # at the recorded paths
-    config = read_config(copy / "whole")
+    assert evaluate(project / "complete", capsys) == wanted
+    shutil.copytree(project / "complete", other / "run-alone")
+    assert evaluate("run-alone", capsys) == wanted  # at the recorded paths
+    config = read_config(copy / "complete")
     assert config.data.test is not None
-    assert config.data.test.src == project / "test.src"  # it exists, and is what was recorded
+    assert config.data.test.src == project / "test.src"  # the recorded path, which exists
 
 
-def test_a_run_finds_its_test_set_where_a_project_was_moved_to(
+def test_a_run_finds_its_test_set_in_a_project_that_was_moved(
     project: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(project)
-    wanted = evaluated("whole", capsys)
+    wanted = evaluate("complete", capsys)
     first, second = tmp_path / "first", tmp_path / "second"
     shutil.copytree(project, first / "project")
-    config = first / "project" / "whole" / CONFIG
+    config = first / "project" / "complete" / CONFIG
     config.write_text(config.read_text().replace(project.as_posix(), f"{first}/project"))
     first.rename(second)
     monkeypatch.chdir(tmp_path)
-    run = second / "project" / "whole"
-    assert evaluated(run, capsys) == wanted
+    run = second / "project" / "complete"
+    assert evaluate(run, capsys) == wanted
     monkeypatch.chdir(run)
-    assert evaluated(".", capsys) == wanted
+    assert evaluate(".", capsys) == wanted
     (second / "project" / "test.tgt").unlink()
     assert main(["evaluate", "-m", ".", "--device", "cpu"]) == 2
     assert capsys.readouterr().err == (
@@ -254,12 +254,12 @@ def test_a_run_finds_its_test_set_where_a_project_was_moved_to(
 def test_a_run_with_relative_paths_finds_its_test_set_beside_it(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As earlier versions recorded them."""
+    """Earlier versions recorded relative paths."""
     shutil.copytree(project, tmp_path / "copy")
-    path = tmp_path / "copy" / "whole" / CONFIG
+    path = tmp_path / "copy" / "complete" / CONFIG
     path.write_text(path.read_text().replace(f"{project.as_posix()}/", ""))
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    data = read_config(tmp_path / "copy" / "whole").data
+    data = read_config(tmp_path / "copy" / "complete").data
     assert data.test is not None
     assert data.test.tgt == tmp_path / "copy" / "test.tgt"

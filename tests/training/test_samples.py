@@ -38,12 +38,12 @@ def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
 @pytest.mark.parametrize(
     ("count", "rows"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (60, [10, 30, 50])]
 )
-def test_the_sentences_are_evenly_spaced(count: int, rows: list[int]) -> None:
+def test_samples_are_evenly_spaced(count: int, rows: list[int]) -> None:
     lines = [f"line {n}" for n in range(count)]
     assert sample_rows(text_of(lines, lines)) == rows
 
 
-def test_sentences_without_text_are_not_shown() -> None:
+def test_blank_sentences_are_not_sampled() -> None:
     valid = text_of(["a", "", "b", "c", " ", "d"], ["A", "B", "\u200b", "C", "D", "E"])
     assert sample_rows(valid) == [0, 3, 5]
     hypotheses = ["1", "2", "3", "4", "5", "6"]
@@ -59,7 +59,7 @@ def test_long_texts_are_shortened_in_the_log() -> None:
     assert shown == f"line 7: {'a' * 200}... | reference: {'b' * 200} | translation: c"
 
 
-def test_every_validation_shows_the_translations_of_the_run(small_corpus: Path) -> None:
+def test_every_validation_reports_sample_translations_of_the_run(small_corpus: Path) -> None:
     config = configured(small_corpus, "training.validate_every=3")
     run = train(config, "cpu")
     valid = read_pairs(config.data.valid)
@@ -86,7 +86,7 @@ def test_samples_and_the_table_are_exact_after_a_resume(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often = ("training.validate_every=2", "training.log_every=1")
-    whole = train(configured(small_corpus, *often, run="whole"), "cpu")
+    complete = train(configured(small_corpus, *often, run="complete"), "cpu")
 
     def killed(run: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
         if run.progress.step == 5:
@@ -103,7 +103,7 @@ def test_samples_and_the_table_are_exact_after_a_resume(
             file.write('{"step": 8, "line": 1}\n')
     train(config, "cpu", resume=True)
     for name in (SAMPLES, METRICS_TABLE, METRICS):
-        assert (config.run_dir / name).read_bytes() == (whole / name).read_bytes()
+        assert (config.run_dir / name).read_bytes() == (complete / name).read_bytes()
 
 
 def test_the_table_has_all_metrics(small_corpus: Path) -> None:

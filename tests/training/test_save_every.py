@@ -27,7 +27,7 @@ SETTINGS = (
     "training.log_every=4",
 )
 ALWAYS = "training.save_every=1e-9"  # after each step
-# Trains, and is killed within the steps of these numbers, one in each process.
+# Trains or resumes a run, and kills itself in the step of this number.
 KILLED = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
@@ -48,7 +48,7 @@ loop.train(load_config(sys.argv[1], sys.argv[3:])[0], "cpu", resume=True)
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
@@ -72,9 +72,9 @@ def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Path) -> None:
-    """No validation has saved a state before the first kill."""
-    whole, run = train(configured(small_corpus, "whole"), "cpu"), small_corpus.parent / "run"
-    wanted, tensors = tensor_file.read_file(whole / LAST)
+    """The kills precede the first validation, so that no validation has saved a state."""
+    complete, run = train(configured(small_corpus, "complete"), "cpu"), small_corpus.parent / "run"
+    wanted, tensors = tensor_file.read_file(complete / LAST)
     validation = wanted["progress"]["best_step"]
     for killed_in in (3, 4):
         assert killed_in < validation
@@ -87,7 +87,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Pa
     log = (run / LOG).read_text()
     assert [f"resumed at step {step}, epoch 1" in log for step in (2, 3)] == [True, True]
     for name in (METRICS, BEST):
-        assert (run / name).read_bytes() == (whole / name).read_bytes()
+        assert (run / name).read_bytes() == (complete / name).read_bytes()
     found, own = tensor_file.read_file(run / LAST)
     assert found["progress"] == wanted["progress"]
     assert own.keys() == tensors.keys()
@@ -95,9 +95,9 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Pa
 
 
 def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the first step after the time, counted from the last save, a validation's included."""
-    now, begun = [0.0], time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: begun + 60 * now[0])
+    """A state is saved once the interval since the last save, also of a validation, has passed."""
+    now, start = [0.0], time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: start + 60 * now[0])
     step = loop.train_step
 
     def one_minute(*arguments: Any) -> Any:
@@ -120,7 +120,7 @@ def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.M
 def test_no_state_is_saved_while_steps_are_skipped(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A roll back returns to the saved state, whose weights should have trained well."""
+    """Training rolls back to the saved state, which should precede the skipped steps."""
     step = loop.train_step
 
     def skipped(session: TrainingSession, *arguments: Any) -> Any:

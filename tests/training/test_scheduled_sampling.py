@@ -1,4 +1,4 @@
-"""Scheduled sampling: its schedules, its coins, and choosing on the way written out."""
+"""Scheduled sampling: schedules, random choices, and the loss against a loop over steps."""
 
 import math
 
@@ -21,7 +21,7 @@ TGT = [[6, 5, 9, 11, 4, 7], [8], [13, 4, 12], [18, 17, 16, 15]]
 
 
 def make_model(decoder: str, dropout: float = 0.0) -> Seq2Seq:
-    """A model whose likeliest pieces hang on its inputs."""
+    """Return a model whose most probable tokens depend on its inputs."""
     torch.manual_seed(8)
     config = ModelConfig(decoder=decoder, embedding_size=8, hidden_size=12, dropout=dropout)
     model = build_model(config, V, V, joint=True).double()
@@ -39,12 +39,12 @@ def settings(**keys: object) -> TrainingConfig:
     return TrainingConfig.model_validate({"max_steps": 9, **keys})
 
 
-# ----------------------------------------------------------------------------------- the schedules
+# --------------------------------------------------------------------------------------- schedules
 
 
 @pytest.mark.parametrize("k", [1, 7, 900])
 @pytest.mark.parametrize("schedule", ["linear", "exponential", "inverse_sigmoid"])
-def test_schedules_are_their_formulas(schedule: str, k: int) -> None:
+def test_schedules_follow_their_formulas(schedule: str, k: int) -> None:
     config = settings(scheduled_sampling={schedule: k})
     shares = [teacher_forcing_rate(config, step) for step in range(1, 5 * k)]
     for i, share in enumerate(shares, start=1):
@@ -59,14 +59,14 @@ def test_schedules_are_their_formulas(schedule: str, k: int) -> None:
     assert 0 <= teacher_forcing_rate(config, 10**9) < 1e-9  # and no overflow
 
 
-def test_without_a_schedule_all_inputs_are_true() -> None:
+def test_without_a_schedule_all_inputs_are_reference_tokens() -> None:
     assert teacher_forcing_rate(settings(), 10**6) == 1
 
 
-# ------------------------------------------------------------------------------------ the choices
+# ----------------------------------------------------------------------------------------- choices
 
 
-def test_where_all_are_true_nothing_is_thrown_nor_changed() -> None:
+def test_full_teacher_forcing_draws_no_random_number_and_changes_nothing() -> None:
     model, given = make_model("luong"), batch()
     before = torch.get_rng_state()
     assert sample_inputs(InferenceModel(model), given, 1.0) is given
@@ -77,8 +77,8 @@ def test_where_all_are_true_nothing_is_thrown_nor_changed() -> None:
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 @pytest.mark.parametrize("share", [0.0, 0.4])
-def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share: float) -> None:
-    """Step by step, the choice in the loop and the graph through all steps."""
+def test_loss_and_gradient_equal_those_of_sampling_step_by_step(decoder: str, share: float) -> None:
+    """The reference samples in its loop over steps, with one graph through all of them."""
     model, given = make_model(decoder).train(), batch()
     torch.manual_seed(5)
     mixed = sample_inputs(InferenceModel(model), given, share)
@@ -88,28 +88,28 @@ def test_loss_and_gradient_are_those_of_choosing_on_the_way(decoder: str, share:
     gradients = torch.autograd.grad(total, parameters)
 
     torch.manual_seed(5)
-    coins = torch.rand(given.tgt_in.shape) < share
+    forced = torch.rand(given.tgt_in.shape) < share
     memory, state = model.start(model.encode(given.src, given.src_lengths))
     outputs: list[Tensor] = []
-    for t, true in enumerate(given.tgt_in.unbind(1)):
-        ids = true
+    for t, reference in enumerate(given.tgt_in.unbind(1)):
+        ids = reference
         if t:
             logits = model.project(outputs[-1]).detach()
             logits[:, [PAD_ID, BOS_ID, EOS_ID]] = -torch.inf
-            ids = torch.where(coins[:, t], true, logits.argmax(-1))
+            ids = torch.where(forced[:, t], reference, logits.argmax(-1))
         step = model.step(ids, state, memory)
         state = step.state
         outputs.append(step.outputs)
     log_probs = model.project(torch.stack(outputs, dim=1)).log_softmax(-1)
     real = log_probs.flatten(0, 1)[given.tgt_positions]
-    aimed = real[torch.arange(len(real)), given.tgt_out]
-    expected = -(0.9 * aimed + 0.1 * real.mean(-1)).sum()
+    target_log_probs = real[torch.arange(len(real)), given.tgt_out]
+    expected = -(0.9 * target_log_probs + 0.1 * real.mean(-1)).sum()
     torch.testing.assert_close(total, expected)
     for left, right in zip(gradients, torch.autograd.grad(expected, parameters), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-9)
 
 
-def test_inputs_are_as_often_true_as_asked() -> None:
+def test_inputs_are_reference_tokens_at_the_given_rate() -> None:
     model = make_model("none")
     given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
@@ -120,7 +120,7 @@ def test_inputs_are_as_often_true_as_asked() -> None:
     assert (mixed[:, 1:41] == 7).double().mean().item() == pytest.approx(0.7, abs=0.03)
 
 
-def test_each_token_has_a_coin_of_its_own_and_the_seed_decides() -> None:
+def test_tokens_are_sampled_independently_and_determined_by_the_seed() -> None:
     model = make_model("luong", dropout=0.5)
     results = []
     for seed in (1, 1, 2):
@@ -132,7 +132,7 @@ def test_each_token_has_a_coin_of_its_own_and_the_seed_decides() -> None:
     assert len({tuple(row.tolist()) for row in changed}) > 1
 
 
-def test_marks_are_never_put_in() -> None:
+def test_special_tokens_are_never_sampled() -> None:
     model = make_model("bahdanau")
     with torch.no_grad():
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100

@@ -1,4 +1,4 @@
-"""Selection of the best weights, patience and plateaus, against the rules in words."""
+"""Selection of the best weights, patience and plateaus, against the documented rules."""
 
 import math
 import random
@@ -24,12 +24,12 @@ def settings(**keys: Any) -> TrainingConfig:
 
 
 def scores(metric: str, score: float, loss: float) -> ValidationScores:
-    """Scores in which only the metric has this value."""
+    """Return scores in which only the metric has this value."""
     return ValidationScores(loss, score if metric == "bleu" else 50.0, score)
 
 
 def recorded(config: TrainingConfig, *validations: tuple[float, float]) -> tuple[Progress, int]:
-    """Progress after validations of (score, loss), and the number of the best, from 1."""
+    """Return progress after validations of (score, loss), and the number of the best, from 1."""
     progress, best = Progress(), 0
     for number, (score, loss) in enumerate(validations, start=1):
         progress.step = 100 * number
@@ -90,7 +90,7 @@ def test_the_best_of_many_is_the_first_maximum(metric: str, seed: int) -> None:
         ("loss", 0.1, [(9.0, 2.0), (9.0, 1.95), (9.0, 1.9), (9.0, 1.85)], 1),
     ],
 )
-def test_patience_counts_improvements_of_the_least_size(
+def test_patience_counts_improvements_of_the_minimum_size(
     metric: str, least: float, validations: list[tuple[float, float]], without: int
 ) -> None:
     progress, _ = recorded(settings(metric={metric: least}), *validations)

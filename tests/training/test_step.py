@@ -1,4 +1,4 @@
-"""An update: not taken where its gradient is no number, in pieces where memory runs out."""
+"""A step: skipped if its gradient is non-finite, split into micro-batches if memory runs out."""
 
 import copy
 import math
@@ -17,7 +17,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
-from seq2seq.training import step as update
+from seq2seq.training import step as step_module
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession, prepare
 
@@ -25,7 +25,7 @@ Loss = Callable[[Seq2Seq, Batch, float], Tensor]
 
 
 def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
-    """A run before its first update, without dropout."""
+    """Return a run before its first step, without dropout."""
     overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
     config = load_config(corpus, overrides)[0]
     return prepare(config, choose_device("cpu"))[0]
@@ -35,13 +35,13 @@ def some_batch(run: TrainingSession, rows: range) -> Batch:
     return make_batch([run.data.train.src[i] for i in rows], [run.data.train.tgt[i] for i in rows])
 
 
-def taken(run: TrainingSession, rows: range) -> int:
+def take(run: TrainingSession, rows: range) -> int:
     run.progress.step += 1
     return take_step(run, [some_batch(run, rows)], 1e-2)
 
 
 def everything(run: TrainingSession) -> list[Tensor]:
-    """Weights, their averages and the optimizer's state."""
+    """Return copies of the weights, their averages and the optimizer's state."""
     states = [value for state in run.optimizer.state.values() for value in state.values()]
     weights = [*named_weights(run.model).values(), *run.averages.values()]
     tensors = [*weights, *(each for each in states if each is not None)]
@@ -52,7 +52,7 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
     return len(left) == len(right) and all(map(torch.equal, left, right))
 
 
-# ------------------------------------------------------------------------------------- not a number
+# ------------------------------------------------------------------------------- non-finite losses
 
 
 def spoiled(by: float) -> Loss:
@@ -64,7 +64,7 @@ def spoiled(by: float) -> Loss:
 
 
 def spoiled_gradient(model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
-    """A loss of ordinary value whose gradient is infinite."""
+    """Return a finite loss with an infinite gradient."""
     loss, nll = batch_loss(model, batch, *weights)
     return Losses(loss + (loss.detach() - loss).sqrt(), nll)
 
@@ -75,15 +75,15 @@ def test_a_step_without_a_finite_gradient_changes_nothing(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, loss: Loss
 ) -> None:
     run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
-    taken(run, range(8))
-    before, told = everything(run), run.progress.losses.clone()
+    take(run, range(8))
+    before, losses = everything(run), run.progress.losses.clone()
     with monkeypatch.context() as patch:
-        patch.setattr(update, "batch_loss", loss)
-        taken(run, range(8, 16))
+        patch.setattr(step_module, "batch_loss", loss)
+        take(run, range(8, 16))
     assert same(everything(run), before)
-    assert torch.equal(run.progress.losses, told)
+    assert torch.equal(run.progress.losses, losses)
     assert run.progress.skipped.nonzero().flatten().tolist() == [2]
-    taken(run, range(16, 24))
+    take(run, range(16, 24))
     assert not same(everything(run), before)
     assert run.progress.losses.isfinite().all()
     assert run.progress.skipped.nonzero().flatten().tolist() == [2]
@@ -97,7 +97,7 @@ READING = ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__ind
 def test_a_step_reads_no_value(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, loss: Loss
 ) -> None:
-    """Whoever reads a value waits for the device: here any reading would be the same fault."""
+    """Reading a value waits for the device, so each method that reads one is made to fail."""
     run = prepared(small_corpus, f"training.optimizer={optimizer}", "training.average=0.9")
     batch = some_batch(run, range(8))
     run.progress.step = 1
@@ -107,7 +107,7 @@ def test_a_step_reads_no_value(
         raise AssertionError("a value is read")
 
     with monkeypatch.context() as patch:
-        patch.setattr(update, "batch_loss", loss)
+        patch.setattr(step_module, "batch_loss", loss)
         for name in READING:
             patch.setattr(Tensor, name, read)
         run.progress.step = 2
@@ -115,37 +115,37 @@ def test_a_step_reads_no_value(
     assert run.progress.skipped.tolist()[2] is (loss is not batch_loss)
 
 
-def test_a_step_after_one_not_taken_is_as_if_that_had_not_been(
+def test_a_step_after_a_skipped_one_is_as_without_it(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, right = (prepared(small_corpus, run=name) for name in ("left", "right"))
     for run in (left, right):
-        taken(run, range(8))
+        take(run, range(8))
     with monkeypatch.context() as patch:
-        patch.setattr(update, "batch_loss", spoiled(math.nan))
-        taken(left, range(8, 16))
+        patch.setattr(step_module, "batch_loss", spoiled(math.nan))
+        take(left, range(8, 16))
     right.progress.step += 1
     for run in (left, right):
-        taken(run, range(16, 24))
+        take(run, range(16, 24))
     assert same(everything(left), everything(right))
 
 
-# ------------------------------------------------------------------------------------ out of memory
+# ----------------------------------------------------------------------------------- out of memory
 
 
 class LittleMemory:
-    """A loss that has room for so many target positions, and counts the pieces it was given."""
+    """A loss with memory for this many target positions, which records its micro-batches."""
 
     def __init__(self, positions: int, message: str = "can't allocate memory: 7 bytes") -> None:
         self.positions, self.message = positions, message
-        self.pieces: list[int] = []
+        self.micro_batches: list[int] = []
         self.refused: list[int] = []
 
     def __call__(self, model: Seq2Seq, batch: Batch, *weights: float) -> Losses:
         if batch.tgt_in.numel() > self.positions:
             self.refused.append(batch.tgt_in.numel())
             raise RuntimeError(self.message)
-        self.pieces.append(batch.tgt_in.numel())
+        self.micro_batches.append(batch.tgt_in.numel())
         return batch_loss(model, batch, *weights)
 
 
@@ -159,70 +159,70 @@ class LittleMemory:
         "std::bad_alloc",
     ],
 )
-def test_pieces_have_the_gradient_of_the_whole(
+def test_micro_batches_have_the_gradient_of_the_batch(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, divisor: int, message: str
 ) -> None:
-    whole, parts = (prepared(small_corpus, run=name) for name in ("whole", "parts"))
-    tokens = taken(whole, range(19))
-    loss = LittleMemory(some_batch(whole, range(19)).tgt_in.numel() // divisor, message)
-    monkeypatch.setattr(update, "batch_loss", loss)
-    assert taken(parts, range(19)) == tokens
-    assert len(loss.pieces) >= divisor
+    complete, parts = (prepared(small_corpus, run=name) for name in ("complete", "parts"))
+    tokens = take(complete, range(19))
+    loss = LittleMemory(some_batch(complete, range(19)).tgt_in.numel() // divisor, message)
+    monkeypatch.setattr(step_module, "batch_loss", loss)
+    assert take(parts, range(19)) == tokens
+    assert len(loss.micro_batches) >= divisor
     assert parts.progress.max_micro_batch_positions > 0
     torch.testing.assert_close(
-        parts.progress.losses, whole.progress.losses, rtol=1e-6, atol=0
+        parts.progress.losses, complete.progress.losses, rtol=1e-6, atol=0
     )  # sums of float32
-    gradients = (each.grad for each in whole.model.parameters())
+    gradients = (each.grad for each in complete.model.parameters())
     for parameter, gradient in zip(parts.model.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_what_was_too_large_once_is_not_tried_again(
+def test_a_size_that_ran_out_of_memory_is_not_tried_again(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = prepared(small_corpus)
     loss = LittleMemory(some_batch(run, range(16)).tgt_in.numel() - 1)
-    monkeypatch.setattr(update, "batch_loss", loss)
-    taken(run, range(16))
+    monkeypatch.setattr(step_module, "batch_loss", loss)
+    take(run, range(16))
     limit = run.progress.max_micro_batch_positions
     loss.positions = 10**9
-    taken(run, range(16))
+    take(run, range(16))
     assert run.progress.max_micro_batch_positions == limit
-    assert 0 < max(loss.pieces) <= limit
+    assert 0 < max(loss.micro_batches) <= limit
 
 
-def test_memory_for_a_wide_pair_in_company_is_an_error_in_words(
+def test_a_long_pair_beside_shorter_ones_that_does_not_fit_is_an_error(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pair that does not fit is not cut for ever because narrower ones still can be."""
+    """Splitting ends at a pair that does not fit, although shorter ones could still be split."""
     run = prepared(small_corpus)
-    by_width = sorted(range(len(run.data.train.tgt)), key=lambda row: len(run.data.train.tgt[row]))
-    wide, narrow = (
+    by_length = sorted(range(len(run.data.train.tgt)), key=lambda row: len(run.data.train.tgt[row]))
+    long, short = (
         make_batch([run.data.train.src[i] for i in rows], [run.data.train.tgt[i] for i in rows])
-        for rows in (by_width[-2:], by_width[:4])
+        for rows in (by_length[-2:], by_length[:4])
     )
-    room = narrow.tgt_in.numel() // 4
-    assert 2 * wide.tgt_in.shape[1] > wide.tgt_in.shape[1] > 2 * room
+    room = short.tgt_in.numel() // 4
+    assert 2 * long.tgt_in.shape[1] > long.tgt_in.shape[1] > 2 * room
     loss = LittleMemory(2 * room)
-    monkeypatch.setattr(update, "batch_loss", loss)
+    monkeypatch.setattr(step_module, "batch_loss", loss)
     run.progress.step = 1
     with pytest.raises(RunError, match=r"step 1: out of memory with a single pair. Lower "):
-        take_step(run, [wide, narrow], 1e-3)
-    assert loss.refused[0] == wide.tgt_in.numel()
-    assert loss.refused[-1] == wide.tgt_in.shape[1]  # a row by itself
+        take_step(run, [long, short], 1e-3)
+    assert loss.refused[0] == long.tgt_in.numel()
+    assert loss.refused[-1] == long.tgt_in.shape[1]  # a single row
 
 
-def test_memory_for_not_even_a_pair_is_an_error_in_words(
+def test_a_single_pair_that_does_not_fit_is_an_error(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = prepared(small_corpus)
-    monkeypatch.setattr(update, "batch_loss", LittleMemory(1))
+    monkeypatch.setattr(step_module, "batch_loss", LittleMemory(1))
     with pytest.raises(RunError, match=r"step 1: out of memory with a single pair. Lower "):
-        taken(run, range(8))
+        take(run, range(8))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
-def test_a_limit_set_by_the_user_is_a_lack_of_memory() -> None:
+def test_a_resource_limit_is_recognised_as_out_of_memory() -> None:
     program = """
 import resource, torch
 from seq2seq.runtime.errors import is_out_of_memory
@@ -239,10 +239,10 @@ except RuntimeError as error:
     assert result.stdout == "out of memory: True\n", result.stderr
 
 
-def test_another_failure_is_no_lack_of_memory(
+def test_other_errors_are_not_taken_for_out_of_memory(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = prepared(small_corpus)
-    monkeypatch.setattr(update, "batch_loss", LittleMemory(1, "mat1 and mat2 do not fit"))
+    monkeypatch.setattr(step_module, "batch_loss", LittleMemory(1, "mat1 and mat2 do not fit"))
     with pytest.raises(RuntimeError, match="do not fit"):
-        taken(run, range(8))
+        take(run, range(8))

@@ -1,4 +1,4 @@
-"""The time left in training, against trainings whose every second is known."""
+"""Estimates of the time left, against simulated trainings with known times."""
 
 import time
 from typing import Any
@@ -54,12 +54,12 @@ class Training:
             self.validate()
 
 
-@pytest.mark.parametrize("begin", [0, 30])
+@pytest.mark.parametrize("first_step", [0, 30])
 @pytest.mark.parametrize("limits", [{"max_epochs": 7}, {"max_steps": 64}, {"validate_every": 9}])
-def test_by_steps_the_estimate_is_exact_once_a_validation_was_timed(
-    monkeypatch: pytest.MonkeyPatch, begin: int, limits: dict[str, int]
+def test_an_estimate_by_steps_is_exact_after_the_first_validation(
+    monkeypatch: pytest.MonkeyPatch, first_step: int, limits: dict[str, int]
 ) -> None:
-    training = Training(monkeypatch, begin, **{"max_steps": 65} | limits)
+    training = Training(monkeypatch, first_step, **{"max_steps": 65} | limits)
     assert training.estimate() is None
     for _ in range(15):
         training.advance()
@@ -71,7 +71,7 @@ def test_by_steps_the_estimate_is_exact_once_a_validation_was_timed(
 
 
 @pytest.mark.parametrize("steps", [None, 5000])
-def test_by_time_the_estimate_is_that_of_the_limit(
+def test_an_estimate_by_time_is_that_of_the_limit(
     monkeypatch: pytest.MonkeyPatch, steps: int | None
 ) -> None:
     training = Training(monkeypatch, max_minutes=8, max_steps=steps)
@@ -85,7 +85,7 @@ def test_by_time_the_estimate_is_that_of_the_limit(
     assert not left.exact
 
 
-def test_the_limit_that_ends_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_that_is_reached_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(monkeypatch, max_minutes=800, max_steps=40)
     training.advance()
     left = training.estimate()
@@ -101,12 +101,14 @@ def test_the_limit_that_ends_first_decides(monkeypatch: pytest.MonkeyPatch) -> N
         (3, 4000.0, ", at most about 1:06:40 left"),
     ],
 )
-def test_the_log_says_what_may_end_sooner(patience: int | None, seconds: float, text: str) -> None:
+def test_the_log_notes_that_patience_may_end_training_sooner(
+    patience: int | None, seconds: float, text: str
+) -> None:
     settings = TrainingConfig(max_steps=9, patience=patience)
     assert describe_time_left(settings, TimeLeft(seconds, 9, True)) == text
     assert describe_time_left(settings, None) == ""
 
 
-def test_steps_are_of_a_total() -> None:
+def test_steps_are_shown_with_their_total() -> None:
     assert TimeLeft(1.0, 1200, True).steps(34) == "step 34/1,200"
     assert TimeLeft(1.0, 1200, False).steps(34) == "step 34/about 1,200"

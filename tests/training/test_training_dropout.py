@@ -1,4 +1,4 @@
-"""Training with dropout of parts and of words: seeded, resumed exactly, and as before."""
+"""Training with dropout by part of the model and of words: effect and exact resume."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_the_rate_of_each_part_has_an_effect(small_corpus: Path, part: str) -> N
     assert (base / METRICS).read_bytes() != (changed / METRICS).read_bytes()
 
 
-def test_a_map_of_one_rate_trains_as_the_number(small_corpus: Path) -> None:
+def test_a_mapping_of_equal_rates_trains_as_the_number(small_corpus: Path) -> None:
     number = train(configured(small_corpus, "number", "model.dropout=0.2"), "cpu")
     parts = train(configured(small_corpus, "parts", rates(**dict.fromkeys(PARTS[1:], 0.2))), "cpu")
     assert (number / METRICS).read_bytes() == (parts / METRICS).read_bytes()

@@ -19,7 +19,7 @@ def configured(path: Path, run: str, *overrides: str) -> Config:
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])[0]
 
 
-def test_a_run_needs_its_model_no_more_once_it_has_started(small_corpus: Path) -> None:
+def test_a_started_run_no_longer_needs_the_given_model(small_corpus: Path) -> None:
     path = small_corpus.parent / "given.model"
     trained(path, model_type="bpe")
     keys = (f"vocabulary.model={path}", "vocabulary.sampling=0.2")

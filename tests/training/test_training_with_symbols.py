@@ -15,7 +15,7 @@ SYMBOLS = "vocabulary.symbols=<2yy>,<2zz>,<num>"
 
 @pytest.fixture
 def multilingual(small_corpus: Path) -> Path:
-    """The config of the small corpus, in which target tags begin lines and numbers are masked."""
+    """The config of the small corpus with a target tag before each line and masked numbers."""
     for split in ("train", "valid", "test"):
         for side, pattern in (("src", "{tag} {line} <num>"), ("tgt", "{line} <num>.")):
             path = small_corpus.parent / f"{split}.{side}"
@@ -59,5 +59,5 @@ def test_symbols_are_kept_by_training_resume_and_translation(
     (translation,) = translator.translate([line], beam_size=1)
     tokens = [each.removeprefix("\u2581") for each in translation.src_tokens]
     assert translation.parts > 2
-    assert tokens.count("<2yy>") == translation.parts  # a tag, for every part
+    assert tokens.count("<2yy>") == translation.parts  # a tag is repeated in each part
     assert tokens.count("<num>") == tokens.count("<2zz>") == 1

@@ -38,7 +38,7 @@ train(load_config(sys.argv[1], sys.argv[2:])[0], "cpu")
 
 @pytest.fixture(autouse=True)
 def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
@@ -52,10 +52,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("written", ["save_state", "save_weights", "clear"])
-def test_a_run_that_took_the_place_of_this_one_is_not_written(
+def test_a_run_that_replaced_this_one_is_not_overwritten(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
-    """The folder was moved away, and another process has trained a run in its place."""
+    """The folder was moved, and another process has trained a run in its place."""
     finished = train(configured(small_corpus, "finished"), "cpu")
     config, before = configured(small_corpus, "run", "training.keep=1"), contents(finished)
     folder = config.run_dir
