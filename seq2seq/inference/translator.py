@@ -139,11 +139,8 @@ class Translator(LoadedModel):
         the model computes log-probabilities that are not finite.
         """
         lines = line_list(lines, "lines")
-        if isinstance(self.model, ExportedModel):
-            check_settings(settings)
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        splitter = LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
-        split = splitter.split(lines, prefixes, constraints, settings, not text_only)
+        split = self._splitter.split(lines, prefixes, constraints, settings, not text_only)
         forbidden = self._requirements.forbidden(settings.forbidden)
         options = search_options(
             settings, self.decoding, self.vocabularies, size, text_only, forbidden
@@ -179,6 +176,26 @@ class Translator(LoadedModel):
             ]
         return score_lines(self, lines, translations)
 
+    @in_callers_terms
+    def check(
+        self,
+        lines: Iterable[str],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        prefixes: Iterable[str] | None = None,
+        constraints: Iterable[Sequence[str]] | None = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
+    ) -> None:
+        """Raise UserError for arguments that `stream` refuses, without a search.
+
+        Lines that are translated in several calls can be checked together: errors have the number
+        that a line has among those given.
+        """
+        lines = line_list(lines, "lines")
+        self._search_size(beam_size, n_best, constraints is not None, settings)
+        self._requirements.forbidden(settings.forbidden)
+        self._splitter.split(lines, prefixes, constraints, settings)
+
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
     ) -> None:
@@ -191,10 +208,19 @@ class Translator(LoadedModel):
     def _requirements(self) -> Requirements:
         return Requirements(self.vocabularies)
 
+    @property
+    def _splitter(self) -> LineSplitter:
+        return LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
+
     def _search_size(
         self, wanted: int | None, n_best: int, constrained: bool, settings: SearchSettings
     ) -> int:
-        """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
+        """Return the beam size, 1 for sampling; raises UserError for too few candidates.
+
+        Raises UserError for settings that an exported model lacks, too.
+        """
+        if isinstance(self.model, ExportedModel):
+            check_settings(settings)
         sampling = settings.sampling
         size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:

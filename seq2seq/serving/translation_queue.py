@@ -40,6 +40,14 @@ class _AbandonedError(Exception):
     """All requests of a batch were cancelled while it was searched."""
 
 
+class QueuedLine(NamedTuple):
+    """Line to translate, with the prefix and the phrases that its translation must have."""
+
+    text: str
+    prefix: str = ""
+    phrases: Sequence[str] = ()
+
+
 @dataclass(frozen=True)
 class Search:
     """Model and settings of a request; requests with an equal search can share a batch.
@@ -55,13 +63,16 @@ class Search:
     constrained: bool = False
     settings: SearchSettings = DEFAULT_SETTINGS
 
-
-class QueuedLine(NamedTuple):
-    """Line to translate, with the prefix and the phrases that its translation must have."""
-
-    text: str
-    prefix: str = ""
-    phrases: Sequence[str] = ()
+    def check(self, lines: Sequence[QueuedLine]) -> None:
+        """Raise UserError for what the translator refuses, with the number of its line."""
+        self.translator.check(
+            [line.text for line in lines],
+            beam_size=self.beam_size,
+            n_best=self.n_best,
+            prefixes=[line.prefix for line in lines],
+            constraints=[line.phrases for line in lines] if self.constrained else None,
+            settings=self.settings,
+        )
 
 
 @dataclass(eq=False)

@@ -1,5 +1,6 @@
 """API with all that the translator offers: tokens, scores, n-best lists, attention, settings."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
+from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving.errors import RESPONSES, check_unicode
@@ -117,17 +119,10 @@ def router(service: Service) -> APIRouter:
         service.check_size(texts)
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target)
-        search = Search(
-            str(pair),
-            service.pairs[pair],
-            body.beam_size,
-            body.n_best or 1,
-            text_only=False,
-            constrained=body.constraints is not None,
-            settings=_settings(body),
-        )
+        # The event loop does no work that grows with the request: others wait for it.
+        search = await asyncio.to_thread(_search, str(pair), service.pairs[pair], lines, body)
         found = await service.translate(request, search, lines)
-        text = _answer(*pair, found, body)
+        text = await asyncio.to_thread(_answer, *pair, found, body)
         return Response(text, media_type="application/json")
 
     return routes
@@ -146,6 +141,26 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
         if len(given) != len(texts):
             raise UserError(f"{name}: {len(given)} for {len(texts)} lines; give one per line")
     return [QueuedLine(*each) for each in zip(texts, prefixes, phrases, strict=True)]
+
+
+def _search(
+    pair: str, translator: Translator, lines: Sequence[QueuedLine], body: TranslateLines
+) -> Search:
+    """Return the search of a request; raises UserError for lines that it cannot translate.
+
+    The queue numbers lines within a batch, so that they are checked before.
+    """
+    search = Search(
+        pair,
+        translator,
+        body.beam_size,
+        body.n_best or 1,
+        text_only=False,
+        constrained=body.constraints is not None,
+        settings=_settings(body),
+    )
+    search.check(lines)
+    return search
 
 
 def _settings(body: TranslateLines) -> SearchSettings:

@@ -1,6 +1,8 @@
 """The API with everything: objects of the command line, all settings, their mistakes."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from conftest import toy_pairs
-from served import Served
+from served import Served, serve
 from test_libretranslate import ENCODINGS
 
 from seq2seq import Translator
@@ -17,6 +19,8 @@ from seq2seq.cli.main import main
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.serving import v1
+from seq2seq.serving.language_pairs import LanguagePairs
 
 LINES = [*toy_pairs(9, seed=6)[0], "", "日本語 <b>&", "lazy " * 60]
 PATH = "/v1/translate"
@@ -138,6 +142,50 @@ def test_a_mistake_is_explained(fields: dict[str, Any], message: str, served: Se
     assert reply.status == 400
     assert message in reply.error
     assert "--" not in reply.error
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"constraints": [["ba " * 201]]}, "constraints of line 300: the phrases have "),
+        ({"constraints": [["mo"]], "forbidden": ["mo"]}, "constraints of line 300: 'mo' is "),
+        ({"glossary": [["ke", "ba " * 201]]}, "constraints of line 300: the phrases have "),
+        ({"prefix": ["a" * 2001]}, "prefix 300: too long (2,001 characters)"),
+    ],
+)
+def test_an_error_has_the_number_of_the_line_in_the_request(
+    fields: dict[str, Any], message: str, tiny_pairs: LanguagePairs
+) -> None:
+    """Before any is translated: a batch has at most 256 lines."""
+    empty = {"constraints": [[]] * 299, "prefix": [""] * 299}
+    fields = {name: [*empty.get(name, []), *value] for name, value in fields.items()}
+    with serve(tiny_pairs) as served:
+        reply = served.call(PATH, {"text": [*["ba"] * 299, "ke"], **fields})
+        assert reply.status == 400
+        assert reply.error.startswith(message)
+        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') == 0
+
+
+@pytest.mark.parametrize("name", ["Glossary", "translation_as_json"])
+def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
+    name: str, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, answered = threading.Event(), threading.Event()
+    replies, function = [], getattr(v1, name)
+
+    def held(*arguments: Any) -> Any:
+        started.set()
+        replies.append(answered.wait(60))
+        return function(*arguments)
+
+    monkeypatch.setattr(v1, name, held)
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(served.call, PATH, {"text": "ba", "glossary": [["ba", "mo"]]})
+        assert started.wait(60)
+        assert served.call("/health").status == 200
+        answered.set()
+        assert reply.result().status == 200
+    assert replies == [True]
 
 
 @pytest.mark.parametrize("code", ENCODINGS)
