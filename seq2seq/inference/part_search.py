@@ -14,7 +14,7 @@ from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
-from seq2seq.inference.search.lexical import LexicalMaker, both
+from seq2seq.inference.search.lexical import LexicalMaker, merge
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.source_lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
@@ -111,7 +111,7 @@ class PartSearch:
             if forbidden is not None:
                 missing = [word for word in missing if not forbidden.occurs_in(word)]
             if missing:
-                lexical = both(part.lexical, self._lexical_maker.possible(missing))
+                lexical = merge(part.lexical, self._lexical_maker.possible(missing))
                 if lexical != part.lexical:
                     found[number] = part._replace(lexical=lexical)
         return found

@@ -35,8 +35,8 @@ from seq2seq.inference.search.lexical import (
     NO_LEXICAL,
     Lexical,
     LexicalMaker,
-    both,
     lexical_of,
+    merge,
 )
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
@@ -399,15 +399,15 @@ def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabulari
 def test_both_constraints_need_the_most_occurrences_of_each_phrase() -> None:
     one = lexical_of([([7, 8], True), ([7, 8], True), ([9], False)], frozenset([8]))
     other = lexical_of([([7, 8], True), ([5], True)], frozenset([8, 9]))
-    found = both(one, other)
+    found = merge(one, other)
     assert dict(zip(found.phrases, found.counts, strict=True)) == {(7, 8): 2, (9,): 1, (5,): 1}
     assert found.ends_in_letter == (True, False, True)
     assert found.continuing == frozenset([8, 9])
-    assert both(one, NO_LEXICAL) == one
-    assert both(NO_LEXICAL, other) == other
+    assert merge(one, NO_LEXICAL) == one
+    assert merge(NO_LEXICAL, other) == other
 
 
 def test_both_constraints_keep_within_the_tokens_of_a_line() -> None:
     long = lexical_of([(list(range(5, 5 + MAX_TOKENS - 1)), True)])
     more = lexical_of([([1, 2], True), ([3], True)])
-    assert both(long, more).phrases == (*long.phrases, (3,))
+    assert merge(long, more).phrases == (*long.phrases, (3,))

@@ -111,7 +111,7 @@ def lexical_of(
     )
 
 
-def both(one: Lexical, other: Lexical) -> Lexical:
+def merge(one: Lexical, other: Lexical) -> Lexical:
     """Return the constraints of both, as far as their tokens are no more than MAX_TOKENS."""
     counts: dict[tuple[int, ...], int] = {}
     letters: dict[tuple[int, ...], bool] = {}
@@ -172,7 +172,7 @@ class LexicalMaker:
             for word, each in zip(words, ids, strict=True)
             if UNK_ID not in each
         ]
-        return both(NO_LEXICAL, lexical_of(encoded, self._continuing))
+        return merge(NO_LEXICAL, lexical_of(encoded, self._continuing))
 
     def _encode(self, text: str, place: str) -> Ids:
         (ids,) = self._vocabulary.encode([text])
