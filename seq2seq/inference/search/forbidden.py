@@ -185,8 +185,9 @@ def _bounded(phrases: Sequence[str]) -> dict[bytes, bool]:
             )
         if not text:
             continue
-        starts = ("", " ") if not is_letter(text[0]) and not text[0].isascii() else (" ",)
-        found |= {f"{start}{text}".encode(): is_letter(text[-1]) for start in starts}
+        anywhere = not is_letter(text[0]) and not text[0].isascii()
+        for start in (" ", "") if anywhere else (" ",):
+            found[f"{start}{text}".encode()] = is_letter(text[-1])
     return found
 
 
