@@ -8,7 +8,7 @@ from typing import NamedTuple
 from seq2seq.data.corpus import iter_column
 from seq2seq.data.lines import iter_lines
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import is_table, table_format
+from seq2seq.runtime.file_types import is_column_number, is_table, table_format
 
 
 class TextFile(NamedTuple):
@@ -89,7 +89,7 @@ def _parsed(command: str, columns: str | None, sides: int) -> Sequence[str]:
     if columns is None:
         return ()
     found = [each.strip() for each in columns.split(",")]
-    numbers = [each.isascii() and each.isdigit() for each in found]
+    numbers = [*map(is_column_number, found)]
     if len(found) != sides or not all(found) or len(set(found)) < sides:
         wanted = "one column, such as english or 2" if sides == 1 else "two columns, such as 2,1"
         raise UserError(f"{command} --columns {columns}: give {wanted}")

@@ -54,8 +54,7 @@ def run(options: argparse.Namespace) -> int:
     _check_outputs(options, outputs)
     name = source_name(files)
     division = divide(iter_pairs(files), sizes, options.seed, name)
-    columns = files.columns if options.columns and not options.columns[0].isdigit() else None
-    write_parts(files, division, outputs, columns or ("src", "tgt"))
+    write_parts(files, division, outputs, files.column_names or ("src", "tgt"))
     rows = [("part", "pairs", "files")]
     for part in parts:
         count = division.count(PARTS.index(part))

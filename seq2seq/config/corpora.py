@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Positive, Section, key
-from seq2seq.runtime.file_types import table_format
+from seq2seq.runtime.file_types import is_column_number, table_format
 
 
 def split_list(value: object) -> object:
@@ -84,7 +84,7 @@ class ParallelFiles(Section):
             raise ValueError("belongs to file; swap src and tgt to reverse the direction")
         if len(columns) != 2 or columns[0] == columns[1]:
             raise ValueError("give two columns, source and target, such as [english, german]")
-        numbers = [each.isascii() and each.isdigit() for each in columns]
+        numbers = [*map(is_column_number, columns)]
         if any(numbers) and (not all(numbers) or "0" in columns):
             raise ValueError("give two names, or two numbers from 1 on")
         if any(numbers) and table_format(info.data["file"]) in ("json", "parquet"):
@@ -105,11 +105,15 @@ class ParallelFiles(Section):
         return {name: path for name, path in paths.items() if path is not None}
 
     @property
+    def column_names(self) -> list[str] | None:
+        """Return the columns that are read, None if they are given by number or not at all."""
+        named = self.columns is not None and not is_column_number(self.columns[0])
+        return self.columns if named else None
+
+    @property
     def has_header(self) -> bool:
-        """Return whether the first line of a TSV or CSV file has the names of its columns."""
-        if self.file is None or self.columns is None:
-            return False
-        return table_format(self.file) in ("tsv", "csv") and not self.columns[0].isdigit()
+        """Return whether the first line of a TSV has the names of its columns."""
+        return self.is_table and self.column_names is not None
 
     @property
     def is_table(self) -> bool:

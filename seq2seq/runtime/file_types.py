@@ -19,6 +19,11 @@ _TABLES: dict[
 }
 
 
+def is_column_number(column: str) -> bool:
+    """Return whether a column of a table is given by its number, not by its name."""
+    return column.isascii() and column.isdigit()
+
+
 def table_format(path: Path) -> Literal["tsv", "csv", "json", "parquet"]:
     """Return the format of a table by the ending of its name, before that of compression."""
     name = path.stem if path.suffix in COMPRESSED else path.name

@@ -1,6 +1,11 @@
 """A cleaned copy: what is dropped is counted by reason, what is kept is unchanged."""
 
+import csv
 import gzip
+import io
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +20,7 @@ from seq2seq.analysis.check.cleaning import (
 )
 from seq2seq.analysis.check.data_statistics import text_statistics
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.corpus import ParallelText
+from seq2seq.data.corpus import ParallelText, iter_pairs
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 
@@ -90,6 +95,52 @@ def test_all_columns_of_a_table_are_kept(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("a\tb\t1\nc\td\t2\ne\tf\t3\n", encoding="utf-8")
     write_cleaned(tmp_path / "clean", ParallelFiles(file=tmp_path / "t.tsv"), 3, {2: "x"})
     assert (tmp_path / "clean" / "t.tsv").read_text(encoding="utf-8") == "a\tb\t1\ne\tf\t3\n"
+
+
+def written(
+    path: Path, rows: list[tuple[str, str]], columns: Sequence[str], delimiter: str
+) -> None:
+    """Write a table with three columns, the second one of which is not read."""
+    by_number = columns[0] in ("1", "3")
+    src, tgt = (int(each) - 1 for each in columns) if by_number else (2, 0)
+    table = [[""] * 3 for _ in rows]
+    for cells, pair in zip(table, rows, strict=True):
+        cells[src], cells[tgt], cells[1] = *pair, "other"
+    header = [columns[1], "other", columns[0]]
+    if ".parquet" in path.name:
+        pyarrow = pytest.importorskip("pyarrow")
+        sides = [pyarrow.array(each) for each in zip(*table, strict=True)]
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(sides, header), path)
+        return
+    lines = io.StringIO(newline="")
+    if ".json" in path.name:
+        lines.writelines(f"{json.dumps(dict(zip(header, row, strict=True)))}\n" for row in table)
+    elif ".csv" in path.name:
+        writer = csv.writer(lines, delimiter=delimiter)
+        writer.writerows(table if by_number else [header, *table])
+    else:
+        lines.writelines("\t".join(row) + "\n" for row in ([] if by_number else [header]) + table)
+    content = lines.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+@pytest.mark.parametrize("columns", [("en", "de"), ("²", "2016_en"), ("3", "1"), ("1", "3")])
+@pytest.mark.parametrize(
+    "name", ["t.tsv", "t.csv", "t.csv.gz", "t.jsonl", "t.json.gz", "t.parquet"]
+)
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_the_same_config_reads_a_cleaned_table(
+    tmp_path: Path, name: str, columns: tuple[str, str], delimiter: str
+) -> None:
+    if columns[0].isdigit() and not re.search("tsv|csv", name):
+        pytest.skip("has names only")
+    rows = [("a, b; c", "A"), ('"d"', "D"), ("e", ""), ("f", "F; G"), ("", "h, i")]
+    written(tmp_path / name, rows, columns, delimiter)
+    files = ParallelFiles(file=tmp_path / name, columns=[*columns])
+    assert [*iter_pairs(files)] == rows
+    write_cleaned(tmp_path / "clean", files, len(rows), {2: "x", 4: "y"})
+    cleaned = files.model_copy(update={"file": tmp_path / "clean" / name})
+    assert [*iter_pairs(cleaned)] == [rows[0], rows[2], rows[4]]
 
 
 def test_files_of_the_same_name_do_not_overwrite_each_other(tmp_path: Path) -> None:

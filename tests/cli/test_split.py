@@ -73,6 +73,15 @@ def test_a_table_is_written_by_its_ending(folder: Path, name: str) -> None:
         assert list(first) == ["german", "english"]
 
 
+def test_a_name_may_begin_with_a_digit(folder: Path) -> None:
+    lines = Path("all.csv").read_text(encoding="utf-8").partition("\n")[2]
+    Path("all.csv").write_text(f"id,2016_en,2016_de\n{lines}", encoding="utf-8")
+    columns = ["2016_de", "2016_en"]
+    words = ["split", "-i", "all.csv", "--columns", ",".join(columns), "-o", "{}.csv", *SIZES]
+    assert main(words) == 0
+    assert len(pairs_of(file=folder / "test.csv", columns=columns)) == 10
+
+
 def test_the_seed_decides_and_no_test_may_be_wanted(folder: Path) -> None:
     base = ["split", "-i", "all.en", "all.de", "--valid", "20", "--test", "0", "-o"]
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):

@@ -131,8 +131,8 @@ def _copy(path: Path, file: IO[bytes], drop: dict[int, str], has_header: bool) -
 def _rewrite(files: ParallelFiles, path: Path, drop: dict[int, str]) -> int:
     """Write the pairs of a table that are not dropped; return the number of all pairs."""
     number = 0
-    columns = files.columns if files.has_header else None
-    with pair_writer([path], columns or ("src", "tgt")) as write:
+    assert files.columns is not None, "of another table than TSV"
+    with pair_writer([path], files.columns) as write:
         for number, pair in enumerate(iter_untagged(files), start=1):
             if number not in drop:
                 write(*pair)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import is_column_number
 from seq2seq.runtime.files import LONE_SURROGATE
 from seq2seq.runtime.suggestions import did_you_mean, shorten
 
@@ -65,6 +66,6 @@ def format_hint(line: str, ending: str) -> str:
 
 def as_numbers(columns: Sequence[str]) -> list[int] | None:
     """Return the positions, from 0, of columns given as numbers from 1; None if given by name."""
-    if not all(each.isascii() and each.isdigit() for each in columns):
+    if not all(map(is_column_number, columns)):
         return None
     return [int(each) - 1 for each in columns]

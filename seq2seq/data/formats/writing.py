@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from seq2seq.data.compression import compressing
+from seq2seq.data.formats.cells import as_numbers
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.file_types import table_format
@@ -35,7 +36,8 @@ def pair_writer(
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
-    `columns` are the names in the header of CSV, the keys of JSON lines and the columns of Parquet.
+    `columns` are the names in the header of CSV, the keys of JSON lines and the columns of Parquet,
+    or the numbers of the columns of a CSV without a header.
     Raises errors as `new_file` does, and UserError for text that the format cannot hold.
     """
     with ExitStack() as stack:
@@ -59,9 +61,7 @@ def _writer(
         return _line_writer(*files)
     (file,), form = files, table_format(paths[0])
     if form == "csv":
-        table = csv.writer(file)  # RFC 4180, with CRLF: a single CR is quoted
-        table.writerow(columns)
-        return lambda src, tgt: table.writerow((src, tgt))
+        return _csv_writer(file, columns)
     if form == "json":
         names = tuple(columns)
 
@@ -71,6 +71,22 @@ def _writer(
 
         return write
     return _tsv_writer(file, paths[0])
+
+
+def _csv_writer(file: io.TextIOWrapper, columns: Sequence[str]) -> WritePair:
+    table = csv.writer(file)  # RFC 4180, with CRLF: a single CR is quoted
+    numbers = as_numbers(columns)
+    if numbers is None:
+        table.writerow(columns)
+        return lambda src, tgt: table.writerow((src, tgt))
+    cells = [""] * (max(numbers) + 1)
+
+    def write(src: str, tgt: str) -> None:
+        for number, text in zip(numbers, (src, tgt), strict=True):
+            cells[number] = text
+        table.writerow(cells)
+
+    return write
 
 
 def _line_writer(src_file: io.TextIOWrapper, tgt_file: io.TextIOWrapper) -> WritePair:
