@@ -23,12 +23,15 @@ def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WARM_UP_STEPS", 2)
 
 
-def run_of(corpus: Path, *overrides: str) -> TrainingSession:
+def run_of(
+    corpus: Path, *overrides: str, sizes: tuple[int, ...] = (), weights: tuple[float, ...] = ()
+) -> TrainingSession:
     config, _ = load_config(corpus, overrides)
     texts = read_texts(config.data)
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, config.data.max_length)
+    longest = config.data.max_length
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)
     return new_session(config, torch.device("cpu"), vocabularies, pairs, valid)
 
 
@@ -48,6 +51,17 @@ def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
     assert run.progress.step == 5
     assert found.peak_bytes is None or found.peak_bytes > found.state_bytes
     assert found.device == "cpu"
+
+
+def test_an_epoch_of_weighted_corpora_has_the_tokens_that_it_draws(small_corpus: Path) -> None:
+    run = run_of(small_corpus, sizes=(10, 1000), weights=(1.0, 0.25))
+    pairs = run.data.train
+    rows = [int(row) for batch in EpochOrder(pairs, 300, 1, 0) for row in batch]
+    assert {*range(10)} < {*rows}
+    assert len(rows) == pytest.approx(10 + (len(pairs) - 10) / 4, abs=1)
+    found = forecast(run)
+    tokens = sum(len(pairs.tgt[row]) + 1 for row in rows)
+    assert found.epoch_seconds * found.tokens_per_second == pytest.approx(tokens)
 
 
 def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

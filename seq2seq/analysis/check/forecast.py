@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
@@ -55,7 +57,8 @@ def forecast(session: TrainingSession) -> Forecast:
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds, core_share = _measure(session, steps, last)
-    epoch_tokens = int(session.data.train.tgt.ends[-1]) + len(session.data.train)
+    rows = np.concatenate(order[:])  # of several corpora, those that the first epoch draws
+    epoch_tokens = int(session.data.train.tgt.lengths[rows].sum()) + len(rows)
     return Forecast(
         str(session.device),
         count_parameters(session.model),
