@@ -83,8 +83,8 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
 
     Source lines that are not blank begin with the tag of the text, if it has one.
 
-    Raises UserError as the reader of the format does: `aligned_lines`, `iter_tsv`, `iter_csv`,
-    `iter_json_lines` or `iter_parquet`.
+    Raises UserError for a table without rows, and as the reader of the format does:
+    `aligned_lines`, `iter_tsv`, `iter_csv`, `iter_json_lines` or `iter_parquet`.
     """
     pairs = iter_untagged(files)
     if (tag := files.tag) is None:
@@ -114,17 +114,26 @@ def iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
         assert files.src is not None, "give src and tgt, or file"
         assert files.tgt is not None, "give src and tgt, or file"
         return aligned_lines(files.src, files.tgt)
-    form = table_format(files.file)
     if files.columns is not None:
-        return _READERS[form](files.file, files.columns)
-    if form == "tsv":
+        return _rows(files.file, files.columns)
+    if files.is_table:
         return iter_tsv(files.file, None)
     raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], the names of its columns")
 
 
 def iter_column(path: Path, column: str) -> Iterator[str]:
     """Yield one column of a table, by name or number; raises UserError as `iter_untagged` does."""
-    return (text for text, _ in _READERS[table_format(path)](path, (column, column)))
+    return (text for text, _ in _rows(path, (column, column)))
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield two columns of a table; raises UserError as its reader does, and if it has no row."""
+    rows = _READERS[table_format(path)](path, columns)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{path}: the table has no rows. It needs one pair of sentences per row.")
+    yield first
+    yield from rows
 
 
 def as_list(files: Texts) -> "Sequence[ParallelFiles]":

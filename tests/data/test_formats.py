@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.compression import compressing
-from seq2seq.data.corpus import read_pairs
+from seq2seq.data.corpus import iter_column, read_pairs
 from seq2seq.data.formats.writing import pair_writer
 from seq2seq.runtime.errors import UserError
 
@@ -254,6 +254,30 @@ def test_a_table_under_the_ending_of_another_is_recognised(
 def test_a_sentence_is_taken_for_no_table(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / ("a.jsonl" if line.startswith("{") else "a.tsv"), f"{line}\n")
     assert "It seems to be" not in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "german,english\n"),
+        ("a.csv", "german,english\n\n"),
+        ("a.tsv", "german\tenglish\n"),
+        ("a.jsonl", "\n \n"),
+        ("a.parquet", ""),
+    ],
+)
+def test_a_table_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    if name == "a.parquet":
+        importable(name)
+        with pair_writer([path], COLUMNS):
+            pass
+    else:
+        write(path, content)
+    message = f"{path}: the table has no rows. It needs one pair of sentences per row."
+    assert refusal(path) == message
+    with pytest.raises(UserError, match="has no rows"):
+        next(iter_column(path, "german"))
 
 
 def test_null_and_missing_text_are_blank(tmp_path: Path) -> None:
