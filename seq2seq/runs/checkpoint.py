@@ -47,11 +47,14 @@ from seq2seq.runs.provenance import (
     recorded_vocabularies,
 )
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UnreadableFile, UserError
+from seq2seq.runtime.errors import UnreadableFile, UserError, is_out_of_memory
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_paths, check_readable
 from seq2seq.runtime.suggestions import suggest_file
 
 SOURCE = "source"  # header field of the source profile
+# Remedies for a model that does not fit into memory.
+_TO_TRAIN = "lower model.hidden_size, embedding_size or layers"
+_TO_LOAD = "free memory"
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -195,7 +198,7 @@ def load_model(
     finite.
     """
     config, path = read_config(folder), folder / name
-    _check_exists(path)
+    check_exists(path)
     with with_recovery_hint(path):
         header, weights = tensor_file.read_file(path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
@@ -204,7 +207,7 @@ def load_model(
         model = new_model(config, vocabularies, "meta")
         tensor_file.check_shapes(path, weights, named_weights(model))
         tensor_file.check_finite(path, weights)
-    with _enough_memory():
+    with _enough_memory(_TO_LOAD if device.type == "cpu" else f"{_TO_LOAD}, or use --device cpu"):
         own = {name: torch.empty(each.shape, device=device) for name, each in weights.items()}
     tensor_file.copy_into(weights, own, path)
     _put_weights(model, own)
@@ -214,13 +217,14 @@ def load_model(
 def read_vocabularies(folder: Path) -> Vocabularies:
     """Load the vocabularies of a run's best weights; raises UserError as `load_model` does."""
     path = folder / BEST
-    _check_exists(path)
+    check_exists(path)
     with with_recovery_hint(path):
         header, _ = tensor_file.read_header(path)
         return recorded_vocabularies(path, header, folder / VOCABULARY)
 
 
-def _check_exists(path: Path) -> None:
+def check_exists(path: Path) -> None:
+    """Raise UserError if a run has no weights of this name."""
     if not path.exists():
         when = " yet; it is written at the first validation" if path.name == BEST else ""
         raise UserError(f"{path.parent}: has no {path.name}{when}")
@@ -256,7 +260,7 @@ def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -
     Raises UserError if it does not fit memory.
     """
     sizes = len(vocabularies.src), len(vocabularies.tgt)
-    with _enough_memory(), _score_errors(), torch.device(device):
+    with _enough_memory(_TO_TRAIN), _score_errors(), torch.device(device):
         longest = config.data.max_length
         return build_model(config.model, *sizes, vocabularies.joint, longest)
 
@@ -276,14 +280,16 @@ def _score_errors() -> Iterator[None]:
 
 
 @contextmanager
-def _enough_memory() -> Iterator[None]:
+def _enough_memory(remedy: str) -> Iterator[None]:
     """Convert a failed allocation into a UserError."""
     try:
         yield
-    except RuntimeError as error:  # torch has no specific one on a CPU
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        if not (is_out_of_memory(error) or "calculation overflowed" in reason):
+            raise
         raise UserError(
-            f"model: too large for the memory of this machine ({str(error).splitlines()[0]}); "
-            "lower model.hidden_size, embedding_size or layers"
+            f"model: too large for the memory of this machine ({reason}); {remedy}"
         ) from None
 
 

@@ -36,9 +36,12 @@ class LineCount:
 
 
 def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
-    """Return the lines of a run's metrics.jsonl or timing.jsonl, without damaged ones."""
-    kept = []
-    for line in (folder / name).read_bytes().split(b"\n"):
+    """Return the lines of a run's metrics.jsonl or timing.jsonl, without damaged ones.
+
+    There are none if the file is missing.
+    """
+    path, kept = folder / name, []
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
         with suppress(ValueError, RecursionError):
             if isinstance(values := json.loads(line), dict):
                 kept.append(values)

@@ -152,6 +152,9 @@ def test_the_state_of_a_finished_run_is_read_once(
     (warning,) = [line for line in capsys.readouterr().err.splitlines() if METRICS in line]
     assert f"warning: {path}: not as it was saved at step 4 (line 1 damaged, 1 of" in warning
     assert "its curve lacks what is damaged or lost" in warning
+    path.unlink()
+    assert compare("--seeds", "1") == 0
+    assert f"warning: {path}: not as it was saved" in capsys.readouterr().err
 
 
 def test_runs_of_other_text_or_more_training_are_not_taken(

@@ -169,6 +169,15 @@ def test_a_run_whose_texts_are_gone_has_a_page_without_scores(
     text, _ = checked(folder / "run" / "report.html")
     assert "No scores: " in text
     assert text.count("its files are no longer where the run found them") == 2
+    (folder / "test.src").write_text("", encoding="utf-8")
+    (folder / "train.src").write_text("", encoding="utf-8")
+    assert report(folder) == 0
+    text, _ = checked(folder / "run" / "report.html")
+    assert text.count("its files can no longer be read") == 2
+    (folder / "run" / "best.safetensors").unlink()
+    capsys.readouterr()
+    assert report(folder) == 2
+    assert "run: has no best.safetensors yet; it is written at" in capsys.readouterr().err
     card = (folder / "run" / "README.md").read_text(encoding="utf-8")
     assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
 

@@ -538,9 +538,36 @@ def test_a_folder_that_cannot_be_made_is_a_failure_in_words(
 def test_weights_too_large_to_load_are_one_clear_line(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object, **__: object) -> None:
+    empty = torch.empty
+
+    def full(*shape: Any, **options: Any) -> Tensor:
+        if str(options.get("device")) not in ("cpu", "cuda"):  # but "meta", which needs no memory
+            return empty(*shape, **options)
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory\nsecond line")
 
     monkeypatch.setattr("seq2seq.runs.checkpoint.torch.empty", full)
-    with pytest.raises(UserError, match="model: too large for the memory of this machine"):
-        load_model(tiny_runs["none"], torch.device("cpu"))
+    for device, remedy in (("cpu", "free memory"), ("cuda", "free memory, or use --device cpu")):
+        with pytest.raises(UserError) as caught:
+            load_model(tiny_runs["none"], torch.device(device))
+        reason = "DefaultCPUAllocator: can't allocate memory"
+        assert str(caught.value) == (
+            f"model: too large for the memory of this machine ({reason}); {remedy}"
+        )
+
+
+def test_a_model_too_large_to_train_is_one_clear_line(
+    tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = read_config(tiny_runs["none"])
+    torch_errors = "Storage size calculation overflowed with sizes=[9]", "CUDA error: out of memory"
+    for reason in (*torch_errors, "another bug"):
+
+        def build(*_: object, reason: str = reason) -> None:
+            raise RuntimeError(reason)
+
+        monkeypatch.setattr("seq2seq.runs.checkpoint.build_model", build)
+        expected = RuntimeError if reason == "another bug" else UserError
+        with pytest.raises(expected) as caught:
+            new_model(config, tiny_vocabularies)
+        advised = "lower model.hidden_size" in str(caught.value)
+        assert advised == (reason in torch_errors)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.runs.layout import METRICS
-from seq2seq.runs.metrics_file import LineCount, read_saved_metrics, restore_metrics
+from seq2seq.runs.metrics_file import LineCount, read_metrics, read_saved_metrics, restore_metrics
 from seq2seq.runs.training_state import Progress
 
 LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}\n'.encode() for step in range(1, 9)]
@@ -22,6 +22,12 @@ def state(lines: list[bytes], step: int = 8) -> Progress:
 
 def replaced(number: int, line: bytes) -> Edit:
     return lambda lines: [*lines[: number - 1], line, *lines[number:]]
+
+
+def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path) == []
+    (tmp_path / METRICS).write_bytes(LINES[0] + b"damaged\n")
+    assert read_metrics(tmp_path) == [{"step": 1, "train_loss": 8.5}]
 
 
 @pytest.mark.parametrize("later", [[], LATER, LATER[:1]])

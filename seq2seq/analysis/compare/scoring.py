@@ -264,6 +264,6 @@ def _progress(folder: Path, state: TrainingState | None) -> Progress:
 def _cost(folder: Path, progress: Progress) -> TrainingCost:
     """Return the cost of a finished run, with the median speed of its reports."""
     key = "target_tokens_per_second"
-    lines = read_metrics(folder, TIMING) if (folder / TIMING).exists() else []
+    lines = read_metrics(folder, TIMING)
     speeds = [line[key] for line in lines if math.isfinite(line.get(key, math.nan))]
     return TrainingCost(progress.step, progress.seconds / 60, median(speeds) if speeds else None)

@@ -19,8 +19,8 @@ from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import read_config
-from seq2seq.runs.layout import BEST, METRICS, TIMING
+from seq2seq.runs.checkpoint import check_exists, read_config
+from seq2seq.runs.layout import BEST, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
@@ -108,6 +108,7 @@ def gather(
     be scored.
     """
     config = read_config(run)
+    check_exists(run / BEST)
     header, shapes = read_header(run / BEST)
     scored, unscored = None, ""
     try:
@@ -116,7 +117,7 @@ def gather(
         if split is not None:
             raise
         unscored = str(error)
-    figures = read_metrics(run) if (run / METRICS).exists() else []
+    figures = read_metrics(run)
     parameters = sum(map(math.prod, shapes.values()))
     return RunFacts(
         with_paths(config, _shown),
@@ -148,7 +149,7 @@ def _summary(
 
 def _seconds(run: Path) -> float | None:
     """Return the seconds of training, validation excluded, if they were recorded."""
-    lines = read_metrics(run, TIMING) if (run / TIMING).exists() else []
+    lines = read_metrics(run, TIMING)
     return max((line["seconds"] for line in lines if "seconds" in line), default=None)
 
 
@@ -187,7 +188,9 @@ def _text(name: str, files: ParallelFiles) -> TextSize:
             src_words += len(src.split())
             tgt_words += len(tgt.split())
     except (UserError, OSError):
-        return TextSize(name, shown, problem="its files are no longer where the run found them")
+        moved = not all(path.exists() for path in files.paths.values())
+        problem = "are no longer where the run found them" if moved else "can no longer be read"
+        return TextSize(name, shown, problem=f"its files {problem}")
     return TextSize(name, shown, pairs, blank, src_words / pairs, tgt_words / pairs)
 
 
