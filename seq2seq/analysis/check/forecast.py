@@ -57,7 +57,7 @@ def forecast(session: TrainingSession) -> Forecast:
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds, core_share = _measure(session, steps, last)
-    rows = np.concatenate(order[:])  # of several corpora, those that the first epoch draws
+    rows = np.concatenate(order[:])  # by weight, an epoch draws a part of a corpus
     epoch_tokens = int(session.data.train.tgt.lengths[rows].sum()) + len(rows)
     return Forecast(
         str(session.device),
