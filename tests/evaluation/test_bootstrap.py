@@ -1,4 +1,4 @@
-"""BLEU from counts: sacrebleu's own of any part of a text, tested between variants over seeds."""
+"""BLEU from counts: equal to sacrebleu's for any part of a text; significance tests over seeds."""
 
 import random
 
@@ -21,7 +21,7 @@ def sentences(count: int) -> list[str]:
 
 
 def noisy(lines: list[str], share: float) -> list[str]:
-    """The lines with a share of the words replaced."""
+    """Return the lines with a share of the words replaced."""
 
     def drawn(word: str) -> str:
         return GENERATOR.choice(WORDS.split()) if GENERATOR.random() < share else word
@@ -34,7 +34,7 @@ SYSTEMS = [noisy(REFERENCES, share) for share in (0.4, 0.2, 0.3)]
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_any_part_has_the_bleu_that_sacrebleu_gives_it(lowercase: bool) -> None:
+def test_bleu_of_any_part_equals_that_of_sacrebleu(lowercase: bool) -> None:
     counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, lowercase)
     for rows in (range(60), range(5, 31), [7], [3, 3, 40]):
         hypotheses, references = ([side[row] for row in rows] for side in (SYSTEMS[0], REFERENCES))
@@ -54,7 +54,7 @@ def test_the_resamples_are_those_of_sacrebleu() -> None:
     np.testing.assert_allclose(resampled(counts), [each.score for each in wanted], rtol=1e-5)
 
 
-def test_the_seed_of_the_environment_is_that_of_all_resamples(
+def test_all_resamples_use_the_seed_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
@@ -70,7 +70,7 @@ def test_the_seed_of_the_environment_is_that_of_all_resamples(
     assert (resampled(counts, 30) != resampled(counts, 30)).any()
 
 
-def test_a_difference_is_tested_on_both_sides() -> None:
+def test_the_test_of_a_difference_is_two_sided() -> None:
     counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
     worse, better, between = (([metrics.bleu_of(each)], resampled(each)) for each in counts)
     up = bootstrap.difference(worse[0], better[0], worse[1], better[1])
@@ -85,7 +85,7 @@ def test_a_difference_is_tested_on_both_sides() -> None:
     assert (near.mean, near.p_value, near.ci, near.deviation) == (0, 1, (0, 0), None)
 
 
-def test_evaluate_and_compare_give_one_answer() -> None:
+def test_evaluate_and_compare_agree() -> None:
     counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
     for first, second in ((0, 1), (1, 2), (2, 2)):
         pair = metrics.compare(SYSTEMS[first], SYSTEMS[second], [REFERENCES]).bleu
@@ -100,13 +100,15 @@ def test_evaluate_and_compare_give_one_answer() -> None:
 
 
 def test_both_tails_are_counted() -> None:
-    drawn = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7  # resamples may lie beside what was found
+    drawn = (
+        np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7
+    )  # resamples need not be centred on the difference
     found = bootstrap.difference([10], [11.5], np.zeros(5), drawn)
     assert found.p_value == (2 + 1) / (5 + 1)
 
 
 def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
-    """P-values of pairs of systems that differ by chance alone."""
+    """Return p-values of pairs of systems that differ only by chance."""
     found = []
     for _ in range(tests):
         references = sentences(sentence_count)
@@ -118,7 +120,7 @@ def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_chance_alone_is_found_significant_as_often_as_the_level_says() -> None:
+def test_the_rate_of_false_positives_equals_the_level() -> None:
     """At 200 tests the share of p below 0.05 has a standard error of 1.5 points."""
     found = null_p_values(100, 200)
     assert 0.01 < np.mean(found < 0.05) < 0.095
@@ -126,7 +128,7 @@ def test_chance_alone_is_found_significant_as_often_as_the_level_says() -> None:
     assert found.max() > 0.95
 
 
-def test_chance_alone_is_seldom_found_significant() -> None:
+def test_false_positives_are_rare() -> None:
     found = null_p_values(40, 40)
     assert np.mean(found < 0.05) < 0.25
     assert 0.25 < np.mean(found < 0.5) < 0.75

@@ -76,7 +76,7 @@ def _default_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
 
 
-def test_a_seed_that_sacrebleu_cannot_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_that_sacrebleu_cannot_parse_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in ("12345", "none", "None"):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
         seed_name()
@@ -146,7 +146,7 @@ def test_paired_test_finds_no_difference_between_equals() -> None:
     assert all(pair.baseline == pair.system and pair.p_value == 1 for pair in test)
 
 
-def test_lowercase_decides_case_in_every_metric() -> None:
+def test_lowercase_applies_to_every_metric() -> None:
     shouted = [line.upper() for line in REFERENCE]
     cased = score(shouted, [REFERENCE], bootstrap=0)
     folded = score(shouted, [REFERENCE], lowercase=True, bootstrap=0)
@@ -190,7 +190,7 @@ def test_unknown_tokenizer_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     "failure", [OSError("no network"), RuntimeError("\nNot there.\n\n  pip install it\n")]
 )
-def test_tokenizer_that_cannot_load_is_one_line(
+def test_a_tokenizer_that_cannot_load_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     def fail() -> None:
@@ -203,7 +203,7 @@ def test_tokenizer_that_cannot_load_is_one_line(
     assert " ".join(str(failure).split()) in str(caught.value)
 
 
-def test_tokenized_hypotheses_are_noted_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_tokenized_hypotheses_give_a_note_and_no_log_line(caplog: pytest.LogCaptureFixture) -> None:
     tokenized = ["It rains ."] * 100 + ["It pours."]
     with caplog.at_level(logging.INFO):
         score(tokenized, [tokenized], bootstrap=0)
@@ -216,10 +216,10 @@ def test_tokenized_hypotheses_are_noted_not_logged(caplog: pytest.LogCaptureFixt
     assert tokenized_note(tokenized[1:]) is None
 
 
-DECOMPOSED = "\u0958\u093f\u0924\u093e\u092c \u0939\u0948."  # NFC writes the first as two
+DECOMPOSED = "\u0958\u093f\u0924\u093e\u092c \u0939\u0948."  # NFC decomposes the first
 
 
-def test_references_that_are_not_nfc_are_noted_and_left_as_they_are() -> None:
+def test_references_that_are_not_nfc_give_a_note_and_are_unchanged() -> None:
     references = [DECOMPOSED, *REFERENCE[1:]]
     note = not_nfc_note("test.mr", references)
     assert note is not None
@@ -231,7 +231,7 @@ def test_references_that_are_not_nfc_are_noted_and_left_as_they_are() -> None:
     assert bleu_score(hypotheses, references) < bleu_score(hypotheses, normal)
 
 
-def test_table_shows_what_the_scores_hold() -> None:
+def test_the_table_shows_all_fields_of_the_scores() -> None:
     scores = score(SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
     test = compare(BASELINE, SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
     single, paired = as_table(scores, test).split("\n\n")
@@ -251,7 +251,7 @@ def test_table_shows_what_the_scores_hold() -> None:
 
 
 def test_a_system_with_almost_no_match_has_an_interval() -> None:
-    """Some resamples then hold no match at all."""
+    """Some resamples then have no match at all."""
     hypotheses, references = ["a b c d e"] + ["x"] * 30, ["a b c d e"] + ["y"] * 30
     low, high = score(hypotheses, [references]).bleu.ci or (1.0, 0.0)
     assert low <= high

@@ -1,4 +1,4 @@
-"""The tokenizer follows the script of the references, whatever the language code says."""
+"""The tokenizer follows the script of the references, not the language code."""
 
 import time
 
@@ -35,7 +35,7 @@ SPACED = [
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("script", UNSPACED)
-def test_identical_text_without_spaces_has_full_marks(script: str, code: str) -> None:
+def test_identical_text_without_spaces_has_the_full_score(script: str, code: str) -> None:
     references = UNSPACED[script]
     found = segmentation_of(code, [references])
     assert found.script == script or {found.script, code} <= {"Japanese", "jp", "japanese"}

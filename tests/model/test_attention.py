@@ -37,7 +37,7 @@ from seq2seq.model.attention import (
 
 K = 4
 SINGLE = (*SCORES, "normed_additive", "location")  # all but the one with heads
-PRINTED = 0.5e-8 * (1 + 1e-6)  # what eight printed decimals leave open
+PRINTED = 0.5e-8 * (1 + 1e-6)  # rounding error of eight printed decimals
 PAD_MASK = torch.arange(S) >= torch.tensor([4, 2, 5])[:, None]
 
 
@@ -46,7 +46,7 @@ def nothing_padded(batch: int, length: int) -> Tensor:
 
 
 def load(layer: nn.Linear, weight: np.ndarray) -> None:
-    """Give the layer this weight, laid out [inputs, outputs], and no bias."""
+    """Give the layer this weight, stored as [inputs, outputs], and no bias."""
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(weight.astype(np.float64)).t())
         if layer.bias is not None:
@@ -116,7 +116,7 @@ def test_scaled_dot_attention_of_one_query_gives_the_published_scores_without_ov
 
 
 def times(weight: Tensor, vector: list[float]) -> list[float]:
-    """The product of a matrix and a vector, in loops."""
+    """Return the product of a matrix and a vector, computed in loops."""
     return [sum(row[i] * vector[i] for i in range(len(vector))) for row in weight.detach().tolist()]
 
 
@@ -130,7 +130,7 @@ def dot(left: list[float], right: list[float]) -> float:
 
 
 def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float], s: int) -> float:
-    """The score of one query and one encoder output, from the parameters by their names."""
+    """Return the score of one query and one encoder output, from the parameters by name."""
     own = dict(module.named_parameters())
     match name:
         case "normed_additive":
@@ -203,7 +203,7 @@ def test_weights_are_the_same_function_of_the_query(name: str) -> None:
 
 
 def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
-    """The parts of the projections, attended with one by one, and joined."""
+    """Compare with attention over each part of the projections, concatenated."""
     multi_head = MultiHeadScore(H, H, HEADS * A, HEADS)
     randomize(multi_head)
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
@@ -246,7 +246,7 @@ def test_heads_share_the_attention_size() -> None:
         MultiHeadScore(H, H, 9, 2)
 
 
-def test_normed_additive_begins_as_additive() -> None:
+def test_normed_additive_is_initialised_as_additive() -> None:
     torch.manual_seed(1)
     normed = NormedAdditiveScore(H, H, A).double()
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
@@ -254,10 +254,12 @@ def test_normed_additive_begins_as_additive() -> None:
     own = normed.state_dict()
     plain.load_state_dict({name: own[name] for name in plain.state_dict()})
     expected = plain(queries, plain.project(outputs)[0])
-    close(normed(queries, normed.project(outputs)[0]), expected, 1e-6)  # weights are born float32
+    close(
+        normed(queries, normed.project(outputs)[0]), expected, 1e-6
+    )  # weights are initialised in float32
 
 
-def test_the_length_of_v_is_its_gain_alone() -> None:
+def test_the_norm_of_v_is_its_gain() -> None:
     score = NormedAdditiveScore(H, H, A)
     randomize(score)
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
@@ -276,7 +278,7 @@ def test_location_ignores_words_beyond_its_last_position(beyond: int) -> None:
     randomize(score)
     outputs = random_tensor(B, POSITIONS + beyond, H, seed=1)
     queries = random_tensor(B, K, H, seed=2)
-    for padded in (0, beyond):  # whether what is beyond is words or padding
+    for padded in (0, beyond):  # positions beyond are words or padding
         pad_mask = torch.arange(POSITIONS + beyond) >= POSITIONS + beyond - padded
         keys, values = score.project(outputs)
         _, weights = masked_attention(score(queries, keys), values, pad_mask.expand(B, -1))
@@ -285,7 +287,7 @@ def test_location_ignores_words_beyond_its_last_position(beyond: int) -> None:
         assert not weights[..., POSITIONS:].any()
 
 
-def test_a_window_beyond_the_last_position_is_no_division_by_zero() -> None:
+def test_a_window_beyond_the_last_position_does_not_divide_by_zero() -> None:
     score = LocationScore(H, H, 2)
     keys, values = score.double().project(random_tensor(B, S, H, seed=1))
     window_weights = (torch.arange(S) >= 3).double().expand(B, K, S)
@@ -329,7 +331,7 @@ def test_dot_refuses_unequal_sizes() -> None:
         DotScore(H, A)
 
 
-def test_attend_averages_the_real_values_by_the_softmax_of_their_scores() -> None:
+def test_attend_averages_unpadded_values_by_the_softmax_of_their_scores() -> None:
     scores, values = random_tensor(B, K, S, seed=1), random_tensor(B, S, A, seed=2)
     context, weights = masked_attention(scores, values, PAD_MASK)
     for b, length in enumerate((4, 2, 5)):

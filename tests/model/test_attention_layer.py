@@ -1,4 +1,4 @@
-"""Coverage against its equation in loops: the additive score is told what was looked at before."""
+"""Coverage against its equation in loops: scores depend on earlier attention weights."""
 
 import math
 
@@ -27,7 +27,7 @@ KINDS = [Case("bahdanau", "coverage", False, 1), Case("luong", "coverage", True,
 
 
 @pytest.mark.parametrize("case", KINDS, ids=str)
-def test_scores_hear_of_all_earlier_attention(case: Case) -> None:
+def test_scores_depend_on_all_earlier_attention(case: Case) -> None:
     """`e_s = v . tanh(W q + U h_s + w c_s)`, `c_s = a_1s + ... + a_{t-1,s}`: See et al. (2017)."""
     decoder, embedded = make_decoder(case), embedded_targets()
     own = {name: value.tolist() for name, value in decoder.named_parameters()}
@@ -56,7 +56,7 @@ def test_scores_hear_of_all_earlier_attention(case: Case) -> None:
         state = step.state
 
 
-def test_coverage_begins_without_effect() -> None:
+def test_coverage_has_no_effect_at_initialisation() -> None:
     keys, coverage = random_tensor(B, S, A, seed=1), random_tensor(B, 2, S, seed=2)
     score = AdditiveScore(H, H, A).double()
     query = random_tensor(B, 2, H, seed=3)
@@ -71,7 +71,7 @@ def test_gradients_are_the_numerical_ones() -> None:
 
 @pytest.mark.parametrize("case", KINDS, ids=str)
 def test_hypotheses_carry_their_own_coverage(case: Case) -> None:
-    """A selected hypothesis keeps its own coverage and takes no other's."""
+    """A selected hypothesis keeps its own coverage."""
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(1))
     copies = torch.arange(B).repeat_interleave(2)

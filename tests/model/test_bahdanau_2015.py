@@ -35,7 +35,7 @@ def build(layers: int = 1) -> Seq2Seq:
 
 
 def unit(weights: dict[str, Array], name: str, x: Array, h: Array) -> Array:
-    """A.1.1: `h' = (1 - z) h + z h~`; `x` is all that the input matrices and the biases add."""
+    """A.1.1: `h' = (1 - z) h + z h~`; `x` is the sum of the input products and biases."""
     size = len(h)
     U_r, U_z = np.split(weights[f"{name}.hidden_weight"], 2)
     U = weights[f"{name}.candidate_weight"]
@@ -109,7 +109,7 @@ def likelihood_of(model: Seq2Seq) -> torch.Tensor:
 
 def test_the_model_is_the_papers() -> None:
     model = build()
-    assert model.decoder.output_layer.out_features == H  # 2 l, of which l remain
+    assert model.decoder.output_layer.out_features == H  # 2 l, of which maxout keeps l
     assert model.projection.in_features == H // 2
     weights = arrays(model)
     expected = sum(log_likelihood(weights, src, tgt) for src, tgt in pairs())
@@ -132,8 +132,8 @@ def test_its_gradients_are_the_derivatives_of_the_papers_model() -> None:
             assert parameter.grad.view(-1)[index].item() == pytest.approx(slope, abs=1e-6), name
 
 
-def test_torchs_unit_is_another() -> None:
-    """It resets after the product, and its z keeps the old state."""
+def test_the_gru_of_torch_differs() -> None:
+    """It resets after the matrix product, and its z is the weight of the old state."""
     layer = GRULayer(E, H).double()
     randomize(layer)
     theirs = torch.nn.GRUCell(E, H).double()
@@ -160,7 +160,7 @@ def test_torchs_unit_is_another() -> None:
     close(ours(), of_torch(diagonal))
 
 
-def test_matrices_of_states_are_orthogonal_at_first() -> None:
+def test_recurrent_matrices_are_initialised_orthogonal() -> None:
     layer = GRULayer(E, H)
     for matrix in (*layer.hidden_weight.chunk(2), layer.candidate_weight):
         close(matrix @ matrix.t(), torch.eye(H), 1e-5)

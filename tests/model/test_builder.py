@@ -1,4 +1,4 @@
-"""From a config to a model: classes, sizes counted by hand, and which weights are one."""
+"""From a config to a model: classes, parameter counts by hand, and shared weights."""
 
 import copy
 from typing import Any
@@ -59,7 +59,7 @@ def make_model(joint: bool = False, **keys: Any) -> Seq2Seq:
 
 
 def with_layers(keys: dict[str, Any], **depths: int) -> dict[str, Any]:
-    """Return the keys with these depths; residual layers stay so."""
+    """Return the keys with these depths; residual connections are kept."""
     return {**keys, "layers": {**keys.get("layers", {}), **depths}}
 
 
@@ -73,7 +73,7 @@ def lstm_size(input_size: int, hidden_size: int) -> int:
 
 @pytest.mark.parametrize(("encoder_layers", "decoder_layers"), [(1, 3), (3, 1), (2, 3), (1, 2)])
 @pytest.mark.parametrize("keys", BUILDS, ids=lambda keys: "-".join(map(str, keys.values())))
-def test_encoder_and_decoder_have_depths_of_their_own(
+def test_encoder_and_decoder_have_their_own_depths(
     keys: dict[str, Any], encoder_layers: int, decoder_layers: int
 ) -> None:
     depths = {"encoder": encoder_layers, "decoder": decoder_layers}
@@ -115,8 +115,8 @@ def test_every_model_trains_and_steps(keys: dict[str, Any], encoder: str, layers
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
-def test_the_config_says_which_end_is_read_first(decoder: str) -> None:
-    """With the same weights, a reversed source is to one model what the source is to the other."""
+def test_the_config_sets_the_reading_direction(decoder: str) -> None:
+    """With the same weights, one model reads a reversed source as the other reads the source."""
     plain, reversing = (
         make_model(decoder=decoder, encoder=each) for each in ("forward", "reversed")
     )
@@ -169,10 +169,10 @@ def test_the_config_names_heads_windows_and_coverage() -> None:
         assert (type(local.window), local.window.half_width) == (PredictiveWindow, 4)
 
 
-def test_location_knows_as_many_positions_as_training_has() -> None:
+def test_location_has_as_many_positions_as_training() -> None:
     config = make_config(decoder="luong", score="location")
     model = build_model(config, SRC_SIZE, TGT_SIZE, joint=False, max_length=40)
-    assert model.decoder.score.positions.weight.shape == (41, H)  # END is one
+    assert model.decoder.score.positions.weight.shape == (41, H)  # one of them for EOS
 
 
 def test_defaults_of_the_decoders() -> None:
@@ -209,7 +209,7 @@ def test_dropout_reaches_every_part() -> None:
     assert model.dropout.word.p == 0
 
 
-# ----------------------------------------------------------------------------- counted by hand
+# ------------------------------------------------------------------ parameters counted by hand
 
 
 def test_parameters_of_the_encoder() -> None:
@@ -226,7 +226,7 @@ def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
     output_size = E if tied else H
     score = A * H + A * H + A
     first = H * D + H
-    layers = lstm_size(E, H) + lstm_size(H, H) + 4 * H * H  # the last: of the context
+    layers = lstm_size(E, H) + lstm_size(H, H) + 4 * H * H  # the last is that of the context
     assert count(model.decoder) == score + first + layers + output_size * (H + H + E) + output_size
 
 
@@ -278,12 +278,12 @@ def test_parameters_of_embeddings_and_projection(joint: bool, tied: bool, expect
     assert count(model) - recurrent - count(model.decoder) == expected
 
 
-# ----------------------------------------------------------------------------------- one weight
+# ------------------------------------------------------------------------------- shared weights
 
 
 @pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_which_weights_are_one(joint: bool, tied: bool) -> None:
+def test_tied_and_joint_weights_are_shared(joint: bool, tied: bool) -> None:
     model = make_model(joint, tie_embeddings=tied)
     src, tgt, projection = (
         model.encoder.embedding.weight,
@@ -298,7 +298,7 @@ def test_which_weights_are_one(joint: bool, tied: bool) -> None:
 
 @pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
 def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) -> None:
-    """Against a copy of the model in which every use has a parameter of its own."""
+    """Compare with a copy of the model in which every use has its own parameter."""
     gradients = []
     for apart in (False, True):
         model = make_model(joint, decoder="bahdanau").double()
@@ -318,14 +318,14 @@ def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) ->
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-10)
 
 
-def test_fresh_weights_follow_the_seed() -> None:
+def test_initial_weights_depend_on_the_seed() -> None:
     one, same = (make_model().state_dict() for _ in range(2))
     assert all(torch.equal(value, same[name]) for name, value in one.items())
     other = build_model(make_config(), SRC_SIZE, TGT_SIZE, joint=False).state_dict()
     assert not torch.equal(other["tgt_embedding.weight"], one["tgt_embedding.weight"])
 
 
-def test_fresh_projection_starts_without_favourites() -> None:
+def test_the_initial_projection_has_no_bias_and_embeddings_are_scaled() -> None:
     assert not make_model().projection.bias.any()
     model = build_model(make_config(embedding_size=64), 500, 400, joint=False)
     for embedding in (model.encoder.embedding, model.tgt_embedding):

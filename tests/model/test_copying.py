@@ -29,7 +29,9 @@ from seq2seq.model.state import SourcePositions
 ATTENTIONAL = [case for case in CASES if case.kind != "plain"]
 K, C = 2, 3
 SHARED = SRC.clamp(max=V - 1)  # ids of a joint vocabulary
-COPIED_IN = torch.tensor([[1, 7, 10, 9], [1, 5, 9, 5], [1, 8, 8, 4]])  # [B, T], of SHARED mostly
+COPIED_IN = torch.tensor(
+    [[1, 7, 10, 9], [1, 5, 9, 5], [1, 8, 8, 4]]
+)  # [B, T], mostly ids of SHARED
 
 
 def copying() -> Copying:
@@ -75,7 +77,7 @@ def test_hypotheses_copy_from_their_own_sentence(case: Case) -> None:
     close(model.project(together.outputs), model.project(apart.outputs))
 
 
-def test_without_a_gate_for_copying_the_generator_is_all() -> None:
+def test_with_an_open_gate_only_the_generator_is_used() -> None:
     layer = copying()
     with torch.no_grad():
         layer.gate.weight.zero_()
@@ -84,7 +86,7 @@ def test_without_a_gate_for_copying_the_generator_is_all() -> None:
     logits, copied = random_tensor(3, V, seed=1), mixture_of(layer)
     close(copied.mix(logits), logits.log_softmax(-1))
     with torch.no_grad():
-        layer.gate.bias.fill_(-800.0)  # and without generating the source is all
+        layer.gate.bias.fill_(-800.0)  # now only the source is copied
     probs = mixture_of(layer).mix(logits).exp()
     close(probs.sum(-1), torch.ones(3, dtype=torch.float64))
     outside = torch.ones(3, V, dtype=torch.bool).scatter(1, mixture_of(layer).src, False)
@@ -100,13 +102,13 @@ def mixture_of(layer: nn.Module) -> CopyOutputs:
 
 
 def continuing_none(src: Tensor) -> tuple[Tensor, SourcePositions]:
-    """No position to continue, and source positions without scores."""
+    """Return source positions without scores, and no position to continue."""
     scores = torch.zeros(*src.shape, 2)
     return scores[..., 0], SourcePositions(src, first_positions(src), scores)
 
 
 def test_improbable_tokens_have_their_log_probability() -> None:
-    """A token that cannot be copied has one even if its probability underflows."""
+    """A token that cannot be copied has a log-probability even if its probability underflows."""
     logits = torch.zeros(1, V)
     logits[0, 0] = 500.0
     layer = copying().float()
@@ -131,7 +133,7 @@ def test_the_outputs_of_all_steps_are_those_without_copying() -> None:
     assert weights.shape == (B, T, S)
 
 
-def test_copying_continues_behind_the_last_token() -> None:
+def test_copying_continues_after_the_last_token() -> None:
     src = torch.tensor([[4, 6, 4, 7, 3], [4, 6, 4, 7, 3]])
     copied = torch.tensor([[0.1, 0.2, 0.3, 0.1, 0.3], [0.5, 0.0, 0.0, 0.0, 0.5]])
     found = continuation(copied, torch.tensor([4, 9]), src)
@@ -141,7 +143,7 @@ def test_copying_continues_behind_the_last_token() -> None:
 
 
 def test_a_name_with_repeated_tokens_is_copied_in_order() -> None:
-    """Attention that always prefers the first token copies all of them where copying continues."""
+    """Attention that always prefers the first token still copies all of them in order."""
     layer = Copying(R, C)
     with torch.no_grad():
         layer.gate.bias.fill_(-50.0)

@@ -1,4 +1,4 @@
-"""The decoders against their papers' equations; the wirings told apart; states; dropout."""
+"""The decoders against their papers' equations; their differences; states; dropout."""
 
 import math
 
@@ -50,7 +50,7 @@ def tanh(vector: Vector) -> Vector:
 
 
 def lstm(gates: Vector, cell: Vector) -> tuple[Vector, Vector]:
-    """Hidden and cell after gates (o, i, f, g) before their non-linearities."""
+    """Return hidden and cell from gates (o, i, f, g) before their non-linearities."""
     hidden, after = [], []
     for n in range(H):
         o, i, f = (1 / (1 + math.exp(-gates[part * H + n])) for part in range(3))
@@ -60,7 +60,7 @@ def lstm(gates: Vector, cell: Vector) -> tuple[Vector, Vector]:
 
 
 def average(scores: Vector, values: list[Vector]) -> tuple[Vector, Vector]:
-    """Softmax of the scores, and the average of the values by it: context, attention weights."""
+    """Return the context and the attention weights: values averaged by the softmax of scores."""
     total = sum(math.exp(score) for score in scores)
     weights = [math.exp(score) / total for score in scores]
     columns = zip(*values, strict=True)
@@ -72,12 +72,12 @@ def own_parameters(decoder: nn.Module) -> dict[str, Tensor]:
 
 
 def fourfold(xs: Vector) -> Vector:
-    """States and contexts as the output layer reads them."""
+    """Scale states and contexts as the output layer reads them."""
     return [4 * x for x in xs]
 
 
 def twofold(xs: Vector) -> Vector:
-    """Outputs as the projection reads them."""
+    """Scale outputs as the projection reads them."""
     return [2 * x for x in xs]
 
 
@@ -201,23 +201,23 @@ def test_an_upper_layer_reads_the_hidden_of_the_one_below(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", GLOBAL, ids=str)
-def test_attention_asks_with_the_top_layer_but_gnmt_with_the_lowest(case: Case) -> None:
+def test_queries_come_from_the_top_layer_but_in_gnmt_from_the_lowest(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     step = one_step(decoder, embedded_targets()[:, 0], state, memory)
-    asking = state if case.kind == "bahdanau" else step.state
+    querying = state if case.kind == "bahdanau" else step.state
     level = 0 if case.kind == "gnmt" else case.num_layers - 1
-    scores = decoder.score(asking.hidden[:, level : level + 1], memory.keys)
+    scores = decoder.score(querying.hidden[:, level : level + 1], memory.keys)
     scores = scores.reshape(B, -1, S)  # [B, heads, S]
     expected = scores.masked_fill(memory.pad_mask[:, None], -torch.inf).softmax(-1).mean(1)
     close(step.attention_weights, expected)
 
 
-# -------------------------------------------------------------------------- what tells them apart
+# ------------------------------------------------------------------- differences between decoders
 
 
 @pytest.mark.parametrize("case", WITH_ATTENTION, ids=str)
-def test_only_luong_lets_the_first_input_choose_the_first_attention(case: Case) -> None:
+def test_the_first_attention_depends_on_the_first_input_except_in_bahdanau(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     first, second = (
@@ -229,7 +229,7 @@ def test_only_luong_lets_the_first_input_choose_the_first_attention(case: Case) 
 
 
 @pytest.mark.parametrize("case", GLOBAL, ids=str)
-def test_attention_weights_are_a_distribution_over_real_words(case: Case) -> None:
+def test_attention_weights_are_a_distribution_over_unpadded_positions(case: Case) -> None:
     decoder = make_decoder(case)
     memory, state = decoder.start(encoder_output(case.num_layers))
     weights = one_step(decoder, embedded_targets()[:, 0], state, memory).attention_weights
@@ -239,7 +239,7 @@ def test_attention_weights_are_a_distribution_over_real_words(case: Case) -> Non
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_plain_decoder_knows_the_final_state_alone(layers: int) -> None:
+def test_the_plain_decoder_depends_only_on_the_final_state(layers: int) -> None:
     decoder, embedded = make_decoder(Case("plain", "", False, layers)), embedded_targets()
     encoded = encoder_output(layers)
 
@@ -254,7 +254,7 @@ def test_plain_decoder_knows_the_final_state_alone(layers: int) -> None:
         assert not torch.allclose(run(**{name: other}), expected)
 
 
-# ---------------------------------------------------------------------------------- start, states
+# ----------------------------------------------------------------------- initial state, selection
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -282,7 +282,7 @@ def test_start_state(case: Case) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
+def test_luong_feeds_its_attentional_hidden_state_or_nothing(layers: int) -> None:
     for feeding in (True, False):
         decoder = make_decoder(Case("luong", "dot", feeding, layers))
         memory, state = decoder.start(encoder_output(layers))
@@ -294,7 +294,7 @@ def test_luong_feeds_its_attentional_vector_or_nothing(layers: int) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_k_hypotheses_of_a_sentence_are_k_sentences(case: Case) -> None:
+def test_k_hypotheses_of_a_sentence_equal_k_copies_of_it(case: Case) -> None:
     decoder, encoded = make_decoder(case), encoder_output(case.num_layers)
     inputs = [random_tensor(B * K, E, seed=seed) for seed in (30, 31)]
     copies = torch.arange(B).repeat_interleave(K)
@@ -329,7 +329,7 @@ def test_select_takes_the_same_rows_of_every_part() -> None:
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
-def test_selected_hypotheses_go_on_as_they_would_have(case: Case) -> None:
+def test_selected_hypotheses_continue_unchanged(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
     state = one_step(decoder, embedded[:, 0], state, memory).state
@@ -344,7 +344,7 @@ def test_selected_hypotheses_go_on_as_they_would_have(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_dropout_acts_in_training_alone(case: Case) -> None:
+def test_dropout_acts_only_in_training(case: Case) -> None:
     embedded, encoded = embedded_targets(), encoder_output(case.num_layers)
 
     def run(dropout: float, training: bool, seed: int, stepwise: bool) -> Tensor:
@@ -375,7 +375,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest() -> None:
     close(outputs[~dropped], expected[~dropped] / 0.75)
 
 
-def test_luong_feeds_back_what_dropout_has_not_touched() -> None:
+def test_luong_feeds_back_outputs_before_dropout() -> None:
     decoder = make_decoder(Case("luong", "dot", True, 1), dropout=0.5)
     assert isinstance(decoder, LuongDecoder)
     memory, state = decoder.start(encoder_output(1))
@@ -385,7 +385,7 @@ def test_luong_feeds_back_what_dropout_has_not_touched() -> None:
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
-def test_dropout_stands_between_layers(case: Case) -> None:
+def test_dropout_is_applied_between_layers(case: Case) -> None:
     decoder = make_decoder(case, dropout=0.5)
     memory, state = decoder.start(encoder_output(2))
     first, second = (

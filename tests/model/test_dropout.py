@@ -1,4 +1,4 @@
-"""Dropout of each part of the network, and of whole tokens."""
+"""Dropout of each part of the network, and of complete tokens."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_each_part_of_every_model_has_the_rate_of_the_config(decoder: str) -> No
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
-def test_each_part_acts_in_training_alone(decoder: str, part: str) -> None:
+def test_each_part_acts_only_in_training(decoder: str, part: str) -> None:
     model, without = build({**NONE, part: 0.5}, decoder=decoder), build(0.0, decoder=decoder)
     model.load_state_dict(without.state_dict())
     expected = without(SRC, LENGTHS, TGT_IN)
@@ -44,7 +44,7 @@ def test_each_part_acts_in_training_alone(decoder: str, part: str) -> None:
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
-def test_one_number_draws_what_a_map_of_it_draws(decoder: str) -> None:
+def test_one_rate_draws_the_same_masks_as_a_map_of_that_rate(decoder: str) -> None:
     number = build(0.25, decoder=decoder)
     parts = build(dict.fromkeys(PARTS[1:], 0.25), decoder=decoder)
     outputs = []
@@ -54,7 +54,7 @@ def test_one_number_draws_what_a_map_of_it_draws(decoder: str) -> None:
     assert torch.equal(*outputs)
 
 
-def test_words_are_dropped_whole_and_the_others_scaled() -> None:
+def test_complete_tokens_are_dropped_and_the_others_scaled() -> None:
     dropout = EmbeddingDropout(DropoutRates(word=0.25))
     embedded = torch.rand(200, 50, 7) + 1
     torch.manual_seed(2)
@@ -62,7 +62,7 @@ def test_words_are_dropped_whole_and_the_others_scaled() -> None:
     kept = dropped[..., 0] != 0  # [200, 50]
     close(dropped, embedded * kept[..., None] / 0.75, 1e-6)
     assert 0.24 < 1 - kept.float().mean().item() < 0.26
-    assert kept.any(0).all()  # each token is drawn by itself, not each position or sentence
+    assert kept.any(0).all()  # each token is drawn independently, not each position or sentence
     assert kept.any(1).all()
     assert not kept.all(0).any()
     assert not kept.all(1).any()
@@ -82,7 +82,7 @@ def test_source_and_target_lose_words() -> None:
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH, ids=str)
-def test_word_dropout_reaches_fused_passes_as_it_reaches_steps(case: Case) -> None:
+def test_word_dropout_is_the_same_in_fused_passes_and_steps(case: Case) -> None:
     """The embeddings are dropped before both: gradients of dropped tokens are zero."""
     model = make_model(case)
     model.dropout = EmbeddingDropout(DropoutRates(word=0.5))

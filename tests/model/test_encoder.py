@@ -1,4 +1,4 @@
-"""The encoder against torch.nn.LSTM over packed sequences; padding neither matters nor learns."""
+"""The encoder against torch.nn.LSTM on packed sequences; padding has no effect and no gradient."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def make_encoder(
 
 
 def torch_lstm(encoder: Encoder, num_layers: int, bidirectional: bool) -> nn.LSTM:
-    """torch.nn.LSTM with the encoder's weights."""
+    """Return torch.nn.LSTM with the encoder's weights."""
     size = encoder.direction_size
     lstm = nn.LSTM(E, size, num_layers, batch_first=True, bidirectional=bidirectional).double()
     ends = [("", encoder.forward_layers), ("_reverse", encoder.backward_layers)]
@@ -44,12 +44,12 @@ def torch_lstm(encoder: Encoder, num_layers: int, bidirectional: bool) -> nn.LST
 
 
 def joined(states: Tensor, num_layers: int) -> Tensor:
-    """Final states [L * directions, B, D] as [B, L, H]."""
+    """Reshape final states [L * directions, B, D] to [B, L, H]."""
     return states.unflatten(0, (num_layers, -1)).permute(2, 0, 1, 3).flatten(2)
 
 
 def weighted(encoded: EncoderOutput) -> Tensor:
-    """A scalar on which every output and every final state has an influence of its own."""
+    """Return a scalar that depends differently on every output and every final state."""
     factors = (random_tensor(*part.shape, seed=30 + n) for n, part in enumerate(encoded[:3]))
     pairs = zip(encoded[:3], factors, strict=True)
     return torch.stack([(part * factor.detach()).sum() for part, factor in pairs]).sum()
@@ -57,7 +57,7 @@ def weighted(encoded: EncoderOutput) -> Tensor:
 
 @WAYS
 def test_residual_layers_add_their_input(bidirectional: bool) -> None:
-    """The sum of the outputs of three encoders of one layer, each over the sum below."""
+    """Compare with three encoders of one layer, each reading the sum of those below."""
     encoder = make_encoder(3, bidirectional)
     encoder.forward_layers.residual = encoder.backward_layers.residual = True
     encoder.dropout = nn.Identity()
@@ -105,7 +105,7 @@ def test_encoder_is_torch_lstm_over_packed_sequences(num_layers: int, bidirectio
 
 @WAYS
 @LAYERS
-def test_padded_ids_change_nothing(num_layers: int, bidirectional: bool) -> None:
+def test_padded_ids_have_no_effect(num_layers: int, bidirectional: bool) -> None:
     encoder = make_encoder(num_layers, bidirectional)
     weights = list(encoder.parameters())
     other = SRC.masked_fill(PAD_MASK, 10)
@@ -123,7 +123,9 @@ def test_padded_ids_change_nothing(num_layers: int, bidirectional: bool) -> None
 
 @WAYS
 @LAYERS
-def test_a_sentence_alone_is_the_sentence_in_a_batch(num_layers: int, bidirectional: bool) -> None:
+def test_a_sentence_alone_has_the_states_that_it_has_in_a_batch(
+    num_layers: int, bidirectional: bool
+) -> None:
     encoder = make_encoder(num_layers, bidirectional)
     together = encoder(SRC, SRC_LENGTHS)
     for row, length in enumerate(SRC_LENGTHS.tolist()):
@@ -134,7 +136,7 @@ def test_a_sentence_alone_is_the_sentence_in_a_batch(num_layers: int, bidirectio
 
 
 @LAYERS
-def test_final_states_are_of_the_last_word_forward_and_of_the_first_backward(
+def test_final_states_are_those_of_the_last_word_forward_and_the_first_backward(
     num_layers: int,
 ) -> None:
     encoder = make_encoder(num_layers, bidirectional=True)
@@ -144,7 +146,7 @@ def test_final_states_are_of_the_last_word_forward_and_of_the_first_backward(
     assert torch.equal(encoded.hidden[:, -1, half:], encoded.outputs[:, 0, half:])
 
 
-def test_one_way_reads_no_later_word_and_two_ways_read_all() -> None:
+def test_one_direction_reads_no_later_word_and_two_directions_read_all() -> None:
     other = SRC.clone()
     other[:, 1] = 6
     for bidirectional in (True, False):
@@ -153,8 +155,8 @@ def test_one_way_reads_no_later_word_and_two_ways_read_all() -> None:
         assert torch.equal(one, two) == (not bidirectional)
 
 
-def turned(rows: Tensor) -> Tensor:
-    """Each row of `rows` [B, S, *], whatever is no padding of it, from its end to its beginning."""
+def reverse_unpadded(rows: Tensor) -> Tensor:
+    """Reverse the unpadded part of each row of `rows` [B, S, *]."""
     rows = rows.clone()
     for row, length in enumerate(SRC_LENGTHS.tolist()):
         rows[row, :length] = rows[row, :length].flip(0)
@@ -164,21 +166,23 @@ def turned(rows: Tensor) -> Tensor:
 @LAYERS
 def test_a_reversing_encoder_is_a_plain_one_over_the_reversed_source(num_layers: int) -> None:
     plain, reversing = (make_encoder(num_layers, False, reverse=each) for each in (False, True))
-    expected, encoded = plain(turned(SRC), SRC_LENGTHS), reversing(SRC, SRC_LENGTHS)
+    expected, encoded = plain(reverse_unpadded(SRC), SRC_LENGTHS), reversing(SRC, SRC_LENGTHS)
     assert not torch.equal(encoded.outputs, plain(SRC, SRC_LENGTHS).outputs)
-    close(encoded.outputs, turned(expected.outputs))
+    close(encoded.outputs, reverse_unpadded(expected.outputs))
     close(encoded.hidden, expected.hidden)
     close(encoded.cell, expected.cell)
     assert torch.equal(encoded.pad_mask, PAD_MASK)
-    assert torch.equal(encoded.hidden[:, -1], encoded.outputs[:, 0])  # it ends at the first word
-    mirrored = encoded._replace(outputs=turned(encoded.outputs))
+    assert torch.equal(
+        encoded.hidden[:, -1], encoded.outputs[:, 0]
+    )  # the last step reads the first word
+    mirrored = encoded._replace(outputs=reverse_unpadded(encoded.outputs))
     (left,) = torch.autograd.grad(weighted(mirrored), reversing.embedding.weight)
     (right,) = torch.autograd.grad(weighted(expected), plain.embedding.weight)
     close(left, right)
 
 
 @LAYERS
-def test_padding_is_nothing_to_a_reversing_encoder(num_layers: int) -> None:
+def test_padding_has_no_effect_on_a_reversing_encoder(num_layers: int) -> None:
     encoder = make_encoder(num_layers, False, reverse=True)
     weights, results = list(encoder.parameters()), []
     for src in (SRC, SRC.masked_fill(PAD_MASK, 10)):
@@ -199,7 +203,7 @@ def test_two_directions_are_not_reversed() -> None:
 
 @WAYS
 @LAYERS
-def test_dropout_acts_in_training_alone(num_layers: int, bidirectional: bool) -> None:
+def test_dropout_acts_only_in_training(num_layers: int, bidirectional: bool) -> None:
     expected = make_encoder(num_layers, bidirectional)(SRC, SRC_LENGTHS).outputs
     encoder = make_encoder(num_layers, bidirectional, dropout=0.5)
     assert torch.equal(encoder.eval()(SRC, SRC_LENGTHS).outputs, expected)
@@ -211,7 +215,7 @@ def test_dropout_acts_in_training_alone(num_layers: int, bidirectional: bool) ->
     assert torch.equal(encoder(SRC, SRC_LENGTHS).outputs, first)
 
 
-def test_an_odd_size_does_not_go_in_two() -> None:
+def test_an_odd_hidden_size_needs_a_single_direction() -> None:
     with pytest.raises(ValueError, match="hidden_size 13 must be even"):
         Encoder(nn.Embedding(V, E), 13, 1, True, 0.0)
     assert Encoder(nn.Embedding(V, E), 13, 1, False, 0.0).direction_size == 13

@@ -1,4 +1,4 @@
-"""Scores from outside of the package: the documented one, and those that do not fit."""
+"""Scores defined outside the package: the documented one, and invalid ones."""
 
 import re
 import sys
@@ -58,7 +58,7 @@ def test_the_score_of_the_page_is_its_formula() -> None:
 
 @pytest.mark.usefixtures("scores")
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
-def test_all_decoders_with_attention_take_it(decoder: str) -> None:
+def test_all_decoders_with_attention_support_it(decoder: str) -> None:
     sizes = {"embedding_size": 6, "hidden_size": 8, "attention_size": 4}
     config = ModelConfig.model_validate(
         {"decoder": decoder, "score": "my_scores:Cosine", "window": "local_p", **sizes}
@@ -80,22 +80,22 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
         found = load_config(small_corpus, [*keys, f"run_dir={tmp_path / run}", *overrides])[0]
         return train(found, "cpu", quiet=True, **options)
 
-    whole = trained("whole")
+    complete = trained("complete")
     trained("parts", "training.max_epochs=1")
     parts = trained("parts", resume=True)
-    assert (parts / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+    assert (parts / METRICS).read_bytes() == (complete / METRICS).read_bytes()
     lines = ["ba ke do.", "mo", ""]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    translator = Translator.load(whole, device="cpu")
+    translator = Translator.load(complete, device="cpu")
     assert translator.attends
     found = translator.translate(lines, 3)
     assert [translator.translate(line, 3) for line in lines] == found
     averaged = tmp_path / "averaged"
-    assert main(["average", str(whole), "-o", str(averaged)]) == 0
+    assert main(["average", str(complete), "-o", str(averaged)]) == 0
     assert Translator.load(averaged, device="cpu").translate(lines)[0].text
-    assert Translator.load(whole, parts, device="cpu").translate(lines)[0].text
+    assert Translator.load(complete, parts, device="cpu").translate(lines)[0].text
     assert main(["check", str(small_corpus), *keys[:2], f"run_dir={tmp_path / 'new'}"]) == 0
 
 
@@ -139,7 +139,7 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_line(
+def test_invalid_scores_are_refused_in_one_line(
     scores: Path,
     small_corpus: Path,
     old: str,
@@ -174,7 +174,7 @@ def test_a_run_without_its_module_is_refused(
 
 
 @pytest.mark.parametrize("score", ["a:", ":B", "a b:C", "a..b:C", "../x:C", "a:B.c", "cosine", "A"])
-def test_names_of_another_form_are_refused(small_corpus: Path, score: str) -> None:
+def test_malformed_names_are_refused(small_corpus: Path, score: str) -> None:
     with pytest.raises(ConfigError, match=r"model\.score.*or a class such as my_scores:Cosine"):
         load_config(small_corpus, [f"model.score={score}"])
 

@@ -1,4 +1,4 @@
-"""Every decoder's fast path against its stacked steps, values and gradients, on any device."""
+"""Every decoder's fast path against stacked steps: values and gradients, on any device."""
 
 import gc
 import weakref
@@ -59,7 +59,7 @@ def values_and_gradients(
     encoded: EncoderOutput,
     autocast: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Outputs and attention weights, and the gradients of a scalar in which each counts."""
+    """Return outputs and attention weights, and the gradients of a scalar that depends on each."""
     with torch.autocast(embedded.device.type, dtype=torch.bfloat16, enabled=autocast):
         memory, state = decoder.start(encoded)
         unrolled = unroll(decoder, embedded, state, memory)
@@ -76,15 +76,15 @@ def values_and_gradients(
 
 
 def moved(encoded: EncoderOutput, device: str, dtype: torch.dtype) -> EncoderOutput:
-    """The encoder's output as leaves of their own on a device."""
+    """Return the encoder's output as new leaf tensors on a device."""
     floats = [part.detach().to(device, dtype).requires_grad_() for part in encoded[:3]]
     return EncoderOutput(*floats, encoded.pad_mask.to(device))
 
 
-def fast_as_stacked(
+def check_fast_path(
     decoder: Decoder, embedded: Tensor, encoded: EncoderOutput
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The fast path's outputs and gradients, once they are those of stacked steps."""
+    """Check the fast path against stacked steps; return its outputs and gradients."""
     (outputs, gradients), (expected, expected_gradients) = (
         values_and_gradients(unroll, decoder, embedded, encoded) for unroll in (fast, stack_steps)
     )
@@ -100,7 +100,7 @@ def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
     decoder = make_decoder(case).to(device)
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
-    outputs, gradients = fast_as_stacked(decoder, embedded, encoded)
+    outputs, gradients = check_fast_path(decoder, embedded, encoded)
     assert outputs.shape == (B, T * R + (0 if case.kind == "plain" else T * S))
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
     ignored = {"outputs"} if case.kind == "plain" else set()
@@ -112,8 +112,8 @@ def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
 THREE_LAYERS = [Case("bahdanau", "additive", False, 3), Case("luong", "general", True, 3)]
 
 
-class Shrunk(nn.Module):
-    """In the place of dropout: scales each unit by a factor of its own, in all steps alike."""
+class FixedScaling(nn.Module):
+    """Replacement for dropout that scales each unit by its own factor, the same in all steps."""
 
     p = 0.5
 
@@ -130,10 +130,10 @@ RESIDUAL += [Case("bahdanau", "coverage", False, 2), Case("luong", "additive", T
 def test_residual_layers_are_those_of_loops(case: Case, device: str) -> None:
     """Each layer but the lowest adds its input, before dropout, to its hidden state."""
     decoder = make_decoder(case).to(device).train()
-    decoder.dropout, decoder.layers.residual = Shrunk(), True
+    decoder.dropout, decoder.layers.residual = FixedScaling(), True
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
-    outputs, _ = fast_as_stacked(decoder, embedded, encoded)
+    outputs, _ = check_fast_path(decoder, embedded, encoded)
     decoder.layers.residual = False
     memory, state = decoder.start(encoded)
     plain = fast(decoder, embedded, state, memory).outputs.flatten(1)
@@ -158,26 +158,26 @@ def test_residual_layers_are_those_of_loops(case: Case, device: str) -> None:
 @pytest.mark.parametrize("case", THREE_LAYERS, ids=str)
 def test_upper_layers_read_the_one_below_under_dropout(case: Case, device: str) -> None:
     decoder = make_decoder(case).to(device).train()
-    decoder.dropout = Shrunk()
+    decoder.dropout = FixedScaling()
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
-    fast_as_stacked(decoder, embedded, encoded)
+    check_fast_path(decoder, embedded, encoded)
 
 
 @pytest.mark.parametrize("case", [*THREE_LAYERS, Case("luong", "general", False, 1)], ids=str)
-def test_what_an_unroll_keeps_is_free_as_soon_as_it_is_forgotten(
+def test_activations_are_freed_as_soon_as_they_are_unreferenced(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No cycle holds it until Python's collector comes by."""
+    """No reference cycle keeps them until Python's garbage collector runs."""
     kept = []
 
     set_up = LSTMSteps.__init__
 
-    def noted(self: LSTMSteps, *given: Any) -> None:
+    def recorded(self: LSTMSteps, *given: Any) -> None:
         set_up(self, *given)
         kept.append(weakref.ref(self.activations))
 
-    monkeypatch.setattr(LSTMSteps, "__init__", noted)
+    monkeypatch.setattr(LSTMSteps, "__init__", recorded)
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
     gc.disable()
@@ -186,14 +186,14 @@ def test_what_an_unroll_keeps_is_free_as_soon_as_it_is_forgotten(
         assert [each() is None for each in kept] == [False] * case.num_layers
         loss = outputs.sum()
         del outputs
-        loss.backward()  # frees what it needed, though the loss lives on
+        loss.backward()  # frees the activations although the loss is still referenced
         assert [each() is None for each in kept] == [True] * case.num_layers
         assert loss.isfinite()
     finally:
         gc.enable()
 
 
-def test_upper_layers_draw_dropout_anew_for_each_step_and_only_in_training() -> None:
+def test_upper_layers_draw_dropout_for_each_step_and_only_in_training() -> None:
     decoder = make_decoder(Case("luong", "general", True, 3)).double()
     decoder.dropout = Dropout(0.5)
     _, state = decoder.start(encoder_output(3))
@@ -219,11 +219,11 @@ def test_fast_path_is_stacked_steps_at_any_source_lengths(
 ) -> None:
     decoder, embedded = make_decoder(case), embedded_targets(len(lengths))
     encoded = encoder_output(1, lengths)
-    fast_as_stacked(decoder, embedded, encoded)
+    check_fast_path(decoder, embedded, encoded)
 
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
-def test_one_target_position_is_one_step(case: Case) -> None:
+def test_one_target_position_equals_one_step(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()[:, :1]
     memory, state = decoder.start(encoder_output(1))
     expected = one_step(decoder, embedded[:, 0], state, memory).outputs
@@ -231,7 +231,7 @@ def test_one_target_position_is_one_step(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_later_targets_change_nothing_before(case: Case) -> None:
+def test_outputs_do_not_depend_on_later_targets(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     memory, state = decoder.start(encoder_output(case.num_layers))
     expected = decoder(embedded, state, memory).outputs
@@ -239,7 +239,7 @@ def test_later_targets_change_nothing_before(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_padded_encoder_outputs_change_nothing_and_get_no_gradient(case: Case) -> None:
+def test_padded_encoder_outputs_have_no_effect_and_no_gradient(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     encoded = encoder_output(case.num_layers)
     other = encoded._replace(
@@ -257,7 +257,7 @@ def test_padded_encoder_outputs_change_nothing_and_get_no_gradient(case: Case) -
 
 
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
-def test_a_sentence_alone_is_the_sentence_in_a_batch(case: Case) -> None:
+def test_a_sentence_alone_has_the_outputs_that_it_has_in_a_batch(case: Case) -> None:
     decoder, embedded = make_decoder(case), embedded_targets()
     encoded = encoder_output(1)
     memory, state = decoder.start(encoded)
@@ -283,7 +283,7 @@ def test_a_second_backward_pass_gives_the_same_gradients(case: Case) -> None:
 
 
 def memory_tensors(key_size: int, context_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys, values, and the mask as it is added to scores, for two sentences of 3 and 2 words."""
+    """Return keys, values, and the mask to add to scores, for two sentences of 3 and 2 words."""
     mask = torch.zeros(2, 3, dtype=torch.float64)
     mask[1, 2] = -torch.inf
     keys = random_tensor(2, 3, key_size, seed=1)
@@ -334,7 +334,7 @@ def test_gradients_are_the_numerical_ones(wiring: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
-def test_gradients_of_upper_layers_are_those_of_differences(wiring: str) -> None:
+def test_gradients_of_upper_layers_are_the_numerical_ones(wiring: str) -> None:
     """With dropout that differs from step to step."""
     steps, size, context_size, feed_size = 3, 4, 2, 3
     keys, values, mask = memory_tensors(5, context_size)
@@ -367,7 +367,7 @@ def test_gradients_of_upper_layers_are_those_of_differences(wiring: str) -> None
     assert torch.autograd.gradcheck(run, [gates, keys, values, *state, *weights, *upper])
 
 
-def test_bahdanau_gradients_are_right_where_only_the_contexts_are_used() -> None:
+def test_bahdanau_gradients_are_right_if_only_the_contexts_are_used() -> None:
     score = AdditiveScore(H, H, A).double()
     case = Case("bahdanau", "additive", False, 1)
     decoder, embedded = make_decoder(case), embedded_targets()

@@ -24,7 +24,7 @@ GLOBAL = [case for case in GNMT if not case.window and case.score == "additive"]
 
 
 def cell_of(layer: object, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """One LSTM step of one sentence, by its equations."""
+    """Compute one LSTM step of one sentence by its equations."""
     gates = layer.input_weight @ inputs + layer.hidden_weight @ hidden + layer.bias
     o, i, f, g = gates.chunk(4)
     cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
@@ -66,8 +66,8 @@ def test_forward_is_the_equations(case: Case, residual: bool) -> None:
             close(outputs[b, t], 2 * (layer.weight @ joined + layer.bias).tanh())
 
 
-def test_no_step_waits_for_attention() -> None:
-    """A layer is called once for all target positions, but for coverage."""
+def test_upper_layers_run_over_all_target_positions_at_once() -> None:
+    """Each layer is called once for all target positions, except with coverage."""
     case = Case("gnmt", "additive", False, 3)
     decoder, calls = make_decoder(case), []
     for layer in decoder.layers:

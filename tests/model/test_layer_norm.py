@@ -18,7 +18,7 @@ def make_layer(input_size: int = E, hidden_size: int = H) -> NormedLSTMLayer:
 
 
 def normed(values: list[float], gain: list[float], shift: list[float]) -> list[float]:
-    """Eq. 3 and 4: over the units of one layer and one sentence."""
+    """Compute eq. 3 and 4 over the units of one layer and one sentence."""
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum((x - mean) ** 2 for x in values) / len(values) + 1e-5)
     return [a * (x - mean) / deviation + b for x, a, b in zip(values, gain, shift, strict=True)]
@@ -31,7 +31,7 @@ def sigmoid(x: float) -> float:
 def step_in_loops(
     layer: NormedLSTMLayer, x: list[float], h: list[float], c: list[float]
 ) -> tuple[list[float], list[float]]:
-    """Eq. 20 to 22 for one sentence."""
+    """Compute eq. 20 to 22 for one sentence."""
     W, U, b = (p.tolist() for p in (layer.input_weight, layer.hidden_weight, layer.bias))
     size, zeros = len(h), [0.0] * 4 * len(h)
     by_input = [sum(w * v for w, v in zip(row, x, strict=True)) for row in W]
@@ -95,7 +95,7 @@ def test_a_sequence_equals_stacked_steps_and_steps_in_place() -> None:
 
 
 @pytest.mark.parametrize("part", ["input", "hidden"])
-def test_the_scale_of_inputs_and_states_does_not_matter(part: str) -> None:
+def test_outputs_do_not_depend_on_the_scale_of_inputs_and_states(part: str) -> None:
     """The property the paper derives (section 5.1), which a plain LSTM lacks."""
     for kind, invariant in ((NormedLSTMLayer, True), (LSTMLayer, False)):
         layer = kind(E, H)
@@ -107,7 +107,7 @@ def test_the_scale_of_inputs_and_states_does_not_matter(part: str) -> None:
         assert torch.allclose(before[0], after[0], atol=1e-5) == invariant
 
 
-def test_it_starts_without_scaling_and_with_open_forget_gates() -> None:
+def test_initial_gains_are_one_and_forget_gates_open() -> None:
     layer = NormedLSTMLayer(E, H)
     assert layer.bias.tolist() == [0] * 2 * H + [1] * H + [0] * H
     for norm in (layer.input_norm, layer.hidden_norm, layer.cell_norm):

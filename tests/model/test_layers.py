@@ -34,7 +34,7 @@ def test_a_row_is_scaled_by_the_root_of_its_size_and_so_is_its_gradient() -> Non
     torch.testing.assert_close(embedding.weight.grad, plain.weight.grad)
 
 
-def test_fresh_embeddings_have_unit_variance_and_fresh_rows_unit_length() -> None:
+def test_initial_embeddings_have_unit_variance_and_rows_of_unit_norm() -> None:
     torch.manual_seed(1)
     embedding = ScaledEmbedding(500, 64)
     embedded = embedding(torch.arange(500))
@@ -56,10 +56,10 @@ def test_it_drops_at_its_rate_and_keeps_the_mean(rate: float, device: str) -> No
     assert abs(outputs.double().mean().item() - 1) < 0.01
 
 
-def test_every_element_is_decided_by_itself() -> None:
+def test_elements_are_dropped_independently() -> None:
     torch.manual_seed(1)
     kept = (Dropout(0.5)(torch.ones(4096, 64)) != 0).double()
-    correlation = torch.corrcoef(kept.t()) - torch.eye(64)  # 64 columns: eight random words a row
+    correlation = torch.corrcoef(kept.t()) - torch.eye(64)  # 64 columns: eight random words per row
     assert correlation.abs().max() < 5 / 4096**0.5
     assert (kept.mean(0) - 0.5).abs().max() < 5 * 0.5 / 4096**0.5
 
@@ -75,7 +75,7 @@ def test_the_gradient_is_the_mask(dtype: torch.dtype, device: str) -> None:
     assert torch.equal(inputs.grad, outputs.detach())
 
 
-def test_the_seed_decides() -> None:
+def test_the_mask_depends_on_the_seed() -> None:
     inputs = torch.ones(40, 40)
     masks = []
     for seed in (1, 1, 2):
@@ -86,16 +86,16 @@ def test_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize(("rate", "training"), [(0.0, True), (0.5, False)])
-def test_it_is_off_without_a_rate_or_a_training(rate: float, training: bool) -> None:
+def test_dropout_is_off_at_rate_zero_and_in_evaluation(rate: float, training: bool) -> None:
     inputs = torch.randn(5, 6)
     assert torch.equal(Dropout(rate).train(training)(inputs), inputs)
 
 
-def test_a_rate_of_nearly_one_stays_finite() -> None:
+def test_outputs_are_finite_at_a_rate_of_nearly_one() -> None:
     assert Dropout(0.9999)(torch.ones(100, 100)).isfinite().all()
 
 
-def test_shapes_that_are_not_contiguous() -> None:
+def test_inputs_need_not_be_contiguous() -> None:
     inputs = torch.randn(6, 5, 4).transpose(0, 2)
     outputs = Dropout(0.5)(inputs)
     ratio = outputs / inputs
@@ -107,7 +107,7 @@ def test_shapes_that_are_not_contiguous() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_it_is_tanh_to_the_last_digit_of_one(dtype: torch.dtype) -> None:
+def test_it_is_tanh_up_to_rounding(dtype: torch.dtype) -> None:
     values = torch.linspace(-30, 30, 4001, dtype=torch.float64).to(dtype)
     expected = values.tanh()
     limit = 2 * torch.finfo(dtype).eps
@@ -158,8 +158,10 @@ WAYS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("rows", [64, 256, 320])
 @pytest.mark.parametrize("width", [128, 256, 512, 640, 2048])
-def test_a_row_has_the_same_bits_wherever_it_stands(name: str, rows: int, width: int) -> None:
-    """Neighbouring values differ in their last bits where torch's threads divide a vector."""
+def test_a_row_has_bitwise_the_same_result_at_any_position(
+    name: str, rows: int, width: int
+) -> None:
+    """In torch's own kernels, results differ in their last bits where threads split a vector."""
     row = 3 * torch.randn(width, generator=torch.Generator().manual_seed(1))
     found = WAYS[name](row.repeat(rows, 1))
     assert torch.equal(found, found[:1].expand_as(found))
@@ -169,7 +171,7 @@ def test_a_row_has_the_same_bits_wherever_it_stands(name: str, rows: int, width:
 
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("size", [3, 25, 33, 100])
-def test_a_cell_of_any_size_has_the_same_bits_wherever_it_stands(size: int) -> None:
+def test_a_cell_of_any_size_has_bitwise_the_same_result_at_any_position(size: int) -> None:
     row = 3 * torch.randn(4 * size, generator=torch.Generator().manual_seed(1))
     found = cell_of(row.repeat(64, 1))
     assert torch.equal(found, found[:1].expand_as(found))
@@ -183,7 +185,7 @@ def test_gates_are_logistic_and_candidates_are_tanh(size: int) -> None:
     torch.testing.assert_close(gates, expected)
 
 
-def test_the_logistic_function_is_torch_s() -> None:
+def test_the_logistic_function_equals_that_of_torch() -> None:
     for shape in ((0, 64), (7, 5), (400, 96), (33, 2048), (3, 40_000)):
         values = torch.randn(shape)
         expected = values.sigmoid()

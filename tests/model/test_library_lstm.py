@@ -1,4 +1,4 @@
-"""The LSTM by torch's own kernels: equal to steps, with the true last cell under padding."""
+"""The LSTM on torch's own kernels: equal to steps, with the correct last cell under padding."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def library(layer: LSTMLayer, inputs: Tensor, *state: Any) -> tuple[Tensor, Tens
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_values_and_gradients_are_those_of_steps(device: str) -> None:
-    """For each sentence alone, up to its own length."""
+    """Compare each sentence alone, up to its own length."""
     layer = make_layer().to(device)
     inputs, hidden, cell = (
         random_tensor(B, *shape, seed=n).detach().to(device).requires_grad_()
@@ -59,7 +59,7 @@ def test_values_and_gradients_are_those_of_steps(device: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_padding_leaves_the_cell_as_it_is(dtype: torch.dtype) -> None:
-    """Bitwise, whatever the padded positions contain, and also if there are more of them."""
+    """Bitwise, for any content and number of padded positions."""
     layer = make_layer().to(dtype)
     inputs = random_tensor(B, S, E, seed=2).detach().to(dtype)
     state = (torch.zeros(B, H, dtype=dtype), torch.zeros(B, H, dtype=dtype))
@@ -113,7 +113,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ],
     ids=str,
 )
-def test_the_library_runs_what_feeds_nothing_back(
+def test_the_library_runs_layers_without_feedback(
     monkeypatch: pytest.MonkeyPatch, case: Case, count: int
 ) -> None:
     found = calls(monkeypatch)
@@ -126,8 +126,8 @@ def test_the_library_runs_what_feeds_nothing_back(
     assert len(found) == count
 
 
-def test_a_cpu_has_passes_of_its_own() -> None:
-    """So its results stay bitwise what they were; a tensor of CUDA needs no device to be asked."""
+def test_the_cpu_does_not_use_the_library() -> None:
+    """CPU results stay bitwise the same; a fake CUDA tensor needs no device."""
     layer = make_layer()
     inputs, state = random_tensor(B, T, E, seed=1), (torch.zeros(B, H).double(),) * 2
     hiddens, cells = layer(inputs, *state)

@@ -66,8 +66,8 @@ def test_local_p_is_a_cut_gaussian_about_a_predicted_position(half_width: int) -
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_window_always_holds_a_real_word(sign: int, dtype: torch.dtype) -> None:
-    """Even where the sigmoid is 0 or 1 to the last digit."""
+def test_a_window_always_contains_an_unpadded_position(sign: int, dtype: torch.dtype) -> None:
+    """Even if the sigmoid is exactly 0 or 1."""
     window = PredictiveWindow(H, 1).to(dtype)
     torch.nn.init.constant_(window.query_projection.weight, 9.0)
     torch.nn.init.constant_(window.energy.weight, 99.0 * sign)

@@ -28,7 +28,7 @@ def first_inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def stacked(layer: LSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-    """The sequence as its definition has it, step after step."""
+    """Compute the sequence by its definition, step by step."""
     hiddens, cells = [], []
     for gates in layer.gates(inputs).unbind(1):
         hidden, cell = layer.step(gates, hidden, cell)
@@ -38,13 +38,13 @@ def stacked(layer: LSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor) -> t
 
 
 def swapped(weight: Tensor) -> Tensor:
-    """Rows in torch.nn.LSTM's order of gates, i f g o, from o i f g."""
+    """Reorder rows from gates o i f g to torch.nn.LSTM's order, i f g o."""
     o, i, f, g = weight.chunk(4)
     return torch.cat([i, f, g, o])
 
 
 def torch_lstm(layer: LSTMLayer) -> nn.LSTM:
-    """torch.nn.LSTM with the layer's weights."""
+    """Return torch.nn.LSTM with the layer's weights."""
     lstm = nn.LSTM(layer.input_weight.shape[1], layer.hidden_weight.shape[1], batch_first=True)
     lstm.double()
     with torch.no_grad():
@@ -56,7 +56,7 @@ def torch_lstm(layer: LSTMLayer) -> nn.LSTM:
 
 
 def weighted(tensors: tuple[Tensor, ...]) -> Tensor:
-    """A scalar on which every element has an influence of its own."""
+    """Return a scalar that depends differently on every element."""
     return sum(
         ((random_tensor(*part.shape, seed=10 + n).detach() * part).sum())
         for n, part in enumerate(tensors)
@@ -96,7 +96,7 @@ def test_forward_is_stacked_steps_in_values_and_gradients() -> None:
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["hiddens", "cells"])
-def test_gradients_are_right_where_only_one_output_is_used(part: int) -> None:
+def test_gradients_are_right_if_only_one_output_is_used(part: int) -> None:
     layer, inputs = make_layer(), first_inputs()
     leaves = [*inputs, *layer.parameters()]
     gradients = (
@@ -150,7 +150,7 @@ def test_a_second_backward_pass_gives_the_same_gradients() -> None:
         assert torch.equal(left, right)
 
 
-def test_one_step_long_sequence_is_a_step() -> None:
+def test_a_sequence_of_one_step_is_a_step() -> None:
     layer, (inputs, hidden, cell) = make_layer(), first_inputs()
     hiddens, cells = layer(inputs[:, :1], hidden, cell)
     next_hidden, next_cell = layer.step(layer.gates(inputs[:, 0]), hidden, cell)
@@ -158,11 +158,11 @@ def test_one_step_long_sequence_is_a_step() -> None:
     close(cells, next_cell[:, None])
 
 
-def test_what_comes_later_changes_nothing_before() -> None:
+def test_outputs_do_not_depend_on_later_inputs() -> None:
     layer, (inputs, hidden, cell) = make_layer(), first_inputs()
-    whole, _ = layer(inputs, hidden, cell)
-    beginning, _ = layer(inputs[:, :2], hidden, cell)
-    close(whole[:, :2], beginning)
+    full, _ = layer(inputs, hidden, cell)
+    prefix, _ = layer(inputs[:, :2], hidden, cell)
+    close(full[:, :2], prefix)
 
 
 def test_bf16_autocast_keeps_states_in_float32_and_values_close() -> None:
@@ -181,7 +181,7 @@ def test_bf16_autocast_keeps_states_in_float32_and_values_close() -> None:
         assert 0 < error < 0.02
 
 
-def test_a_fresh_layer_remembers_and_weights_are_within_the_bound() -> None:
+def test_initial_forget_gates_are_open_and_weights_within_the_bound() -> None:
     layer = LSTMLayer(E, SIZE)
     forget = torch.arange(4 * SIZE).div(SIZE, rounding_mode="floor") == 2
     assert torch.equal(layer.bias.detach(), forget.float())

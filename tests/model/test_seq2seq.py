@@ -1,4 +1,4 @@
-"""The whole network: its calls agree with one another, and its parts are where they should be."""
+"""The complete network: its calls agree with one another, and padding has no effect."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_forward_is_stacked_steps_in_values_and_gradients(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_padding_of_the_source_changes_nothing(case: Case) -> None:
+def test_padding_of_the_source_has_no_effect(case: Case) -> None:
     model = make_model(case)
     expected = model(SRC, LENGTHS, TGT_IN)
     padded = torch.arange(S) >= LENGTHS[:, None]
@@ -48,7 +48,7 @@ def test_padding_of_the_source_changes_nothing(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_padding_of_the_target_changes_nothing_before_it(case: Case) -> None:
+def test_padding_of_the_target_has_no_effect_on_earlier_positions(case: Case) -> None:
     model = make_model(case)
     other = TGT_IN.clone()
     other[:, -1] = 8
@@ -68,7 +68,7 @@ def test_project_is_the_projection_of_any_shape() -> None:
     close(model.project(outputs[:, 1]), expected[:, 1])
 
 
-def test_embed_looks_up_targets_and_drops_in_training_alone() -> None:
+def test_embed_returns_target_embeddings_with_dropout_only_in_training() -> None:
     model = make_model(CASES[0], dropout=0.5)
     rows = model.tgt_embedding.weight[TGT_IN]
     assert torch.equal(model.eval().embed(TGT_IN), rows)

@@ -1,4 +1,4 @@
-"""Rows of memory and state: chosen, and written over, without a change of layout."""
+"""Rows of memory and state: selected and overwritten without a change of layout."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def memory(seed: int, transposed: bool) -> Memory:
 
 
 def layout(part: Tensor) -> list[int]:
-    """Dimensions by how far apart their entries lie in memory."""
+    """Return the dimensions in order of their strides."""
     return sorted(range(part.dim()), key=lambda n: -part.stride(n))
 
 
@@ -37,7 +37,7 @@ def test_selected_sentences_keep_the_memory_layout(transposed: bool) -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("other_rows", [slice(1, 4), torch.tensor([1, 2, 3])])
-def test_sentences_are_written_over_others(transposed: bool, other_rows: slice | Tensor) -> None:
+def test_sentences_overwrite_others(transposed: bool, other_rows: slice | Tensor) -> None:
     own, other = memory(1, transposed), memory(2, transposed)
     expected = [part.clone() for part in own]
     for part, its_other in zip(expected, other, strict=True):
@@ -47,7 +47,7 @@ def test_sentences_are_written_over_others(transposed: bool, other_rows: slice |
     assert all(map(torch.equal, own, expected))
 
 
-def test_one_state_may_begin_several_hypotheses() -> None:
+def test_one_state_may_start_several_hypotheses() -> None:
     state, other = (DecoderState(*torch.randn(3, 4, 1, 2).unbind()) for _ in range(2))
     state.put(torch.tensor([2, 3]), other, torch.tensor([1, 1]))
     for part, its_other in zip(state[:3], other[:3], strict=True):
