@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from seq2seq.training.session import TrainingSession
 
 DECODERS = ("bahdanau", "luong", "none")
-os.environ.pop("SEQ2SEQ_CACHE", None)  # of whoever runs the tests
+os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
 ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
 
 
 def toy_words(count: int) -> list[str]:
-    """The same words at every call, of one to three syllables."""
+    """Return the same words of one to three syllables at every call."""
     generator = random.Random(0)
     return [
         "".join(generator.choice(ONSETS) + generator.choice(VOWELS) for _ in range(syllables))
@@ -36,16 +36,16 @@ def toy_words(count: int) -> list[str]:
 
 
 def toy_pairs(count: int, seed: int) -> tuple[list[str], list[str]]:
-    """Sentences of a toy language; translated, the words stand backwards, the vowels move on."""
+    """Return toy sentence pairs; the target has the words in reverse order and shifted vowels."""
     lexicon, generator = toy_words(90), random.Random(seed)
-    moved = str.maketrans(VOWELS, VOWELS[1:] + VOWELS[0])
+    shifted = str.maketrans(VOWELS, VOWELS[1:] + VOWELS[0])
     src = [" ".join(generator.choices(lexicon, k=generator.randint(2, 9))) for _ in range(count)]
-    tgt = [" ".join(reversed(sentence.split())).translate(moved) for sentence in src]
+    tgt = [" ".join(reversed(sentence.split())).translate(shifted) for sentence in src]
     return [f"{sentence}." for sentence in src], [f"{sentence}!" for sentence in tgt]
 
 
 def tiny_config(run_dir: Path, decoder: str) -> Config:
-    """A config of the smallest sizes; its data files do not exist."""
+    """Return a config of the smallest sizes; its data files do not exist."""
     files = {"src": "text.src", "tgt": "text.tgt"}
     tree: dict[str, Any] = {
         "name": f"tiny-{decoder}",
@@ -66,22 +66,22 @@ def tiny_config(run_dir: Path, decoder: str) -> Config:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _interrupts_arrive() -> None:
-    """Undo what a shell does to background jobs: they and their children ignore SIGINT."""
+def _interrupts_are_received() -> None:
+    """Restore SIGINT, which shells make background jobs and their children ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def on_console() -> Iterator[None]:
-    """Messages appear on stderr, as on the command line."""
+    """Print messages on stderr, as the command line does."""
     with console():
         yield
 
 
 @pytest.fixture(scope="session")
 def tiny_vocabularies() -> Vocabularies:
-    """A joint unigram vocabulary of the toy language."""
+    """Train a joint unigram vocabulary of the toy language."""
     return train_vocabularies(tiny_config(Path("run"), "none").vocabulary, *toy_pairs(300, seed=1))
 
 
@@ -89,9 +89,9 @@ def tiny_vocabularies() -> Vocabularies:
 def tiny_runs(
     tmp_path_factory: pytest.TempPathFactory, tiny_vocabularies: Vocabularies
 ) -> dict[str, Path]:
-    """A run folder for each decoder, by its name; not to be changed.
+    """Create a run folder for each decoder, by its name; tests must not change them.
 
-    The weights are random, but large, and END is likely: translations hang on their source and end.
+    Weights are random but large, and EOS is likely: translations depend on their source and end.
     """
     runs = {decoder: tmp_path_factory.mktemp(decoder) for decoder in DECODERS}
     for seed, (decoder, run) in enumerate(runs.items()):
@@ -100,7 +100,7 @@ def tiny_runs(
 
 
 def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Path:
-    """Write the run of a config with large random weights; END is likely."""
+    """Write the run of a config with large random weights; EOS is likely."""
     import torch
 
     from seq2seq.data.length_limit import LengthLimit
@@ -124,7 +124,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
 
 
 def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -> None:
-    """Copy a run, as if the same weights had been trained with another vocabulary."""
+    """Copy a run with its weights, but with another vocabulary."""
     import torch
 
     from seq2seq.model.seq2seq import named_weights
@@ -139,7 +139,7 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
 
 
 def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -> int:
-    """Take a step and record it as the training loop does; returns its target tokens."""
+    """Take a step and record it as the training loop does; return its target tokens."""
     from seq2seq.training.step import train_step
 
     result = train_step(session, batches, rate)
@@ -167,13 +167,13 @@ def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(params=DECODERS)
 def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path:
-    """Each of the run folders in turn."""
+    """Return each of the run folders in turn."""
     return tiny_runs[request.param]
 
 
 @pytest.fixture(scope="session")
 def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
-    """The run with Bahdanau's decoder, as a server has it."""
+    """Load the run with Bahdanau's decoder as a server does."""
     pytest.importorskip("fastapi")
     from seq2seq.serving.language_pairs import load_pairs
 
@@ -182,7 +182,7 @@ def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
 
 @pytest.fixture(scope="session")
 def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
-    """A server with the defaults; tests must not change its state."""
+    """Start a server with the defaults; tests must not change its state."""
     from served import serve
 
     with serve(tiny_pairs) as found:
@@ -191,12 +191,12 @@ def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
 
 @pytest.fixture
 def small_corpus(tmp_path: Path) -> Path:
-    """The config of a training that takes a second; its files and its run_dir lie beside it."""
+    """Write a config that trains in a second; its files and its run_dir are beside it."""
     return write_small_corpus(tmp_path)
 
 
 def write_small_corpus(folder: Path) -> Path:
-    """Write text and the config of a training that takes a second; returns the config."""
+    """Write text and a config that trains in a second; return the config."""
     for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
         for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
             content = "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Batch invariance: a search finds the same whatever else is in the batch, in any order."""
+"""Batch invariance: search results do not depend on the batch or its order."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ def check_batch_invariance(
     """Search for all sentences at once and, shuffled, in batches; return the results of the first.
 
     `search(rows)` returns the hypotheses of these sentences, numbered from 0 to `count` - 1. Their
-    ids, scores and log-probabilities have to be bitwise equal.
+    ids, scores and log-probabilities must be bitwise equal.
     """
     together = [list(each) for each in search(range(count))]
     order = list(range(count))

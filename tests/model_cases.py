@@ -30,11 +30,11 @@ from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
 
 B, T, S, D, A, E, R, V, H = 3, 4, 5, 6, 7, 8, 9, 11, 12  # D: one direction of the encoder
 SRC_VOCABULARY = 13
-SRC_LENGTHS = (4, 2, 5)  # of encoder_output
+SRC_LENGTHS = (4, 2, 5)  # lengths for encoder_output
 SRC = torch.tensor([[3, 7, 12, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])  # [B, S]
-LENGTHS = torch.tensor([5, 2, 4])  # of SRC
+LENGTHS = torch.tensor([5, 2, 4])  # lengths of SRC
 TGT_IN = torch.tensor([[1, 4, 10, 6], [1, 9, 9, 3], [1, 5, 2, 0]])  # [B, T]
-HEADS, POSITIONS, WIDTH = 2, 10, 1  # of the scores and windows that have them
+HEADS, POSITIONS, WIDTH = 2, 10, 1  # settings of scores and windows
 SCORES = ("additive", "dot", "general", "scaled_dot")
 DEVICES = [
     "cpu",
@@ -121,7 +121,7 @@ ONE_OF_EACH = [
 
 
 def make_score(name: str) -> ScoreFunction:
-    """A score between H and H, by the name it has in a config."""
+    """Return a score between H and H by its name in a config."""
     match name:
         case "additive" | "coverage":
             return AdditiveScore(H, H, A)
@@ -139,7 +139,7 @@ def make_score(name: str) -> ScoreFunction:
 
 
 def make_window(name: str) -> Window | None:
-    """A window by the name it has in a config; none by the empty name."""
+    """Return a window by its name in a config, or None for the empty name."""
     match name:
         case "local_m":
             return MonotonicWindow(WIDTH)
@@ -153,7 +153,7 @@ def layer_class(case: Case) -> type[RecurrentLayer]:
 
 
 def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
-    """A decoder in float64 whose every parameter, biases too, is drawn anew."""
+    """Return a float64 decoder with random parameters, including biases."""
     layers = case.num_layers
     decoder: nn.Module
     last = False, layer_class(case)
@@ -187,7 +187,7 @@ def make_model(case: Case, dropout: float = 0.0) -> Seq2Seq:
 
 
 def randomize(module: nn.Module, seed: int = 1) -> nn.Module:
-    """The module in float64, its parameters normal with a deviation of 0.4."""
+    """Convert a module to float64; draw parameters with a standard deviation of 0.4."""
     generator = torch.Generator().manual_seed(seed)
     module.double()
     for parameter in module.parameters():
@@ -196,13 +196,13 @@ def randomize(module: nn.Module, seed: int = 1) -> nn.Module:
 
 
 def random_tensor(*shape: int, seed: int) -> Tensor:
-    """Normal float64 numbers that want a gradient."""
+    """Return normal float64 numbers that require a gradient."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
 def encoder_output(num_layers: int, lengths: tuple[int, ...] = SRC_LENGTHS) -> EncoderOutput:
-    """Outputs and final states of sources with these lengths; padded outputs are not zero."""
+    """Return outputs and final states for these source lengths; padded outputs are not zero."""
     batch = len(lengths)
     return EncoderOutput(
         random_tensor(batch, S, H, seed=2),
@@ -213,17 +213,17 @@ def encoder_output(num_layers: int, lengths: tuple[int, ...] = SRC_LENGTHS) -> E
 
 
 def embedded_targets(batch: int = B) -> Tensor:
-    """Embedded target inputs [B, T, E]."""
+    """Return embedded target inputs [B, T, E]."""
     return random_tensor(batch, T, E, seed=5)
 
 
 def one_step(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Step:
-    """A step that reads one embedded target position of each row: [N, E]."""
+    """Run a step that reads one embedded target position of each row: [N, E]."""
     return decoder.step(decoder.inputs(embedded), state, memory)
 
 
 def stepped(model: Any, tgt_in: Tensor) -> Tensor:
-    """Outputs [B, T, R] for SRC through `encode`, `start` and `step`."""
+    """Return outputs [B, T, R] for SRC, computed by `encode`, `start` and `step`."""
     memory, state = model.start(model.encode(SRC, LENGTHS))
     outputs = []
     for ids in tgt_in.unbind(1):
@@ -239,7 +239,7 @@ def close(left: Tensor, right: Tensor, tolerance: float = 1e-10) -> None:
 
 
 def make_copying_model(case: Case) -> Seq2Seq:
-    """A model that copies, over a joint vocabulary of V."""
+    """Return a model that copies, over a joint vocabulary of V."""
     encoder = make_encoder(V, case)
     decoder = make_decoder(case)
     assert isinstance(decoder, AttentionLayer)
@@ -252,7 +252,7 @@ def make_copying_model(case: Case) -> Seq2Seq:
 def copied_in_loops(
     model: Seq2Seq, outputs: Tensor, weights: Tensor, values: Tensor, src: Tensor, tgt_in: Tensor
 ) -> Tensor:
-    """Log-probabilities [T, V] of generating and copying, a step and a source word at a time.
+    """Return log-probabilities [T, V] of generating and copying, one source word at a time.
 
     Outputs [T, R] and attention weights [T, S] of one sentence with memory values [S, C], ids src
     [S] and last ids [T]. No gradient flows through the positions that are continued.

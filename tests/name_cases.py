@@ -38,7 +38,7 @@ class Pair(NamedTuple):
 
 
 def spelled(name: str) -> str:
-    """The spelling of a name of open syllables."""
+    """Return the spelling of a name of open syllables."""
     letters = name.lower()
     return "".join(
         CONSONANTS[c] + VOWELS[v] for c, v in zip(letters[::2], letters[1::2], strict=True)
@@ -46,7 +46,7 @@ def spelled(name: str) -> str:
 
 
 def some_names(count: int, seed: int) -> list[str]:
-    """Different names of two or three open syllables."""
+    """Return different names of two or three open syllables."""
     generator, names = random.Random(seed), dict[str, None]()
     while len(names) < count:
         syllables = generator.choice((2, 3))
@@ -58,7 +58,7 @@ def some_names(count: int, seed: int) -> list[str]:
 
 
 def name_pairs(names: list[str], count: int, seed: int) -> list[Pair]:
-    """Sentences with one of the names, with two, or with none."""
+    """Return sentences with one of the names, with two, or with none."""
     generator, pairs = random.Random(seed), []
     for _ in range(count):
         first, second = generator.sample(names, 2)

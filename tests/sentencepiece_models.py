@@ -1,4 +1,4 @@
-"""SentencePiece models of the toy language, as others train them."""
+"""SentencePiece models of the toy language, trained without this package."""
 
 import io
 from pathlib import Path
@@ -9,7 +9,7 @@ from conftest import toy_pairs
 
 
 def trained(path: Path, texts: list[str] | None = None, **settings: Any) -> Any:
-    """Train a model as others do, save it, and return SentencePiece's own processor of it."""
+    """Train a model without this package, save it, and return SentencePiece's processor for it."""
     written, (src, tgt) = io.BytesIO(), toy_pairs(300, seed=1)
     settings = {"vocab_size": 120, "hard_vocab_limit": False, "minloglevel": 2, **settings}
     sentencepiece.SentencePieceTrainer.train(

@@ -1,4 +1,4 @@
-"""A server in a thread of this process, and calls of it; needs the extra serve."""
+"""A server in a thread of this process, and calls to it; needs the extra serve."""
 
 import contextlib
 import http.client

@@ -3,8 +3,8 @@
 Inside `simulated()`, every operation on the device `lazy` runs on the CPU and fails as it would on
 CUDA: tensors of two devices in one operation, and operators that only CPUs have. Copies to the host
 are recorded, since each makes a GPU wait, and operations that launch kernels are counted. Unlike
-torch's `FakeTensorMode`, tensors have values, so that a search takes its real course and results
-can be compared with those of the CPU; autograd works, too, which for a fake CUDA device needs a
+torch's `FakeTensorMode`, tensors have values, so that a search runs as usual, and results
+can be compared with those of the CPU. Autograd works, too, which for a fake CUDA device needs a
 build of torch with CUDA.
 
 torch has no autocast for this device; it is off.
@@ -33,15 +33,15 @@ _BETWEEN = ("_to_copy", "copy_")  # copies between devices
 
 
 class DeviceMismatch(RuntimeError):
-    """An operation had tensors of two devices."""
+    """Error of an operation on tensors of two devices."""
 
 
 class CpuOnly(RuntimeError):
-    """An operation exists on CPUs only."""
+    """Error of an operation that exists on CPUs only."""
 
 
 class Float64(TypeError):
-    """The device has no float64, as Apple's GPUs."""
+    """Error of float64 on a device without it, such as Apple's GPUs."""
 
 
 class SimulatedTensor(Tensor):
@@ -131,7 +131,7 @@ def _check(func: Any, name: str, others: list[Tensor]) -> None:
 
 
 def _waits(name: str, args: Any) -> bool:
-    """Return whether an operation needs values on the host: those, or the size of its result."""
+    """Return whether an operation needs values, or the size of its result, on the host."""
     masks = tree_leaves(args[1:]) if name == "index" else []
     return name.startswith(_HOST_READS) or any(
         isinstance(each, Tensor) and each.dtype == torch.bool for each in masks
@@ -167,7 +167,7 @@ def _place() -> str:
 
 
 class _NoAutocast(nullcontext[None]):
-    """Stand-in for `torch.autocast`, which does not know the device."""
+    """Replacement for `torch.autocast`, which does not support the device."""
 
     def __init__(self, *_arguments: object, **_settings: object) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class _NoAutocast(nullcontext[None]):
 
 @contextmanager
 def simulated(float64: bool = True) -> Iterator[Simulation]:
-    """Run operations on DEVICE as described above; yields the record of host reads.
+    """Run operations on DEVICE as described above; yield the record of host reads.
 
     Commands use the device, too, by whatever name.
     """
@@ -188,8 +188,8 @@ def simulated(float64: bool = True) -> Iterator[Simulation]:
     ):
         lifts = torch._C._only_lift_cpu_tensors()
         swaps = torch.__future__.get_swap_module_params_on_conversion()
-        torch._C._set_only_lift_cpu_tensors(True)  # `torch.tensor` copies to the device visibly
-        torch.__future__.set_swap_module_params_on_conversion(True)  # tied weights remain so
+        torch._C._set_only_lift_cpu_tensors(True)  # copies by `torch.tensor` are recorded
+        torch.__future__.set_swap_module_params_on_conversion(True)  # tied weights remain tied
         try:
             yield simulation
         finally:

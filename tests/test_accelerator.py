@@ -1,4 +1,4 @@
-"""Every tensor path on a simulated accelerator: one device, no CPU-only operator, few reads."""
+"""All tensor code on a simulated accelerator: one device, no CPU-only operator, few reads."""
 
 import json
 import re
@@ -32,7 +32,7 @@ from seq2seq.training.loss import Losses, batch_loss
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
-def test_a_planted_mixture_is_caught() -> None:
+def test_a_planted_mix_of_devices_is_detected() -> None:
     with simulated():
         weight = torch.randn(3, 4, device=DEVICE)
         assert weight.device == DEVICE
@@ -93,7 +93,7 @@ TRAININGS = {
     "gru": ("model.cell=gru", "model.maxout=true"),
     "layer norm": ("model.cell=layer_norm_lstm",),
 }
-AT_TIMES = {  # modules that read values, but not within a step
+READING_MODULES = {  # modules that read values on the host, but not within a step
     "runtime/device.py",
     "inference/search/greedy.py",
     "runs/tensor_file.py",
@@ -108,10 +108,10 @@ def metrics_of(run: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_training_is_that_of_the_cpu(name: str, small_corpus: Path) -> None:
+def test_training_equals_that_on_the_cpu(name: str, small_corpus: Path) -> None:
     """No step reads a value on the host; losses are those of the CPU, but for rounding and dropout.
 
-    Dropout is drawn by another generator than on a CPU, and consistency needs it.
+    Dropout uses another generator than on a CPU, and consistency needs dropout.
     """
     folder = small_corpus.parent
     random = name in ("consistency", "word dropout")
@@ -120,7 +120,7 @@ def test_a_training_is_that_of_the_cpu(name: str, small_corpus: Path) -> None:
     assert main([*arguments, f"run_dir={folder / 'cpu'}"]) == 0
     with simulated() as device:
         assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
-    assert {place.partition(":")[0] for place in device.reads} <= AT_TIMES
+    assert {place.partition(":")[0] for place in device.reads} <= READING_MODULES
     expected, found = metrics_of(folder / "cpu"), metrics_of(folder / "device")
     assert [each.keys() for each in found] == [each.keys() for each in expected]
     for one, other in zip(found, expected, strict=True):
@@ -129,14 +129,16 @@ def test_a_training_is_that_of_the_cpu(name: str, small_corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "gnmt"])
-def test_a_training_by_the_library_is_that_of_the_cpu(decoder: str, small_corpus: Path) -> None:
-    """As on CUDA, LSTMs that feed nothing back run by torch's own kernels."""
+def test_training_with_the_library_lstm_equals_that_on_the_cpu(
+    decoder: str, small_corpus: Path
+) -> None:
+    """As on CUDA, LSTMs without feedback run on torch's own kernels."""
     folder, keys = small_corpus.parent, (f"model.decoder={decoder}", "model.dropout=0")
     arguments = ["train", str(small_corpus), *SHORT, *keys]
     assert main([*arguments, f"run_dir={folder / 'cpu'}"]) == 0
     with simulated() as device, mock.patch.object(lstm, "use_library", return_value=True):
         assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
-    assert {place.partition(":")[0] for place in device.reads} <= AT_TIMES
+    assert {place.partition(":")[0] for place in device.reads} <= READING_MODULES
     for one, other in zip(metrics_of(folder / "cpu"), metrics_of(folder / "device"), strict=True):
         for key in one.keys() & {"train_loss", "valid_loss", "train_objective"}:
             assert one[key] == pytest.approx(other[key], rel=1e-4)
@@ -145,21 +147,21 @@ def test_a_training_by_the_library_is_that_of_the_cpu(decoder: str, small_corpus
 def test_an_interrupted_training_continues(small_corpus: Path) -> None:
     folder, arguments = small_corpus.parent, ["train", str(small_corpus), *SHORT]
     with simulated():
-        assert main([*arguments, f"run_dir={folder / 'whole'}"]) == 0
+        assert main([*arguments, f"run_dir={folder / 'full'}"]) == 0
         half = [*arguments, f"run_dir={folder / 'half'}", "training.validate_every=2"]
         assert main([*half, "training.max_steps=2"]) == 0
         assert main([*half, "training.max_steps=4", "--resume"]) == 0
-    whole, half_ = (metrics_of(folder / name)[-1]["valid_loss"] for name in ("whole", "half"))
-    assert whole == half_
+    full, resumed = (metrics_of(folder / name)[-1]["valid_loss"] for name in ("full", "half"))
+    assert full == resumed
 
 
-# Operations of a further target position in training, forward and backward, and of a search step.
+# Operations per additional target position in training (forward, backward), and per search step.
 LAUNCHES = {"bahdanau": (21, 22, 36), "luong": (21, 17, 31)}
 
 
 @pytest.mark.parametrize("decoder", LAUNCHES)
 def test_a_step_launches_few_kernels(decoder: str) -> None:
-    """On a GPU the time of the loops is that of launching their kernels."""
+    """On a GPU, the loops take as long as launching their kernels."""
     config = tiny_config(Path("unused"), decoder).model
     with simulated() as device:
         model = build_model(config, 20, 20, True).to(DEVICE)
@@ -199,7 +201,7 @@ SEARCHES = {
 
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_finds_what_it_finds_on_the_cpu(
+def test_search_results_equal_those_on_the_cpu(
     name: str,
     decoder: str,
     tiny_runs: dict[str, Path],
@@ -225,7 +227,7 @@ def test_a_search_finds_what_it_finds_on_the_cpu(
 
 
 def assert_same(found: str, expected: str) -> None:
-    """Compare outputs: text exactly, numbers with decimals but for rounding."""
+    """Compare outputs: text exactly, decimal numbers up to rounding."""
     texts = [NUMBER.sub("", text) for text in (found, expected)]
     assert texts[0] == texts[1]
     numbers = [[float(each) for each in NUMBER.findall(text)] for text in (found, expected)]
@@ -233,7 +235,7 @@ def assert_same(found: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["score", "ensemble", "constraints", "attention", "evaluate"])
-def test_other_commands_print_what_they_print_on_the_cpu(
+def test_output_of_other_commands_equals_that_on_the_cpu(
     command: str, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, target = (tmp_path / side for side in ("src", "tgt"))
@@ -257,10 +259,10 @@ def test_other_commands_print_what_they_print_on_the_cpu(
     assert_same(capsys.readouterr().out, expected)
 
 
-def test_a_device_without_float64_trains_and_draws(
+def test_a_device_without_float64_trains_and_samples(
     small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Apple's GPUs have no float64: no tensor there may be of it."""
+    """Apple's GPUs have no float64: no tensor on them may have this type."""
     for module in (runtime_device, training_state, sampling):
         monkeypatch.setattr(module, "has_float64", lambda device: device.type == "cpu")
     source = small_corpus.parent / "source"

@@ -1,4 +1,4 @@
-"""Checks that need a GPU: the same bits twice, steps without synchronisation, little memory."""
+"""Checks that need a GPU: determinism, steps without synchronisation, limited memory."""
 
 import json
 import math
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
-# Trains; where a number is given, SIGTERM comes within the update of that number.
+# Train; if a number is given, send SIGTERM within the step of that number.
 PROGRAM = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
@@ -57,7 +57,7 @@ EVENTFUL = (
 
 
 def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
-    """A training in a process of its own: cuBLAS looks at its environment but once."""
+    """Train in a separate process, since cuBLAS reads its environment only once."""
     folder = corpus.parent / run
     resume = ["--resume"] if (folder / LAST).exists() else []
     settings = [*EVENTFUL, *overrides, f"run_dir={folder}", "--device", "cuda", *resume]
@@ -75,12 +75,12 @@ def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
     return folder
 
 
-def assert_same_run(run: Path, whole: Path) -> None:
-    assert (run / METRICS).read_text() == (whole / METRICS).read_text()
-    assert (run / BEST).read_bytes() == (whole / BEST).read_bytes()
-    headers = [read_header(each / LAST)[0] for each in (run, whole)]
+def assert_same_run(run: Path, expected: Path) -> None:
+    assert (run / METRICS).read_text() == (expected / METRICS).read_text()
+    assert (run / BEST).read_bytes() == (expected / BEST).read_bytes()
+    headers = [read_header(each / LAST)[0] for each in (run, expected)]
     assert json.dumps(headers[0]["progress"]) == json.dumps(headers[1]["progress"])
-    left, right = (read_tensors(each / LAST) for each in (run, whole))
+    left, right = (read_tensors(each / LAST) for each in (run, expected))
     assert left.keys() == right.keys()
     for name, tensor in right.items():
         assert torch.equal(left[name], tensor), name
@@ -97,11 +97,11 @@ def test_deterministic_runs_are_the_same_interrupted_or_not(
     kind = (f"model.decoder={decoder}", f"training.precision={precision}", "model.layers=2")
     if decoder != "bahdanau":
         kind = (*kind, "model.attention_size=null")
-    whole = train(small_corpus, "whole", *kind)
-    assert_same_run(train(small_corpus, "again", *kind), whole)
+    full = train(small_corpus, "uninterrupted", *kind)
+    assert_same_run(train(small_corpus, "again", *kind), full)
     for stop_at in (1, 4, 7):
         train(small_corpus, "interrupted", *kind, stop_at=stop_at)
-    assert_same_run(train(small_corpus, "interrupted", *kind), whole)
+    assert_same_run(train(small_corpus, "interrupted", *kind), full)
 
 
 def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
@@ -121,20 +121,20 @@ def everything(run: TrainingSession) -> list[Tensor]:
 
 
 @pytest.fixture
-def nobody_waits() -> Iterator[None]:
+def sync_debug_mode_restored() -> Iterator[None]:
     yield
     torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # a prototype, says torch
-@pytest.mark.usefixtures("nobody_waits")
+@pytest.mark.usefixtures("sync_debug_mode_restored")
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_a_step_is_taken_or_not_without_waiting_for_the_device(
+def test_a_step_is_taken_or_skipped_without_synchronisation(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str, precision: str
 ) -> None:
-    def spoiled(model: Seq2Seq, piece: Batch, *weights: float) -> Losses:
-        objective, nll = batch_loss(model, piece, *weights)
+    def non_finite_loss(model: Seq2Seq, micro_batch: Batch, *weights: float) -> Losses:
+        objective, nll = batch_loss(model, micro_batch, *weights)
         return Losses(objective * math.nan, nll)
 
     run = prepared(
@@ -145,13 +145,13 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
     )
     data = batch(run)
     run.progress.step = 1
-    take_step(run, [data], 1e-2)  # what is slow, and waits, the first time
+    take_step(run, [data], 1e-2)  # the first step may synchronise
     before, loss = everything(run), run.progress.losses.clone()
     for step, taken in ((2, False), (3, True)):
         run.progress.step = step
         with monkeypatch.context() as patch:
             if not taken:
-                patch.setattr(update, "batch_loss", spoiled)
+                patch.setattr(update, "batch_loss", non_finite_loss)
             torch.cuda.synchronize()
             torch.cuda.set_sync_debug_mode("error")
             take_step(run, [data], 1e-2)
@@ -163,18 +163,18 @@ def test_a_step_is_taken_or_not_without_waiting_for_the_device(
 
 
 @pytest.fixture
-def all_memory_after() -> Iterator[None]:
+def memory_limit_restored() -> Iterator[None]:
     yield
     torch.cuda.set_per_process_memory_fraction(1.0)
     torch.cuda.empty_cache()
 
 
-@pytest.mark.usefixtures("all_memory_after")
-def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) -> None:
+@pytest.mark.usefixtures("memory_limit_restored")
+def test_a_batch_too_large_for_the_device_is_split_into_micro_batches(small_corpus: Path) -> None:
     large = ("model.hidden_size=512", "model.embedding_size=128", "model.attention_size=256")
-    whole, parts = (prepared(small_corpus, *large, run=name) for name in ("whole", "parts"))
-    data = batch(whole, times=8)  # 960 pairs: some hundred MiB of activations
-    for run in (whole, parts):  # with Adam's moments in place, which stay
+    full, parts = (prepared(small_corpus, *large, run=name) for name in ("full", "parts"))
+    data = batch(full, times=8)  # 960 pairs: some hundred MiB of activations
+    for run in (full, parts):  # allocates Adam's moments, which persist
         run.progress.step = 1
         take_step(run, [batch(run)], 1e-3)
         run.progress.step = 2
@@ -182,9 +182,9 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     resting = torch.cuda.memory_reserved()
-    tokens = take_step(whole, [data], 1e-3)
+    tokens = take_step(full, [data], 1e-3)
     needed = torch.cuda.max_memory_reserved() - resting
-    assert whole.progress.max_micro_batch_positions == 0
+    assert full.progress.max_micro_batch_positions == 0
     assert needed > 100 * 2**20
     torch.cuda.empty_cache()
     available = torch.cuda.get_device_properties(CUDA).total_memory
@@ -192,6 +192,6 @@ def test_a_batch_too_large_for_the_device_is_done_in_pieces(small_corpus: Path) 
     torch.cuda.set_per_process_memory_fraction(limit / available)
     assert take_step(parts, [data], 1e-3) == tokens
     assert 0 < parts.progress.max_micro_batch_positions < data.tgt_in.numel()
-    torch.testing.assert_close(parts.progress.losses, whole.progress.losses, rtol=1e-5, atol=0)
-    for one, other in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+    torch.testing.assert_close(parts.progress.losses, full.progress.losses, rtol=1e-5, atol=0)
+    for one, other in zip(parts.model.parameters(), full.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The table of environment variables has all that package, scripts, tests and make read."""
+"""The table of environment variables has all that the package, scripts, tests and make read."""
 
 import ast
 import re
@@ -12,14 +12,14 @@ SHELL = re.compile(r"\$\{([A-Z_]+):[-+]|^([A-Z_]+) \?=", re.MULTILINE)
 
 
 def documented() -> set[str]:
-    """Names in the first column of the table."""
+    """Return the names in the first column of the table."""
     page = (ROOT / "docs/reference/environment.md").read_text(encoding="utf-8")
     rows = page.partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
     return {name for row in rows for name in re.findall("`([A-Z0-9_]+)`", row.split("|")[1])}
 
 
 def read_by_python(path: Path) -> Iterator[str]:
-    """Yield what is looked up in os.environ, and names of our own in any string."""
+    """Yield the names read from os.environ, and names of this project in any string."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     constants = {
         each.targets[0].id: each.value
@@ -29,7 +29,7 @@ def read_by_python(path: Path) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from OWN.findall(node.value)
-        name = looked_up(node)
+        name = name_read(node)
         if isinstance(name, ast.Name):
             name = constants[name.id]
         if name is not None:
@@ -37,8 +37,8 @@ def read_by_python(path: Path) -> Iterator[str]:
             yield str(name.value)
 
 
-def looked_up(node: ast.AST) -> ast.expr | None:
-    """Return the expression of the name that a node looks up in os.environ, if it does."""
+def name_read(node: ast.AST) -> ast.expr | None:
+    """Return the expression of the name that a node reads from os.environ, if any."""
     match node:
         case ast.Subscript(value=place, slice=name) if ast.unparse(place) == "os.environ":
             return name
@@ -73,7 +73,7 @@ def test_every_variable_that_is_read_is_in_the_table() -> None:
     assert found - documented() == set()
 
 
-def test_every_variable_of_ours_in_the_table_is_read() -> None:
+def test_every_variable_of_this_project_in_the_table_is_read() -> None:
     own = {name for name in documented() if OWN.fullmatch(name)}
     assert len(own) > 5
     assert own - in_sources() == set()

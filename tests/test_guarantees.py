@@ -10,16 +10,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/explanation/guarantees.md"
 
 PROOFS: dict[str, tuple[str, ...]] = {
-    "a resumed run ends to the bit as one that was not interrupted": (
+    "a resumed run ends bitwise as an uninterrupted one": (
         "training/test_loop.py::test_a_resumed_run_ends_as_an_uninterrupted_one",
         "training/test_loop.py::test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
-    "finding the position is arithmetic": (
+    "the position in the data is computed": (
         "training/test_loop.py::test_resuming_repeats_no_work",
         "data/test_batching.py::test_the_order_is_a_function_of_seed_and_epoch_alone",
     ),
-    "memory does not grow with the corpus, and a stale or damaged cache is known": (
+    "memory does not grow with the corpus, and a stale or damaged cache is recognised": (
         "data/test_cache.py::test_memory_does_not_grow_with_the_corpus",
         "data/test_cache.py::test_a_changed_file_is_seen_and_what_hung_on_it_goes",
         "data/test_cache.py::test_damage_is_recognised_and_mended_with_a_line",
@@ -34,7 +34,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runs/test_trust.py::test_a_run_that_was_killed_before_it_was_saved_begins_anew",
         "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
-    "files are written aside, synced, renamed": (
+    "files are written under a temporary name, synced, renamed": (
         "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_no_temporary_file",
         "runs/test_checkpoint.py::test_every_file_is_synced_before_it_takes_its_name",
         "runtime/test_write_failures.py::test_the_folder_is_synced_after_the_rename",
@@ -56,12 +56,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_hostile.py::test_resuming_refuses_links_where_it_would_write",
         "cli/test_hostile.py::test_training_anew_writes_through_no_link",
     ),
-    "a full disk, a read-only or vanished folder: one line, the last checkpoint whole": (
+    "a full disk, a read-only or vanished folder: one line, and the last checkpoint is intact": (
         "runtime/test_write_failures.py::test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line",
         "runtime/test_write_failures.py::test_a_folder_made_read_only_ends_training_with_one_line",
         "runtime/test_write_failures.py::test_a_folder_that_vanished_ends_training_with_one_line",
     ),
-    "damaged and foreign files are named, what is whole is offered": (
+    "damaged and foreign files are named, and intact ones are offered": (
         "runs/test_tensor_file.py::test_no_flipped_bit_goes_unseen",
         "runs/test_tensor_file.py::test_no_truncation_goes_unseen",
         "runs/test_trust.py::test_the_weights_of_another_run_are_known",
@@ -73,31 +73,31 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_main.py::test_a_signal_saves_and_resume_goes_on",
         "training/test_loop.py::test_resuming_a_finished_run_changes_nothing",
     ),
-    "a loss that is no number changes nothing, and nobody waits to know": (
+    "steps with a non-finite loss are skipped without synchronisation": (
         "training/test_step.py::test_a_step_without_a_finite_gradient_changes_nothing",
         "training/test_step.py::test_a_step_reads_no_value",
         "training/test_divergence.py::test_the_log_names_the_skipped_batches",
         "training/test_divergence.py::test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate",
         "training/test_divergence.py::test_a_run_that_rolling_back_does_not_help_ends_with_one_line",
-        "test_cuda.py::test_a_step_is_taken_or_not_without_waiting_for_the_device",
+        "test_cuda.py::test_a_step_is_taken_or_skipped_without_synchronisation",
     ),
-    "a batch too large is done in pieces": (
+    "a batch too large for memory is split into micro-batches": (
         "training/test_step.py::test_micro_batches_have_the_gradient_of_the_batch",
         "training/test_step.py::test_a_resource_limit_is_recognised_as_out_of_memory",
     ),
-    "one process a folder, one run a folder, one config a run": (
+    "one process per folder, one run per folder, one config per run": (
         "runtime/test_locks.py::test_the_second_process_is_refused_with_the_pid_of_the_first",
         "training/test_two_trainings.py::test_the_second_training_is_refused_even_if_the_lock_file_was_removed",
         "training/test_loop.py::test_a_folder_with_a_run_is_left_alone",
         "training/test_loop.py::test_resume_shows_what_changed_in_the_config",
     ),
-    "a line for a line, whatever it holds": (
+    "one output line per input line, for any content": (
         "cli/test_any_input.py::test_every_input_has_its_output",
-        "cli/test_any_input.py::test_nothing_is_lost_of_many_odd_lines",
+        "cli/test_any_input.py::test_no_content_of_many_fuzz_lines_is_lost",
         "cli/test_any_input.py::test_order_is_kept",
         "cli/test_main.py::test_bytes_that_are_no_utf8_are_replaced_and_reported",
     ),
-    "a line too long is cut by rule, and told of": (
+    "a line that is too long is cut by rule and reported": (
         "inference/test_translator.py::test_a_line_too_long_is_cut_into_parts_that_fit",
         "inference/test_translator.py::test_only_the_start_of_an_endless_word_is_translated",
         "cli/test_main.py::test_an_over_long_line_is_translated_in_parts_and_reported",
@@ -107,7 +107,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_input.py::test_a_line_is_translated_while_the_stream_stays_open",
         "cli/test_input.py::test_a_reader_that_has_enough_ends_it_quietly",
     ),
-    "company, order and padding change no translation": (
+    "batch, order and padding change no translation": (
         "inference/test_same_output.py::test_batch_order_and_padding_do_not_change_translations",
         "inference/test_same_output.py::test_few_texts_depend_on_the_number_of_threads",
         "inference/test_search.py::test_results_do_not_depend_on_the_batch",
@@ -130,7 +130,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runtime/test_process_group.py::test_a_rank_that_dies_ends_the_run_with_one_line",
         "runtime/test_process_group.py::test_an_error_is_reported_once",
     ),
-    "nothing runs that you did not write": (
+    "no code runs that you did not write": (
         "cli/test_hostile.py::test_a_hostile_file_in_a_run_folder_is_refused",
         "cli/test_hostile.py::test_what_is_no_plain_file_is_not_waited_for",
         "cli/test_hostile.py::test_a_terabyte_of_nothing_is_not_added_up",
@@ -142,12 +142,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "data/test_public_corpora.py::test_hostile_member_names_write_nothing",
         "cli/test_hostile.py::test_nothing_asks_for_the_network",
     ),
-    "mistakes are explained at once": (
+    "errors are explained at once": (
         "cli/test_mistakes.py::test_a_mistake_is_told_and_leaves_no_trace",
         "analysis/test_data_check.py::test_a_fault_is_named_with_its_place_and_its_cure",
         "training/test_diagnosis.py::test_one_output_for_every_input_is_reported",
     ),
-    "text is not bent, and scores are sacrebleu's": (
+    "text is not altered, and scores are sacrebleu's": (
         "data/test_vocabulary.py::test_any_text_survives",
         "evaluation/test_metrics.py::test_scores_intervals_and_signatures_are_those_of_the_program",
         "cli/test_main.py::test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are",
@@ -190,7 +190,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_nbest.py::test_five_entries_are_five_different_texts",
         "inference/test_nbest.py::test_peak_memory_grows_at_most_linearly",
     ),
-    "a server answers as the command line does, under any load": (
+    "a server gives the results of the command line, under any load": (
         "serving/test_load.py::test_answers_under_load_are_those_of_the_command_line",
         "serving/test_load.py::test_64_clients_and_fuzz_lines",
         "serving/test_v1.py::test_answers_are_the_objects_of_the_command_line",
@@ -199,33 +199,33 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "requests fail alone, are bounded, and end quietly": (
         "serving/test_queue.py::test_a_request_that_fails_fails_alone",
         "serving/test_queue.py::test_a_large_request_does_not_hold_up_small_ones",
-        "serving/test_access.py::test_what_is_too_large_is_refused",
+        "serving/test_access.py::test_requests_that_are_too_large_are_refused",
         "serving/test_access.py::test_a_full_queue_answers_503",
         "serving/test_access.py::test_a_client_that_disconnects_is_dropped",
-        "serving/test_serve_command.py::test_a_signal_lets_accepted_requests_end",
+        "serving/test_serve_command.py::test_accepted_requests_complete_after_a_signal",
     ),
-    "a server is reached by this machine alone, and its page runs no text": (
+    "a server is reached only from this machine, and its page executes no text": (
         "serving/test_access.py::test_another_host_name_is_refused",
-        "serving/test_access.py::test_pages_of_other_sites_may_ask_only_if_allowed",
+        "serving/test_access.py::test_pages_of_other_sites_are_allowed_only_if_configured",
         "serving/test_access.py::test_every_answer_has_the_security_headers",
         "serving/test_browser.py::test_text_is_never_markup",
         "serving/test_serve_command.py::test_page_and_documentation_load_nothing_from_the_network",
     ),
-    "an exported model translates as its run": (
+    "an exported model translates like its run": (
         "export/test_exported_models.py::test_an_export_translates_as_its_run",
-        "export/test_exported_models.py::test_models_of_every_kind",
+        "export/test_exported_models.py::test_models_of_every_kind_are_exported",
         "export/test_exported_models.py::test_an_ensemble_is_one_folder_or_several",
         "export/test_exported_models.py::test_translations_do_not_depend_on_the_other_lines",
-        "export/test_exported_models.py::test_a_damaged_export_is_one_line",
+        "export/test_exported_models.py::test_a_damaged_export_is_reported_in_one_line",
         "export/test_exported_models.py::test_unsupported_settings_are_refused_by_name",
-        "export/test_graphs.py::test_a_graph_steps_as_the_model_does",
-        "export/test_graphs.py::test_encoders_of_every_shape",
-        "export/test_graphs.py::test_a_graph_copies_as_the_model_does",
-        "export/test_exported_models.py::test_a_score_of_a_user_is_refused",
+        "export/test_graphs.py::test_steps_of_a_graph_equal_those_of_the_model",
+        "export/test_graphs.py::test_encoders_of_every_shape_are_exported",
+        "export/test_graphs.py::test_a_graph_copies_like_the_model",
+        "export/test_exported_models.py::test_a_user_defined_score_is_refused",
     ),
-    "an exported model needs no package of training": (
+    "an exported model needs no training dependencies": (
         "export/test_runtime.py::test_translate_needs_no_torch",
-        "export/test_runtime.py::test_what_an_export_cannot_do_is_one_line",
+        "export/test_runtime.py::test_unsupported_options_of_an_export_are_refused_in_one_line",
     ),
     "bad data are refused first": (
         "training/test_loop.py::test_refused_data_leave_no_trace",
@@ -236,7 +236,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
 
 
 def promises() -> list[str]:
-    """The page's list, an entry an item."""
+    """Return the items of the page's list."""
     section = PAGE.read_text(encoding="utf-8").partition("\n\n`tests/test_guarantees.py`")[0]
     return [" ".join(each.split()) for each in re.split(r"^- ", section, flags=re.M)[1:]]
 

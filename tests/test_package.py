@@ -64,7 +64,7 @@ def test_public_names_are_the_objects_of_their_modules(name: str) -> None:
     assert getattr(seq2seq, name) is getattr(import_module(module), attribute)
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_package_exports_exactly_the_public_names() -> None:
     assert set(seq2seq.__all__) == PUBLIC.keys()
     with pytest.raises(AttributeError, match="module 'seq2seq' has no attribute 'Translater'"):
         _ = seq2seq.Translater
@@ -124,7 +124,9 @@ RARE = (  # slow to import, and needed by few commands
     *("PIL", "fastapi", "ftfy", "matplotlib", "onnx", "onnxruntime", "pandas", "sacrebleu"),
     *("scipy", "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "torch.onnx"),
 )
-COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # arguments, and what they need of RARE
+COMMANDS: dict[
+    str, tuple[list[str], list[str]]
+] = {  # arguments, and the modules of RARE that they need
     "translate": (["translate", "-m", "RUN", "buda ki."], []),
     "translate as JSON": (["translate", "-m", "RUN", "--json", "-b", "2", "buda ki."], []),
     "score": (["score", "-m", "RUN", "-i", "TEST.src", "-r", "TEST.tgt"], []),
@@ -136,7 +138,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # arguments, and what they
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_loads_what_it_needs_and_no_garbage_is_collected_meanwhile(
+def test_a_command_imports_only_what_it_needs_without_garbage_collection(
     name: str, tiny_runs: dict[str, Path], small_corpus: Path
 ) -> None:
     folder = small_corpus.parent
@@ -158,8 +160,8 @@ def test_a_command_loads_what_it_needs_and_no_garbage_is_collected_meanwhile(
     assert json.loads(done.stdout.splitlines()[-1]) == [0, False, needed]
 
 
-def test_no_two_test_files_have_one_name() -> None:
-    """Pytest imports them by name: the second would end the collection of all tests."""
+def test_names_of_test_files_are_unique() -> None:
+    """Pytest imports test files by name: a second one would stop the collection of all tests."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(names) > 100
     assert [name for name, count in names.items() if count > 1] == []
@@ -175,7 +177,7 @@ def test_locked_versions_are_releases_that_pypi_has() -> None:
 
 
 def test_locked_versions_install_on_the_oldest_python() -> None:
-    """On Debian 12, whose Python is 3.11.2, a pin that needs 3.11.5 ends `make demo` at once."""
+    """On Debian 12, with Python 3.11.2, a pin that needs 3.11.5 would make `make demo` fail."""
     specifiers = pytest.importorskip("packaging.specifiers")
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     checked, refused = [], []

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 import regex  # of sacrebleu
+from fuzz_lines import KINDS, fuzz_lines
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from odd_lines import KINDS, odd_lines
 
 from seq2seq.cli.main import main
 from seq2seq.inference.translator import Translator
@@ -100,7 +100,7 @@ def is_utf8(line: bytes) -> bool:
 NASTY = st.one_of(
     st.binary(max_size=30),
     st.text(st.characters(), max_size=20).map(lambda text: text.encode(errors="surrogatepass")),
-    st.sampled_from([*odd_lines(300, seed=5)]),
+    st.sampled_from([*fuzz_lines(300, seed=5)]),
 )
 CONTENTS = st.tuples(
     st.sampled_from([b"", BOM]),
@@ -131,7 +131,7 @@ def test_a_stream_gives_what_a_file_gives(translate: Caller, content: bytes) -> 
 
 def test_order_is_kept(translate: Caller) -> None:
     """Each line's output is what the line gives alone."""
-    lines = list(odd_lines(60, seed=8))
+    lines = list(fuzz_lines(60, seed=8))
     together = translate(b"zu\n" + b"".join(line + b"\n" for line in lines)).out
     assert len(set(together)) > 30
     for line, text in zip(lines, together[1:], strict=True):
@@ -164,9 +164,9 @@ def test_what_no_line_may_hold_becomes_a_space(
 
 def test_the_corpus_holds_every_kind() -> None:
     """Or else the campaign below would prove little."""
-    assert list(odd_lines(500, seed=1)) == list(odd_lines(500, seed=1))
-    assert list(odd_lines(500, seed=1)) != list(odd_lines(500, seed=2))
-    lines = list(odd_lines(2000, seed=1))
+    assert list(fuzz_lines(500, seed=1)) == list(fuzz_lines(500, seed=1))
+    assert list(fuzz_lines(500, seed=1)) != list(fuzz_lines(500, seed=2))
+    lines = list(fuzz_lines(2000, seed=1))
     assert not any(b"\n" in line for line in lines)
     assert len(set(lines)) > 40 * len(KINDS)
     assert any(len(line) > 500 for line in lines)
@@ -175,9 +175,9 @@ def test_the_corpus_holds_every_kind() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_of_many_odd_lines(translate: Caller) -> None:
+def test_no_content_of_many_fuzz_lines_is_lost(translate: Caller) -> None:
     """SEQ2SEQ_FUZZ_LINES sets how many."""
-    content = b"".join(line + b"\n" for line in odd_lines(LINES, seed=1))
+    content = b"".join(line + b"\n" for line in fuzz_lines(LINES, seed=1))
     began = time.process_time()
     result = translate(content)
     print(f"{LINES:,} lines, {len(content):,} bytes: {time.process_time() - began:.0f} s of CPU")

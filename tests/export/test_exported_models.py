@@ -1,4 +1,4 @@
-"""Exported models against the runs they were exported from: search, settings and their refusal."""
+"""Exported models against the runs they were exported from: search, settings, error messages."""
 
 import copy
 import errno
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import tiny_config, toy_pairs, toy_words
+from fuzz_lines import fuzz_lines
 from name_cases import name_pairs, some_names
-from odd_lines import odd_lines
 
 from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
@@ -36,9 +36,9 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runtime.errors import RunError, UserError
 
-TIE = 1e-4  # nats by which scores may differ, and attention weights
-ODD = [line.decode(errors="replace") for line in odd_lines(150, seed=5)]
-LINES = [*toy_pairs(40, seed=3)[0], *ODD]
+TIE = 1e-4  # largest difference of scores, in nats, and of attention weights
+FUZZ_LINES = [line.decode(errors="replace") for line in fuzz_lines(150, seed=5)]
+LINES = [*toy_pairs(40, seed=3)[0], *FUZZ_LINES]
 PREFIXES = [word if number % 3 else "" for number, word in enumerate(toy_words(len(LINES)))]
 OVERRIDES = [
     "decoding.length_penalty=0.6",
@@ -60,10 +60,10 @@ def make_run(
     factors: Mapping[str, float] | None = None,
     **sections: Any,
 ) -> Path:
-    """A run with large random weights, whose translations depend on their source and end.
+    """Create a run with large random weights, whose translations depend on their source and end.
 
     Large weights amplify rounding from step to step, more so in deep models. Some are multiplied
-    by further factors, and then finite still.
+    by further factors, but remain finite.
     """
     decoder = sections.get("model", {}).get("decoder", "luong")
     tree = tiny_config(folder, decoder).model_dump(mode="json", exclude_unset=True)
@@ -87,7 +87,7 @@ def make_run(
 
 
 def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list[Translator]:
-    """The translator of runs, and that of their export."""
+    """Return the translator of runs, and that of their export."""
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
     if not folder.exists():
         export_runs(runs, folder, int8)
@@ -100,7 +100,7 @@ def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list
 def check_same(
     found: Sequence[Translation], expected: Sequence[Translation], tolerance: float = TIE
 ) -> None:
-    """Assert equal texts but for a tie among 100 lines, and equal scores and attention weights.
+    """Assert equal texts, except one tie per 100 lines, and equal scores and attention weights.
 
     A tie in the beam leads to other hypotheses, whose scores need not be near.
     """
@@ -195,11 +195,11 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_models_of_every_kind(
+def test_models_of_every_kind_are_exported(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
     given = {"decoder": "bahdanau"} | model
-    scale = 1 if model.get("cell") == "layer_norm_lstm" else 2  # gains, too, would be scaled
+    scale = 1 if model.get("cell") == "layer_norm_lstm" else 2  # gains would be scaled, too
     run, exported = both(make_run(tmp_path / "run", tiny_vocabularies, scale=scale, model=given))
     expected = run.translate(LINES)
     check_same(exported.translate(LINES), expected)
@@ -207,7 +207,7 @@ def test_models_of_every_kind(
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_sources_are_encoded_alike_in_any_batch(
+def test_encoder_outputs_do_not_depend_on_the_batch(
     model: dict[str, Any],
     tiny_vocabularies: Vocabularies,
     tmp_path: Path,
@@ -262,7 +262,7 @@ def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
 
 
 def test_symbols_are_kept(tmp_path: Path) -> None:
-    """Symbols of the user's are one token each, which a translation has as its source has them."""
+    """User-defined symbols are single tokens, which a translation takes over from its source."""
     symbols = {"symbols": ("<num>", "<2yy>")}
     config = tiny_config(tmp_path, "luong").vocabulary.model_copy(update=symbols)
     vocabularies = train_vocabularies(config, *toy_pairs(300, seed=1))
@@ -273,10 +273,10 @@ def test_symbols_are_kept(tmp_path: Path) -> None:
     assert all("\u2581<num>" in each.src_tokens for each in expected)
 
 
-def test_a_score_of_a_user_is_refused(
+def test_a_user_defined_score_is_refused(
     tiny_vocabularies: Vocabularies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if it derives from a built-in score, whose graph would compute something else."""
+    """Even if it derives from a built-in score, whose graph would differ."""
     module = tmp_path / "users_score.py"
     module.write_text(
         "from seq2seq.model.attention import DotScore\n"
@@ -347,7 +347,7 @@ def test_translations_do_not_depend_on_the_other_lines(tiny_runs: dict[str, Path
             assert alone.token_scores == together[start].token_scores
 
 
-def test_int8_is_near(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
+def test_int8_scores_are_close(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
     """The scores of most translations hardly change, even with random, large weights."""
     path = make_run(tmp_path / "run", tiny_vocabularies, model={"hidden_size": 64})
     run, exported = both(path, int8=True)
@@ -433,8 +433,8 @@ def test_wrong_overrides_are_refused(
         Translator.load(folder, overrides=[override])
 
 
-def test_overrides_are_those_of_a_run(tiny_runs: dict[str, Path]) -> None:
-    """Every key of the section, with its type and its value."""
+def test_overrides_are_the_same_as_for_a_run(tiny_runs: dict[str, Path]) -> None:
+    """Compare every key of the section, with its type and value."""
     overrides = ["decoding.beam_size=2", "decoding.max_length=null", "decoding.length_penalty=1"]
     run, exported = both(tiny_runs["luong"], overrides=overrides)
     section = run.decoding.model_dump()  # type: ignore[union-attr]
@@ -466,7 +466,7 @@ def _cut(path: Path) -> None:
     ],
     ids=["graph", "missing", "newline", "empty", "list", "vocabulary"],
 )
-def test_a_damaged_export_is_one_line(
+def test_a_damaged_export_is_reported_in_one_line(
     tiny_runs: dict[str, Path],
     tmp_path: Path,
     name: str,
@@ -494,7 +494,7 @@ def test_a_later_format_is_refused(tiny_runs: dict[str, Path], tmp_path: Path) -
         Translator.load(folder)
 
 
-def test_an_export_that_cannot_be_written_names_its_folder_and_leaves_it_empty(
+def test_a_failed_export_names_its_folder_and_leaves_it_empty(
     tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "full"
@@ -507,7 +507,7 @@ def test_an_export_that_cannot_be_written_names_its_folder_and_leaves_it_empty(
     export_runs([tiny_runs["luong"]], folder)
 
 
-def test_an_export_leaves_files_of_others_alone(
+def test_a_failed_export_leaves_files_of_others_alone(
     tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "shared"
@@ -537,7 +537,7 @@ def no_space(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_what_does_not_go_together(
+def test_invalid_combinations_are_refused(
     tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
     run, exported = both(tiny_runs["luong"])
@@ -552,12 +552,12 @@ def test_what_does_not_go_together(
         exported.score("ba", "be")
     with pytest.raises(UserError, match="exists and is not an empty folder"):
         export_runs([tiny_runs["luong"]], folder)
-    turned = make_run(tmp_path / "turned", tiny_vocabularies, data={"src_lang": "zz"})
-    both(turned)
+    other_languages = make_run(tmp_path / "turned", tiny_vocabularies, data={"src_lang": "zz"})
+    both(other_languages)
     with pytest.raises(UserError, match="combine runs of one direction"):
         Translator.load(folder, tmp_path / "turned-export-1False")
     with pytest.raises(UserError, match="combine runs of one direction"):
-        export_runs([tiny_runs["luong"], turned], tmp_path / "new")
+        export_runs([tiny_runs["luong"], other_languages], tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert run.attends
     assert exported.attends
@@ -570,12 +570,12 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
         network = exported.model.networks[0]  # type: ignore[union-attr]
         advance = network.advance
 
-        def spoilt(ids: Any, state: Any, memory: Any, advance: Any = advance) -> Any:
+        def non_finite(ids: Any, state: Any, memory: Any, advance: Any = advance) -> Any:
             values, new = advance(ids, state, memory)
             values["log_probs"][:] = np.nan
             return values, new
 
-        network.advance = spoilt  # type: ignore[method-assign]
+        network.advance = non_finite  # type: ignore[method-assign]
         with pytest.raises(RunError, match="has the log-probability nan, not a finite number"):
             exported.translate(LINES[:5], beam_size)
 
@@ -584,7 +584,7 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
 def test_an_overflow_is_reported(
     tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool
 ) -> None:
-    """Infinite scores of both signs have no softmax."""
+    """The softmax of infinite scores is undefined."""
     model = {"decoder": "luong", "score": "general"}
     huge = {"decoder.score.key_projection.weight": 3e38}
     path = make_run(tmp_path / "run", tiny_vocabularies, factors=huge, model=model)

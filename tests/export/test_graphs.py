@@ -36,7 +36,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Session:
-    """A graph that is ready to run."""
+    """Graph loaded into ONNX Runtime."""
 
     def __init__(self, graph: Graph) -> None:
         self._session = onnxruntime.InferenceSession(graph.model().SerializeToString())
@@ -46,7 +46,7 @@ class Session:
         }
 
     def __call__(self, inputs: Arrays) -> Arrays:
-        """The outputs by name; inputs that the graph does not have are left out."""
+        """Return the outputs by name; inputs that the graph lacks are ignored."""
         own = {each.name: inputs[each.name] for each in self._session.get_inputs()}
         return dict(zip(self.outputs, self._session.run(None, own), strict=True))
 
@@ -82,12 +82,12 @@ def check(model: Seq2Seq, src: torch.Tensor, tolerance: float, int8: bool = Fals
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_graph_steps_as_the_model_does(case: Case) -> None:
+def test_steps_of_a_graph_equal_those_of_the_model(case: Case) -> None:
     check(make_model(case), SRC, 1e-5)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.kind != "plain"], ids=str)
-def test_a_graph_copies_as_the_model_does(case: Case) -> None:
+def test_a_graph_copies_like_the_model(case: Case) -> None:
     check(make_copying_model(case), SRC.clamp(max=V - 1), 1e-5)
 
 
@@ -96,7 +96,7 @@ def test_a_graph_copies_as_the_model_does(case: Case) -> None:
     [(True, False, True, 3), (False, False, False, 2), (False, True, True, 3)],
 )
 @pytest.mark.parametrize("decoder_layers", [1, 2, 4])
-def test_encoders_of_every_shape(
+def test_encoders_of_every_shape_are_exported(
     bidirectional: bool, reverse: bool, residual: bool, layers: int, decoder_layers: int
 ) -> None:
     shape = H, layers, bidirectional, 0.0, reverse, residual

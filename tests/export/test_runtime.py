@@ -1,4 +1,4 @@
-"""The runtime without torch, and the command that writes what it reads."""
+"""The runtime without torch, and the export command."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from seq2seq.serving.language_pairs import load_pairs
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "export.md"
 LINES = toy_pairs(12, seed=4)[0]
-# What an environment with the extra `runtime` lacks; only these may be missing.
+# Packages missing from an environment with the extra `runtime`.
 WITHOUT_TRAIN = f"""
 import sys
 from importlib.abc import MetaPathFinder
@@ -58,7 +58,7 @@ def exported(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def test_the_command_writes_what_translate_takes(
+def test_the_command_writes_an_export_that_translate_accepts(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = str(tiny_runs["bahdanau"])
@@ -162,7 +162,7 @@ def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_a_server_takes_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
+def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
     pairs = load_pairs([str(exported)], "auto", False, ["decoding.beam_size=2"])
     run = load_pairs([str(tiny_runs["luong"])], "cpu", False, ["decoding.beam_size=2"])
     assert list(map(str, pairs)) == list(map(str, run)) == ["xx-yy"]
@@ -174,7 +174,7 @@ def test_a_server_takes_an_exported_model(tiny_runs: dict[str, Path], exported: 
         load_pairs([str(exported), str(tiny_runs["luong"])], "cpu", False, [])
 
 
-def test_what_an_export_cannot_do_is_one_line(
+def test_unsupported_options_of_an_export_are_refused_in_one_line(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", "-m", str(exported)]) == 2
@@ -187,7 +187,7 @@ def test_what_an_export_cannot_do_is_one_line(
     assert "is an exported model, which translates only" in capsys.readouterr().err
 
 
-def test_an_exported_model_is_evaluated_as_its_run(
+def test_an_exported_model_has_the_scores_of_its_run(
     tiny_runs: dict[str, Path], exported: Path, tmp_path: Path
 ) -> None:
     for name in ("source", "reference"):
@@ -203,13 +203,13 @@ def test_an_exported_model_is_evaluated_as_its_run(
 
 
 def code_block(language: str) -> str:
-    """The page's only block of a language."""
+    """Return the page's only code block in a language."""
     _, block = PAGE.read_text(encoding="utf-8").split(f"```{language}\n")
     return block.partition("```")[0]
 
 
 def greedy_ids(exported: Path, line: str) -> tuple[list[int], list[int]]:
-    """Source and target ids of a line, end-of-sentence left out of both."""
+    """Return source and target ids of a line, both without EOS."""
     translator = Translator.load(exported)
     (ids,) = translator.vocabularies.src.encode([line])
     tokens = translator.translate(line, beam_size=1).tokens[:-1]
@@ -219,7 +219,7 @@ def greedy_ids(exported: Path, line: str) -> tuple[list[int], list[int]]:
 
 
 def test_the_calls_of_the_page_translate_in_python(exported: Path) -> None:
-    """The algorithm of the page's JavaScript, with the names of its JSON file."""
+    """Run the algorithm of the page's JavaScript, with the names of its JSON file."""
     source, expected = greedy_ids(exported, LINES[0])
     described = json.loads((exported / "export.json").read_text(encoding="utf-8"))
     files = described["models"][0]

@@ -58,7 +58,7 @@ def head(path: str, *lines: str) -> bytes:
         ({"q": "a" * 80_000}, "the body is larger than 66,736 bytes; send less"),
     ],
 )
-def test_what_is_too_large_is_refused(
+def test_requests_that_are_too_large_are_refused(
     fields: dict[str, object], message: str, tiny_pairs: LanguagePairs
 ) -> None:
     path = "/v1/translate" if "text" in fields else "/translate"
@@ -82,7 +82,7 @@ def test_a_body_without_a_length_is_bounded_too(tiny_pairs: LanguagePairs) -> No
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_does_not_arrive_is_given_up(tiny_pairs: LanguagePairs) -> None:
+def test_a_body_that_does_not_arrive_times_out(tiny_pairs: LanguagePairs) -> None:
     with (
         serve(tiny_pairs, Limits(seconds=0.3)) as served,
         raw(served, head("/translate", "Content-Length: 50"), b'{"q": ') as connection,
@@ -136,7 +136,7 @@ def test_a_client_that_disconnects_while_it_sends_is_no_failure(
     assert caplog.records == []
 
 
-def test_with_a_token_only_its_owners_translate(tiny_pairs: LanguagePairs) -> None:
+def test_a_token_is_required_if_one_is_set(tiny_pairs: LanguagePairs) -> None:
     with serve(tiny_pairs, access=Access("s3cret")) as served:
         bearer = {"Authorization": "Bearer s3cret"}
         for headers in (
@@ -174,7 +174,7 @@ def test_with_a_token_only_its_owners_translate(tiny_pairs: LanguagePairs) -> No
     ],
 )
 def test_another_host_name_is_refused(host: str, status: int, tiny_pairs: LanguagePairs) -> None:
-    """A page of another site whose name resolves to this machine (DNS rebinding) sends its own."""
+    """A page of another site that resolves to this machine (DNS rebinding) sends its own host."""
     names = frozenset({"localhost", "127.0.0.1", "::1"})
     with serve(tiny_pairs, access=Access(hosts=names)) as served:
         assert served.call("/languages", headers={"Host": host}).status == status
@@ -189,7 +189,7 @@ def allowed_origin(served: Served, origin: str) -> Sequence[str | None]:
     return [reply.headers["Access-Control-Allow-Origin"] for reply in replies]
 
 
-def test_pages_of_other_sites_may_ask_only_if_allowed(tiny_pairs: LanguagePairs) -> None:
+def test_pages_of_other_sites_are_allowed_only_if_configured(tiny_pairs: LanguagePairs) -> None:
     with serve(tiny_pairs) as served:
         assert allowed_origin(served, "https://example.org") == [None, None]
     with serve(tiny_pairs, access=Access(origins=("https://example.org",))) as served:

@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(browser: Browser, served: Served) -> Open:
-    """Open the page; at the end nothing was loaded from elsewhere, and the console is empty."""
+    """Open the page; finally check that it loaded no other site and logged no message."""
 
     @contextmanager
     def open_page(address: str = served.address, silent: bool = True, **options: Any) -> Any:
@@ -132,14 +132,14 @@ def test_a_word_shows_where_it_attends(opened: Open) -> None:
         words, rows = page.locator("#tgt p").nth(1).locator(".word"), page.locator("#weights tr")
         words.nth(0).hover()
         expect(rows.nth(1)).to_have_class("active")
-        assert rows.count() == 3  # a head, and no row for end-of-sentence
+        assert rows.count() == 3  # a header row, and no row for EOS
         assert weights(page, "#weights tr.active td") == [0.2, 0.7, 0.1]
         assert weights(page, "#backdrop mark") == [0.2, 0.7]
         expect(page.locator("#backdrop mark")).to_have_text(["very", "unlike"])
         words.nth(1).hover()
         expect(rows.nth(2)).to_have_class("active")
         assert weights(page, "#weights tr.active td") == [0.01, 0.59, 0.4]
-        assert weights(page, "#backdrop mark") == [0.59]  # a faint one is not marked
+        assert weights(page, "#backdrop mark") == [0.59]  # a small weight is not marked
         assert page.locator("#backdrop").text_content() == "y\nvery unlike\n"
         boxes = [page.locator(each).bounding_box() for each in ("#src", "#backdrop")]
         assert boxes[0] == boxes[1]
@@ -185,7 +185,7 @@ def test_uncertain_words_are_marked(opened: Open) -> None:
         )
 
 
-def test_keys_walk_through_the_words(opened: Open) -> None:
+def test_arrow_keys_move_between_words(opened: Open) -> None:
     with opened() as page:
         type_text(page, f"{LINES[0]}\n{LINES[1]}")
         active = page.locator("#tgt .active")
@@ -196,7 +196,7 @@ def test_keys_walk_through_the_words(opened: Open) -> None:
             page.keyboard.press("ArrowRight")
             expect(active).to_have_text(word)
             assert page.locator("#status").text_content().startswith(f"{word} (")  # type: ignore[union-attr]
-        page.keyboard.press("ArrowRight")  # stays at the last one
+        page.keyboard.press("ArrowRight")  # stays at the last word
         expect(active).to_have_attribute("data-place", re.compile("^1 "))
         for word in words[-2::-1]:
             page.keyboard.press("ArrowLeft")
@@ -218,7 +218,7 @@ def test_a_tap_marks_a_word_and_a_phone_shows_all(opened: Open) -> None:
 
 
 def test_right_to_left_text_runs_from_the_right(opened: Open) -> None:
-    """Also in a text whose other line runs from the left; the left arrow key leads on."""
+    """Also in a text whose other line runs from the left; the left arrow key moves forward."""
     hebrew = {
         "text": "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd.",
         "src_tokens": ["\u2581hello", "\u2581world", "</s>"],
@@ -342,12 +342,12 @@ def luminance(page: Page, selector: str, name: str) -> float:
 
 
 def contrast(page: Page, selector: str) -> float:
-    """Return the contrast of a text with the ground of the page."""
+    """Return the contrast of a text with the background of the page."""
     colours = luminance(page, selector, "color"), luminance(page, "body", "backgroundColor")
     return (max(colours) + 0.05) / (min(colours) + 0.05)
 
 
-def test_a_token_is_asked_for(tiny_pairs: LanguagePairs, opened: Open) -> None:
+def test_the_page_asks_for_a_token(tiny_pairs: LanguagePairs, opened: Open) -> None:
     with (
         serve(tiny_pairs, access=Access("s3cret")) as served,
         opened(served.address, silent=False) as page,
@@ -360,7 +360,7 @@ def test_a_token_is_asked_for(tiny_pairs: LanguagePairs, opened: Open) -> None:
         expect(page.locator("#status")).not_to_contain_text("token")
 
 
-def test_a_server_that_is_gone_is_reported(tiny_pairs: LanguagePairs, opened: Open) -> None:
+def test_an_unreachable_server_is_reported(tiny_pairs: LanguagePairs, opened: Open) -> None:
     with serve(tiny_pairs) as served:
         page_of = opened(served.address, silent=False)
         page = page_of.__enter__()
@@ -369,8 +369,8 @@ def test_a_server_that_is_gone_is_reported(tiny_pairs: LanguagePairs, opened: Op
     page_of.__exit__(None, None, None)
 
 
-def test_only_the_last_text_is_shown(opened: Open) -> None:
-    """An answer that comes late does not replace a later one."""
+def test_only_the_translation_of_the_last_text_is_shown(opened: Open) -> None:
+    """A late answer does not replace that of a later request."""
     with opened() as page:
         late: list[Route] = []
 

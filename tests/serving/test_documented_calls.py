@@ -1,4 +1,4 @@
-"""The calls on the documentation's page give the answers that it shows, for any model."""
+"""The calls on the documentation page give the responses that it shows, for any model."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def calls() -> list[list[str]]:
     return [shlex.split(each.replace("\\\n", " ")) for each in commands]
 
 
-def test_the_calls_are_answered(served: Served) -> None:
+def test_the_calls_have_the_documented_responses(served: Served) -> None:
     """The target language is that of the test's model."""
     paths = []
     for _, _, url, *options in calls():

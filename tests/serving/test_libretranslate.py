@@ -1,4 +1,4 @@
-"""The API of LibreTranslate: its client, its shapes, its mistakes."""
+"""The API of LibreTranslate: its client, its formats, its errors."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le",
 
 @pytest.fixture(scope="module")
 def expected(tiny_runs: dict[str, Path]) -> dict[str, str]:
-    """The translations that the translator makes alone."""
+    """Return the translations of the translator without a server."""
     found = Translator.load(tiny_runs["bahdanau"]).translate([*LINES, ""])
     return dict(zip([*LINES, ""], (each.text for each in found), strict=True))
 
@@ -68,7 +68,7 @@ def test_a_form_is_read_like_json(served: Served, expected: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 50])
-def test_alternatives_are_others_and_change_nothing(
+def test_alternatives_are_different_texts_and_do_not_change_the_translation(
     wanted: int, served: Served, expected: dict[str, str]
 ) -> None:
     """The beam of the run (3) bounds them."""
@@ -133,7 +133,7 @@ def test_alternatives_are_others_and_change_nothing(
     ],
     ids=str,
 )
-def test_a_mistake_is_explained(body: object, status: int, message: str, served: Served) -> None:
+def test_an_error_is_explained(body: object, status: int, message: str, served: Served) -> None:
     reply = served.call("/translate", body)
     assert (reply.status, reply.error.partition(", unable")[0]) == (status, message)
 
@@ -163,7 +163,7 @@ def test_health_and_unknown_paths(served: Served) -> None:
 
 
 def test_older_clients_ask_for_the_languages_by_post(served: Served) -> None:
-    """`libretranslatepy` 2.1.0 does."""
+    """As `libretranslatepy` 2.1.0 does."""
     found = served.call("/languages")
     asked = served.call("/languages", b"", {"Content-Type": "application/x-www-form-urlencoded"})
     assert (asked.status, asked.json) == (found.status, found.json) == (200, found.json)

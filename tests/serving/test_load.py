@@ -1,4 +1,4 @@
-"""Answers under load are those of the command line, byte for byte, whatever is asked together."""
+"""Responses under load are byte for byte those of the command line, in any batch."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from conftest import toy_pairs
-from odd_lines import odd_lines
+from fuzz_lines import fuzz_lines
 from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
@@ -34,7 +34,7 @@ def test_64_clients_and_fuzz_lines(
 def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> None:
     """Compare text of the toy language and fuzz lines, mixed, from several clients."""
     content = [line.encode() for line in toy_pairs(lines // 2, seed=9)[0]]
-    content += odd_lines(lines - len(content), seed=clients)
+    content += fuzz_lines(lines - len(content), seed=clients)
     path = folder / "text"
     path.write_bytes(b"".join(line + b"\n" for line in content))
     texts = [line.decode("utf-8", errors="replace") for line in content]
@@ -49,7 +49,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     assert len(answers) == len(asked)
     assert {number for request in asked for number in request.numbers} == set(range(len(texts)))
     assert differences(asked, answers, expected) == 0
-    assert clients == 1 or lines_per_batch > clients / 2  # requests do share batches
+    assert clients == 1 or lines_per_batch > clients / 2  # requests share batches
 
 
 def test_an_exported_model_is_served_like_a_run(tiny_runs: dict[str, Path], tmp_path: Path) -> None:

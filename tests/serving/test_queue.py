@@ -20,15 +20,15 @@ from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search
 
 
 class Echo:
-    """A translator that returns its lines in capitals and records its batches.
+    """Translator that returns its lines in capitals and records its batches.
 
     Until `open` is set, it holds each batch; a line "bad" is refused.
     """
 
     def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics  # of the queue
+        self.metrics = metrics  # metrics of the queue
         self.batches: list[list[str]] = []
-        self.text_only: list[bool] = []  # of each batch
+        self.text_only: list[bool] = []  # by batch
         self.open = threading.Event()
         self.open.set()
         self.started = threading.Event()
@@ -93,12 +93,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def until_waiting(echo: Echo, lines: int) -> None:
-    """Wait until the queue has accepted so many lines that are not yet translated."""
+    """Wait until the queue has accepted `lines` lines that are not yet translated."""
     sample = f"seq2seq_waiting_lines {lines:.1f}".encode()
     await until(lambda: sample in echo.metrics.text().splitlines())
 
 
-def test_requests_that_wait_are_one_batch() -> None:
+def test_waiting_requests_form_one_batch() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> list[list[str]]:
         first = await held(queue, echo)
         tasks = [
@@ -117,7 +117,7 @@ def test_requests_that_wait_are_one_batch() -> None:
     assert b"seq2seq_waiting_lines 0.0" in metrics.text()
 
 
-def test_other_searches_are_other_batches() -> None:
+def test_different_searches_are_different_batches() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         first = await held(queue, echo)
         tasks = [
@@ -150,7 +150,7 @@ def test_requests_with_and_without_attention_share_a_batch() -> None:
 
 
 def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of an equal search share its batches, those of another go between them."""
+    """Requests with equal settings share its batches; others are translated between them."""
     monkeypatch.setattr(translation_queue, "BATCH_LINES", 8)
     monkeypatch.setattr(translation_queue, "MIN_SHARE", 2)
 
@@ -183,7 +183,7 @@ def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyP
     assert "s" in echo.batches[1]
 
 
-def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_taken(
+def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(translation_queue, "BATCH_CHARACTERS", 10)
@@ -195,7 +195,7 @@ def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_taken(
     assert echo.batches == [["abcd", "efgh", "ijkl"], ["m" * 50], ["n"]]
 
 
-def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
+def test_a_full_queue_refuses_requests_with_a_time_to_retry() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> int:
         first = await held(queue, echo)
         waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
@@ -212,14 +212,14 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
 
 
 def test_cancelled_requests_are_dropped() -> None:
-    """Also one whose batch is searched: the search ends early, and the count is right."""
+    """Also during search: the search ends early, and the count is right."""
 
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         first = await held(queue, echo)
         second = asyncio.create_task(queue.translate(search(echo), lines_of("b", "c"), 60))
         await until_waiting(echo, 3)
         second.cancel()
-        first.cancel()  # the thread is in its batch, which never ends by itself
+        first.cancel()  # its batch is being translated, and never ends by itself
         await until_waiting(echo, 0)
         echo.open.set()
         assert (await queue.translate(search(echo), lines_of("d"), 60))[0].text == "D"
@@ -275,7 +275,7 @@ def test_a_request_that_fails_fails_alone(
     assert b"seq2seq_waiting_lines 0.0" in metrics.text()
 
 
-def test_closing_translates_what_was_accepted() -> None:
+def test_closing_translates_accepted_requests() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
         first = await held(queue, echo)
         second = asyncio.create_task(queue.translate(search(echo), lines_of("b"), 60))
@@ -291,14 +291,14 @@ def test_closing_translates_what_was_accepted() -> None:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the queue wait for further requests longer than any test takes."""
+def long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the queue wait for further requests longer than any test runs."""
     monkeypatch.setattr(translation_queue, "GATHERING", 1e9)
     monkeypatch.setattr(translation_queue, "MAX_GATHERING", 600.0)
 
 
-@pytest.mark.usefixtures("patient")
-def test_a_single_client_is_never_waited_for() -> None:
+@pytest.mark.usefixtures("long_wait")
+def test_a_single_client_has_no_waiting_time() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         async with asyncio.timeout(60):
             for n in range(20):
@@ -308,8 +308,8 @@ def test_a_single_client_is_never_waited_for() -> None:
     assert [len(batch) for batch in echo.batches] == [1] * 20
 
 
-@pytest.mark.usefixtures("patient")
-def test_clients_that_ask_again_share_a_batch() -> None:
+@pytest.mark.usefixtures("long_wait")
+def test_clients_with_repeated_requests_share_a_batch() -> None:
     """The third batch waits for as many requests as the second one had."""
 
     async def body(queue: TranslationQueue, echo: Echo) -> None:

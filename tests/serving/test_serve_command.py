@@ -55,10 +55,10 @@ def until_refused(served: Served) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_accepted_requests_end(
+def test_accepted_requests_complete_after_a_signal(
     number: signal.Signals, tiny_runs: dict[str, Path]
 ) -> None:
-    """A new connection is refused meanwhile; the exit code is 0."""
+    """New connections are refused meanwhile; the exit code is 0."""
     lines = [f"ba {n}." for n in range(600)]
     with process("-m", str(tiny_runs["luong"]), "--timeout", "600") as (started, served):
         replies = []
@@ -103,7 +103,7 @@ def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None
 
 
 def with_languages(run: Path, folder: Path, src: str, tgt: str) -> Path:
-    """Copy a run, as if it had been trained on these languages."""
+    """Copy a run with other languages in its config."""
     shutil.copytree(run, folder)
     path = folder / "config.yaml"
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -150,7 +150,7 @@ def test_two_runs_of_one_pair_are_refused(
     )
 
 
-def test_what_cannot_be_served_is_one_line(
+def test_invalid_options_are_refused_in_one_line(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, empty = str(tiny_runs["none"]), tmp_path / "token"
@@ -180,7 +180,7 @@ def test_what_cannot_be_served_is_one_line(
     assert "no such run folder" in capsys.readouterr().err
 
 
-def test_without_the_extra_it_is_named(
+def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda _name: None)
@@ -190,7 +190,7 @@ def test_without_the_extra_it_is_named(
     )
 
 
-def test_a_server_that_others_reach_says_so(
+def test_a_server_open_to_other_machines_warns(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("uvicorn.Server.run", lambda _self, **_options: None)

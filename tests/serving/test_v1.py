@@ -1,4 +1,4 @@
-"""The API with everything: objects of the command line, all settings, their mistakes."""
+"""The complete API: objects of the command line, all settings, errors."""
 
 import json
 import threading
@@ -57,7 +57,7 @@ def test_a_line_gives_one_translation_and_notes(served: Served) -> None:
     assert any("translated in parts" in note for note in found["notes"][0])
 
 
-def test_attention_may_be_left_out(served: Served) -> None:
+def test_attention_is_optional(served: Served) -> None:
     one, other = (
         served.call(PATH, {"text": LINES, "attention": wanted}).json["translations"]
         for wanted in (True, False)
@@ -137,7 +137,7 @@ def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_mistake_is_explained(fields: dict[str, Any], message: str, served: Served) -> None:
+def test_an_error_is_explained(fields: dict[str, Any], message: str, served: Served) -> None:
     reply = served.call(PATH, fields)
     assert reply.status == 400
     assert message in reply.error

@@ -1,4 +1,4 @@
-"""Lines as no one would write them, drawn from a seed: what a file can hold."""
+"""Random input lines: any content that a file can have, drawn from a seed."""
 
 import random
 import string
@@ -17,13 +17,21 @@ MARKS = [chr(code) for code in range(0x300, 0x340)]
 HIDDEN = list("\u200b\u200d\u200e\u202e\u2066\ufeff\u00ad\0\x01\x7f")
 PRIVATE = list("\ue000\uf8ff\U000f0000\U0010fffd\uffff\ufdd0\U0010ffff")
 SPECIAL = ["▁", "<s>", "</s>", "<pad>", "<unk>", "<0x0A>", "<0x41>", "|||", "\\n", "\r"]
-SPOILT = [b"\xff", b"\xc0\xaf", b"\xe0\xa4", b"\xf0\x9f", b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\x80"]
+INVALID = [
+    b"\xff",
+    b"\xc0\xaf",
+    b"\xe0\xa4",
+    b"\xf0\x9f",
+    b"\xed\xa0\x80",
+    b"\xed\xbf\xbf",
+    b"\x80",
+]
 ALL = [*WORDS[:12], *SPACES, *PUNCTUATION, *UNSEEN, *MARKS[:8], *HIDDEN, *PRIVATE, *SPECIAL]
 Kind = Callable[[random.Random, int], str | bytes]
 
 
-def odd_lines(count: int, seed: int) -> Iterator[bytes]:
-    """Lines without their ends: none has a line feed, every kind comes up, long ones seldom."""
+def fuzz_lines(count: int, seed: int) -> Iterator[bytes]:
+    """Yield lines without line feeds; every kind occurs, long ones are rare."""
     generator = random.Random(seed)
     kinds = list(KINDS.values())
     for _ in range(count):
@@ -34,19 +42,19 @@ def odd_lines(count: int, seed: int) -> Iterator[bytes]:
 
 
 def several(alphabet: list[str], between: str = "", end: str = "") -> Kind:
-    """Lines of so many of these."""
+    """Return a function that joins random elements of an alphabet."""
     return lambda generator, n: between.join(generator.choices(alphabet, k=n)) + end
 
 
-def spoilt(generator: random.Random, length: int) -> bytes:
-    """Words with bytes between them that are no UTF-8."""
-    parts = [*generator.choices(SPOILT, k=length), *(word.encode() for word in WORDS[:length])]
+def invalid_utf8(generator: random.Random, length: int) -> bytes:
+    """Return words with bytes between them that are not valid UTF-8."""
+    parts = [*generator.choices(INVALID, k=length), *(word.encode() for word in WORDS[:length])]
     generator.shuffle(parts)
     return b"".join(parts)
 
 
 def random_bytes(generator: random.Random, length: int) -> bytes:
-    """Any bytes but a line feed."""
+    """Return any bytes except line feeds."""
     return generator.randbytes(length).replace(b"\n", b"")
 
 
@@ -71,6 +79,6 @@ KINDS: dict[str, Kind] = {
     "byte order marks": several(["\ufeff"], end="buda"),
     "digits": several(list("0123456789.,")),
     "everything": several(ALL),
-    "spoilt": spoilt,
+    "invalid UTF-8": invalid_utf8,
     "random bytes": random_bytes,
 }
