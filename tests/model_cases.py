@@ -49,7 +49,7 @@ DEVICES = [
 
 
 class Case(NamedTuple):
-    """One way to build a decoder."""
+    """Configuration of a decoder under test."""
 
     kind: str
     score: str

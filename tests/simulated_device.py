@@ -177,7 +177,7 @@ class _NoAutocast(nullcontext[None]):
 def simulated(float64: bool = True) -> Iterator[Simulation]:
     """Run operations on DEVICE as described above; yield the record of host reads.
 
-    Commands use the device, too, by whatever name.
+    Commands use this device, whatever device they name.
     """
     with (
         mock.patch.object(runtime_device, "_find", return_value=DEVICE),

@@ -57,7 +57,7 @@ def test_planted_host_reads_are_recorded() -> None:
     assert len(device.reads) == 5
 
 
-def test_gradients_are_those_of_the_cpu() -> None:
+def test_gradients_equal_those_of_the_cpu() -> None:
     torch.manual_seed(1)
     layer, input = torch.nn.LSTM(3, 4), torch.randn(5, 2, 3)
     layer(input)[0].square().sum().backward()
@@ -109,7 +109,7 @@ def metrics_of(run: Path) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_training_equals_that_on_the_cpu(name: str, small_corpus: Path) -> None:
-    """No step reads a value on the host; losses are those of the CPU, but for rounding and dropout.
+    """No step reads a value on the host; losses equal those on the CPU up to rounding and dropout.
 
     Dropout uses another generator than on a CPU, and consistency needs dropout.
     """

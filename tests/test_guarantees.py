@@ -149,7 +149,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "text is not altered, and scores are sacrebleu's": (
         "data/test_vocabulary.py::test_any_text_survives",
-        "evaluation/test_metrics.py::test_scores_intervals_and_signatures_are_those_of_the_program",
+        "evaluation/test_metrics.py::test_scores_intervals_and_signatures_equal_those_of_the_program",
         "cli/test_main.py::test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are",
     ),
     "untrusted text does not control a terminal, and JSON lines stay lines": (
@@ -191,13 +191,13 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_nbest.py::test_peak_memory_grows_at_most_linearly",
     ),
     "a server gives the results of the command line, under any load": (
-        "serving/test_load.py::test_answers_under_load_are_those_of_the_command_line",
+        "serving/test_load.py::test_answers_under_load_equal_those_of_the_command_line",
         "serving/test_load.py::test_64_clients_and_fuzz_lines",
         "serving/test_v1.py::test_answers_are_the_objects_of_the_command_line",
         "serving/test_libretranslate.py::test_each_line_of_a_text_is_translated",
     ),
     "requests fail alone, are bounded, and end quietly": (
-        "serving/test_queue.py::test_a_request_that_fails_fails_alone",
+        "serving/test_queue.py::test_a_failing_request_does_not_affect_others",
         "serving/test_queue.py::test_a_large_request_does_not_hold_up_small_ones",
         "serving/test_access.py::test_requests_that_are_too_large_are_refused",
         "serving/test_access.py::test_a_full_queue_answers_503",
@@ -212,7 +212,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "serving/test_serve_command.py::test_page_and_documentation_load_nothing_from_the_network",
     ),
     "an exported model translates like its run": (
-        "export/test_exported_models.py::test_an_export_translates_as_its_run",
+        "export/test_exported_models.py::test_an_export_translates_like_its_run",
         "export/test_exported_models.py::test_models_of_every_kind_are_exported",
         "export/test_exported_models.py::test_an_ensemble_is_one_folder_or_several",
         "export/test_exported_models.py::test_translations_do_not_depend_on_the_other_lines",

@@ -46,7 +46,7 @@ def resampled(counts: Counts, count: int | None = None) -> np.ndarray:
     return Resamples(len(counts), count).scores(counts, metrics.bleu_of_sums)
 
 
-def test_the_resamples_are_those_of_sacrebleu() -> None:
+def test_the_resamples_equal_those_of_sacrebleu() -> None:
     counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
     metric = BLEU(references=[REFERENCES])
     statistics = metric._extract_corpus_statistics(SYSTEMS[0], None)

@@ -95,7 +95,7 @@ def test_a_seed_that_sacrebleu_cannot_parse_is_refused(monkeypatch: pytest.Monke
         ([REFERENCE], False, "char", (*ALL_CASED, "-tok", "char")),
     ],
 )
-def test_scores_intervals_and_signatures_are_those_of_the_program(
+def test_scores_intervals_and_signatures_equal_those_of_the_program(
     tmp_path: Path,
     references: list[list[str]],
     lowercase: bool,
@@ -125,8 +125,8 @@ def test_resamples_default_to_those_of_the_program(tmp_path: Path) -> None:
     assert "bs:1000|seed:12345" in score(few[0], few[1:]).bleu.signature
 
 
-def test_paired_scores_and_signatures_are_those_of_the_program(tmp_path: Path) -> None:
-    # As text: asked for JSON, sacrebleu 2.6 cannot write the numbers of a paired test.
+def test_paired_scores_and_signatures_equal_those_of_the_program(tmp_path: Path) -> None:
+    # As text, since sacrebleu 2.6 cannot write the numbers of a paired test as JSON.
     options = ("--format", "text", "--paired-bs", "--paired-bs-n", str(RESAMPLES), *ALL_CASED)
     printed = run_program(tmp_path, [BASELINE, SYSTEM], [REFERENCE, REFERENCE_2], *options)
     rows = re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)", printed)

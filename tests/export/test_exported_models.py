@@ -126,7 +126,7 @@ def assert_close(found: Any, expected: Any, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
-def test_an_export_translates_as_its_run(tiny_run: Path, beam_size: int, n_best: int) -> None:
+def test_an_export_translates_like_its_run(tiny_run: Path, beam_size: int, n_best: int) -> None:
     run, exported = both(tiny_run)
     expected = run.translate(LINES, beam_size, n_best)
     check_same(exported.translate(LINES, beam_size, n_best), expected)

@@ -105,7 +105,9 @@ def with_errors(exact: Tensor, off: Tensor, seed: int) -> tuple[ApproximateLogit
 
 @pytest.mark.parametrize("width", [1, 5, 63, 64, 65, 127, 128, 640, 1283, 8000])
 @pytest.mark.parametrize("largest", [0.0, 0.01, 0.5, 3.0])
-def test_argmax_of_approximate_logits_is_that_of_exact_logits(width: int, largest: float) -> None:
+def test_argmax_of_approximate_logits_equals_that_of_exact_logits(
+    width: int, largest: float
+) -> None:
     exact = random(300, width, seed=width)
     off = largest * torch.rand(300, generator=torch.Generator().manual_seed(1))
     exact[1], exact[2, width // 2], exact[3] = 0.0, 9.0, exact[3].round()
@@ -193,7 +195,7 @@ def text_and_tokens(translation: Translation) -> tuple[Translation, str, list[st
 @exact_int8
 @pytest.mark.usefixtures("always_approximate")
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_translations_are_those_of_exact_logits(
+def test_translations_equal_those_of_exact_logits(
     tiny_runs: dict[str, Path], decoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approximate = Translator.load(tiny_runs[decoder], device="cpu")

@@ -169,7 +169,7 @@ def test_a_sentence_alone_is_translated_as_in_any_batch(
 
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])
 def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
-    """Its centre is one number per row, which seldom reveals that a size is unsafe."""
+    """Its centre is one number per row, which rarely reveals that a size is unsafe."""
     model, sources = model_of("luong", window=("local_p", 3)), random_sources(count, 8)
     if prepacking_is_exact():
         model.replace_weights(PackedWeight)

@@ -36,14 +36,16 @@ from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
-WAYS = pytest.mark.parametrize("way", ["bidirectional", "forward", "reversed"])
+DIRECTIONS = pytest.mark.parametrize("direction", ["bidirectional", "forward", "reversed"])
 LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
 
 
-def make_model(way: str, num_layers: int, dropout: float = 0.0) -> Seq2Seq:
+def make_model(direction: str, num_layers: int, dropout: float = 0.0) -> Seq2Seq:
     """Return a model with these encoder directions and layers; its decoder is not called."""
     embedding = nn.Embedding(SRC_VOCABULARY, E)
-    encoder = Encoder(embedding, H, num_layers, way == "bidirectional", dropout, way == "reversed")
+    encoder = Encoder(
+        embedding, H, num_layers, direction == "bidirectional", dropout, direction == "reversed"
+    )
     decoder = make_decoder(CASES[0])
     model = Seq2Seq(encoder, decoder, nn.Embedding(V, E), nn.Linear(R, V), dropout)
     randomize(model)
@@ -72,12 +74,12 @@ def test_outputs_equal_those_of_the_model_also_after_its_weights_change(case: Ca
 
 
 @LAYERS
-@WAYS
+@DIRECTIONS
 @pytest.mark.parametrize("padding", [0, 3])
 def test_an_encoder_with_tables_gives_the_same_outputs(
-    num_layers: int, way: str, padding: int
+    num_layers: int, direction: str, padding: int
 ) -> None:
-    model = make_model(way, num_layers, 0.5).eval()
+    model = make_model(direction, num_layers, 0.5).eval()
     src = nn.functional.pad(SRC, (0, padding))
     expected, names = model.encode(src, LENGTHS), list(model.state_dict())
     inference = InferenceModel(model)
@@ -118,13 +120,13 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@WAYS
+@DIRECTIONS
 @LAYERS
 @pytest.mark.parametrize("tables", [True, False])
 def test_no_encoder_product_depends_on_the_length_of_the_longest_source(
-    num_layers: int, way: str, tables: bool
+    num_layers: int, direction: str, tables: bool
 ) -> None:
-    inference = InferenceModel(make_model(way, num_layers))
+    inference = InferenceModel(make_model(direction, num_layers))
     if tables:
         inference.precompute_input_gates()
     found = []
@@ -136,9 +138,9 @@ def test_no_encoder_product_depends_on_the_length_of_the_longest_source(
     assert found[0] == found[1]
 
 
-@WAYS
-def test_a_large_vocabulary_gets_no_table(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model(way, 2)
+@DIRECTIONS
+def test_a_large_vocabulary_gets_no_table(direction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(direction, 2)
     for fewer in (0, 1):
         entries = SRC_VOCABULARY * 4 * H - fewer
         monkeypatch.setattr(inference_model, "MAX_TABLE_ENTRIES", entries)

@@ -34,7 +34,7 @@ def as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("rows", [1, 7, 64])
 @pytest.mark.parametrize("sizes", [(20, 80), (33, 5), (512, 256)])
 @pytest.mark.parametrize("biased", [True, False])
-def test_int8_products_are_those_of_quantized_rows(
+def test_int8_products_equal_those_of_quantized_rows(
     rows: int, sizes: tuple[int, int], biased: bool
 ) -> None:
     generator = torch.Generator().manual_seed(rows)

@@ -31,7 +31,7 @@ def test_translations_come_back_in_order(tmp_path: Path) -> None:
 
 
 def test_a_journal_cut_anywhere_loses_only_the_batch_being_written(tmp_path: Path) -> None:
-    """Resumed, it holds each line once, wherever the process was killed."""
+    """After resuming, it has each line once, wherever the process was killed."""
     path = tmp_path / "journal"
     lines = written(path, BATCHES)
     content = path.read_bytes()

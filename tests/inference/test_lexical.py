@@ -161,7 +161,7 @@ def test_any_beam_size_fulfils_any_phrases(size: int) -> None:
                 assert [each[:2] for each in hypotheses] == [each[:2] for each in free]
 
 
-def test_scores_and_attention_are_those_of_the_hypothesis() -> None:
+def test_scores_and_attention_equal_those_of_the_hypothesis() -> None:
     model: Any = Oracle(5)
     lexical = [phrases_of([6, 4], [5])] * 5
     found = search(model, SOURCES, [8] * 5, SearchOptions(4, 0.7), CPU, lexical=lexical)

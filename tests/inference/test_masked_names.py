@@ -1,4 +1,4 @@
-"""Names through training and translation: none is lost, whatever the model has learned."""
+"""Names in training and translation: no name is lost, however little the model has learned."""
 
 import json
 import random
@@ -110,7 +110,7 @@ def test_tokens_show_names(translator: Translator) -> None:
     assert len(found.attention[0]) == len(found.src_tokens)
 
 
-def test_scores_of_translations_are_those_of_search(translator: Translator) -> None:
+def test_scores_of_translations_equal_those_of_search(translator: Translator) -> None:
     lines = [line for line in LINES[:14] if translator.translate([line])[0].parts == 1]
     found = translator.translate(lines, beam_size=1)
     scored = score_lines(translator, lines, [each.text for each in found])
@@ -183,7 +183,7 @@ def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_synthetic_corpus_has_only_spellings(run: Path, tmp_path: Path) -> None:
-    """A student would learn to write the written form of a name behind its placeholder."""
+    """A student model would otherwise learn to write a name after its placeholder."""
     source, pairs = tmp_path / "in.txt", tmp_path / "pairs.tsv"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     assert main(["translate", "-m", str(run), "-i", str(source), "-o", str(tmp_path / "out")]) == 0

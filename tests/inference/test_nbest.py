@@ -40,15 +40,15 @@ def test_a_wider_beam_fills_the_list_below_its_first_entry() -> None:
         [candidate("a", -2.0), candidate("b", -3.0)],
         [candidate("a", -1.0), candidate("b", -2.0), candidate("c", -3.0)],
     ]
-    asked = []
+    requested = []
 
     def search(numbers: list[int], size: int) -> list[list[Candidate]]:
-        asked.append((numbers, size))
+        requested.append((numbers, size))
         better, other = candidate("z", -1.0), candidate("b", -2.5)
         return [[better, candidate("a", -2.0), other, candidate("c", -2.75)]]
 
     fill(lists, 3, 2, search)
-    assert asked == [([0], 4)]
+    assert requested == [([0], 4)]
     assert [(each.text, each.hypothesis.score) for each in lists[0]] == [
         ("a", -2.0),
         ("b", -2.5),
@@ -59,15 +59,15 @@ def test_a_wider_beam_fills_the_list_below_its_first_entry() -> None:
 
 @pytest.mark.parametrize(("beam_size", "sizes"), [(5, [10, 20, 40]), (200, [400]), (300, [])])
 def test_widening_is_bounded(beam_size: int, sizes: list[int]) -> None:
-    asked = []
+    requested = []
 
     def search(numbers: list[int], size: int) -> list[list[Candidate]]:
-        asked.append(size)
+        requested.append(size)
         return [[candidate("a", -1.0)] for _ in numbers]
 
     lists = [[candidate("a", -1.0)]]
     fill(lists, 2, beam_size, search)
-    assert asked == sizes
+    assert requested == sizes
     assert [each.text for each in lists[0]] == ["a"]
 
 
@@ -108,7 +108,7 @@ def test_n_best_lists_are_batch_invariant(tiny_run: Path, batch: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_log_probs_are_those_of_the_model(size: int) -> None:
+def test_log_probs_equal_those_of_the_model(size: int) -> None:
     model: Any = Oracle(5)
     options = SearchOptions(size, 0.7)
     for source, hypotheses in zip(

@@ -21,7 +21,7 @@ from seq2seq.runs.tensor_file import read_file, save_tensors
 from seq2seq.runtime.errors import RunError
 
 
-class Spoiled(Oracle):
+class NonFiniteOracle(Oracle):
     """Oracle with a given value in place of some logits of one source."""
 
     def __init__(self, value: float, columns: slice, after: int = 1) -> None:
@@ -39,7 +39,7 @@ class Spoiled(Oracle):
         return step._replace(outputs=outputs)
 
 
-EVERYTHING, END = slice(None), slice(EOS_ID, EOS_ID + 1)
+EVERYTHING, EOS = slice(None), slice(EOS_ID, EOS_ID + 1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -57,7 +57,7 @@ EVERYTHING, END = slice(None), slice(EOS_ID, EOS_ID + 1)
 def test_search_ends_and_names_the_sentence(
     value: float, columns: slice, size: int, return_scores: bool
 ) -> None:
-    model: Any = Spoiled(value, columns)
+    model: Any = NonFiniteOracle(value, columns)
     options = SearchOptions(size, return_scores=return_scores)
     with pytest.raises(NonFiniteError) as error:
         search(model, SOURCES, [9] * 5, options, CPU)
@@ -68,7 +68,7 @@ def test_search_ends_and_names_the_sentence(
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_model_that_can_never_end_is_stopped_at_its_limit(size: int) -> None:
-    model: Any = Spoiled(-math.inf, END, after=0)
+    model: Any = NonFiniteOracle(-math.inf, EOS, after=0)
     with pytest.raises(NonFiniteError):
         search(model, SOURCES, [4] * 5, SearchOptions(size), CPU)
     assert model.steps == 5

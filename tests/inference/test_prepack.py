@@ -57,7 +57,7 @@ def assert_product(
 @pytest.mark.parametrize("rows", [(1,), (2,), (7,), (64,), (300,), (3, 5)])
 @pytest.mark.parametrize("sizes", [(1, 2), (20, 80), (33, 5), (512, 2048)])
 @pytest.mark.parametrize("biased", [True, False])
-def test_packed_products_are_those_of_the_weight(
+def test_packed_products_equal_those_of_the_weight(
     rows: tuple[int, ...], sizes: tuple[int, int], biased: bool
 ) -> None:
     assert_product(PackedWeight, rows, sizes, biased)

@@ -113,10 +113,10 @@ NOT_LINES = [
 
 
 @pytest.mark.parametrize(("value", "message"), NOT_LINES[:-2] + NOT_LINES[-1:])
-def test_anything_else_is_refused_wherever_lines_are_taken(
+def test_anything_else_is_refused_wherever_lines_are_accepted(
     translator: Translator, vocabulary: Vocabulary, value: Any, message: str
 ) -> None:
-    doors: list[tuple[str, Callable[[], object]]] = [
+    calls: list[tuple[str, Callable[[], object]]] = [
         ("lines", lambda: translator.stream(value)),
         ("prefixes", lambda: translator.translate(LINES, prefixes=value)),
         ("lines", lambda: score_lines(translator, value, LINES)),
@@ -124,14 +124,14 @@ def test_anything_else_is_refused_wherever_lines_are_taken(
         ("texts", lambda: vocabulary.encode(value)),
         ("texts", lambda: vocabulary.sample(value, 1)),
     ]
-    for name, door in doors:
+    for name, call in calls:
         if name == "prefixes" and value is None:
             continue
         if name == "lines" and not isinstance(value, str):  # one string has one translation
             with pytest.raises(TypeError, match=re.escape(message)):
                 translator.translate(value)
         with pytest.raises(TypeError) as caught:
-            door()
+            call()
         wanted = message.replace("lines", name, 1)
         if name == "prefixes":
             wanted = wanted.replace("one sentence each", "one per line, '' for none")
@@ -164,9 +164,9 @@ def test_the_first_element_of_a_generator_that_is_not_text_is_named(translator: 
 def test_values_that_are_not_ids_are_refused(
     vocabulary: Vocabulary, ids: Any, error: type[Exception], message: str
 ) -> None:
-    for door in (vocabulary.decode, vocabulary.tokens):
+    for call in (vocabulary.decode, vocabulary.tokens):
         with pytest.raises(error) as caught:
-            door(ids)
+            call(ids)
         assert str(caught.value).startswith(message)
 
 
@@ -211,7 +211,7 @@ def test_lines_and_translations_must_be_equally_many(translator: Translator) -> 
         (lambda: train({}), "config: must be a Config, not {}; write config, notes = load_config"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_types_are_refused_with_what_to_pass(
+def test_wrong_types_are_refused_with_the_expected_type(
     call: Callable[[], object], message: str
 ) -> None:
     with pytest.raises(TypeError) as caught:

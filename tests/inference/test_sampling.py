@@ -112,7 +112,7 @@ def test_sampling_is_batch_invariant(batch: int) -> None:
 
 
 @pytest.mark.parametrize("metric", ["chrf", "bleu"])
-def test_expected_utility_is_that_of_the_definition(metric: Any) -> None:
+def test_expected_utility_equals_its_definition(metric: Any) -> None:
     texts = ["the red car is old", "the red car was old", "a red car is old", "the red car is old"]
     weights = [0.5, 1.0, 0.25, 2.0]
     scorer: Any = CHRF() if metric == "chrf" else BLEU(effective_order=True)

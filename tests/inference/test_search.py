@@ -423,7 +423,7 @@ def teacher_forced(
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "ensemble"])
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
+def test_scores_equal_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     model = MAKERS[kind]()
     sources, length_penalty = random_sources(40, seed=9), 0.7
     found = search(model, sources, [12] * 40, SearchOptions(beam_size, length_penalty), CPU)
@@ -439,7 +439,7 @@ def test_scores_are_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_scores_and_weights_are_those_of_single_steps(model: Any, beam_size: int) -> None:
+def test_scores_and_weights_equal_those_of_single_steps(model: Any, beam_size: int) -> None:
     sources = random_sources(30, seed=10)
     found = search(model, sources, [10] * 30, SearchOptions(beam_size), CPU)
     for source, hypotheses in zip(sources, found, strict=True):
@@ -549,7 +549,7 @@ def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
 @pytest.mark.parametrize("width", [5, 128, 640, 1283, 4000])
 @pytest.mark.parametrize("count", [1, 3, 10])
 @pytest.mark.parametrize("hypotheses", [1, 3, 5])
-def test_topk_continuations_are_those_of_a_topk_over_everything(
+def test_topk_continuations_equal_those_of_a_topk_over_everything(
     width: int, count: int, hypotheses: int
 ) -> None:
     generator = torch.Generator().manual_seed(width)
@@ -570,7 +570,7 @@ def test_topk_continuations_are_those_of_a_topk_over_everything(
 
 
 @pytest.mark.parametrize("width", [1, 5, 64, 65, 127, 128, 640, 1283])
-def test_argmax_token_is_that_of_argmax(width: int) -> None:
+def test_argmax_token_equals_argmax(width: int) -> None:
     values = torch.randn(200, width, generator=torch.Generator().manual_seed(width))
     values[0, : width // 2] = -torch.inf
     values[1] = -torch.inf

@@ -29,7 +29,7 @@ def copying_model(decoder: str, weight_format: str = "") -> InferenceModel:
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
 @pytest.mark.parametrize("weight_format", ["", "packed", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 5])
-def test_results_are_those_of_a_sentence_alone(
+def test_results_equal_those_of_a_sentence_alone(
     decoder: str, weight_format: str, beam_size: int
 ) -> None:
     model, sources = copying_model(decoder, weight_format), random_sources(90, seed=8)

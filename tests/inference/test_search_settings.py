@@ -50,7 +50,7 @@ def test_a_minimum_length_raises_the_limit(size: int) -> None:
 
 
 def penalized(model: Oracle, source: Ids, ids: Ids, factor: float) -> float:
-    """The log-probabilities of a hypothesis, those of tokens that it has times the factor."""
+    """Return the log-probability of a hypothesis, with that of repeated tokens times the factor."""
     total = before = 0.0
     for length in range(1, len(ids) + 1):
         after = ask(model, source, ids[:length]).log_prob
@@ -60,7 +60,7 @@ def penalized(model: Oracle, source: Ids, ids: Ids, factor: float) -> float:
 
 
 @pytest.mark.parametrize("factor", [1.3, 4.0])
-def test_the_repetition_penalty_is_that_of_the_definition(factor: float) -> None:
+def test_the_repetition_penalty_equals_its_definition(factor: float) -> None:
     model: Any = Oracle(3)
     possible = [*all_hypotheses(3)]
     options = SearchOptions(len(possible), repetition_penalty=factor)
@@ -91,7 +91,7 @@ def test_greedy_search_penalizes_repetition_too(scores: bool) -> None:
 
 
 def words_of(text: str) -> list[str]:
-    """Words between ASCII characters other than letters and digits."""
+    """Return the words between ASCII characters other than letters and digits."""
     return re.split(r"[\x00-/:-@\[-`{-\x7f]+", text)
 
 
@@ -256,7 +256,7 @@ def test_forbidden_phrases_take_memory_in_proportion_to_their_text(
 def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
     """The oracle has no text, so any automaton will do: token 4 may not be last."""
 
-    class Never:
+    class NeverLast:
         start = 0
 
         def after(self, _state: int, token: int) -> int:
@@ -265,7 +265,7 @@ def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
         def forbidden_tokens(self, state: int, is_last: bool) -> torch.Tensor:
             return torch.tensor([4] * is_last + [EOS_ID] * state, dtype=torch.long)
 
-    forbidden: Any = Never()
+    forbidden: Any = NeverLast()
     for size in (1, 3):
         model: Any = Oracle(2)
         options = SearchOptions(size, forbidden=forbidden)
@@ -334,7 +334,7 @@ def test_python_refuses_other_keys(tiny_runs: dict[str, Path]) -> None:
         Translator.load(tiny_runs["luong"], overrides="decoding.beam_size=1")
 
 
-def test_the_command_takes_forbidden_words(
+def test_the_command_accepts_forbidden_words(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = tmp_path / "words"

@@ -177,7 +177,7 @@ def test_a_small_vocabulary_is_listed_completely() -> None:
 
 @pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize("how", list(OPTIONS))
-def test_search_is_that_over_all_tokens_with_the_others_ruled_out(
+def test_search_equals_search_over_all_tokens_with_the_others_masked(
     kind: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models, own, options = MODELS[kind](), shortlist_of(), OPTIONS[how]
@@ -205,7 +205,7 @@ def test_search_is_that_over_all_tokens_with_the_others_ruled_out(
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("how", ["greedy", "beam", "samples"])
 @pytest.mark.parametrize("kind", ["luong", "copying", "ensemble"])
-def test_results_are_those_of_a_sentence_alone(kind: str, how: str, int8: bool) -> None:
+def test_results_equal_those_of_a_sentence_alone(kind: str, how: str, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")
     models = MODELS[kind]()

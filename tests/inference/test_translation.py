@@ -74,7 +74,7 @@ def test_every_entry_has_all_fields(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_attention_of_an_entry_is_that_of_its_tokens(
+def test_attention_of_an_entry_equals_that_of_its_tokens(
     translator: Translator, beam_size: int
 ) -> None:
     """Forced decoding of the same tokens gives the same weights, also for entries of a beam."""
@@ -206,7 +206,7 @@ def luminance(colour: tuple[float, ...]) -> float:
     ids=["light", "dark"],
 )
 def test_numbers_in_cells_are_readable(page: tuple[int, ...], ink: tuple[int, ...]) -> None:
-    """At least the contrast of 4.5 that WCAG 2.1 asks for, whatever the weight."""
+    """Contrast is at least 4.5 for any weight, as WCAG 2.1 requires."""
     weights = np.linspace(0, 1, 101, dtype=np.float32)[None]
     entry = NBestEntry("a", -1.0, ["a"], [-1.0], AttentionBlocks([weights]))
     cells = Table(Translation([entry], ["b"] * 101)._repr_html_()).cells

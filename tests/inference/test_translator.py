@@ -437,7 +437,7 @@ def without_breaks(prefix: str) -> str:
     return unicodedata.normalize("NFC", prefix).replace("\u2028", " ").replace("▁", " ").lstrip()
 
 
-def test_a_prefix_of_a_long_line_is_that_of_its_first_part(translator: Translator) -> None:
+def test_a_prefix_of_a_long_line_applies_to_its_first_part(translator: Translator) -> None:
     sentences = LINES[:7]
     (joined,) = translator.translate([" ".join(sentences)], prefixes=["Zu "])
     alone = translator.translate(sentences, prefixes=["Zu ", *[""] * 6])
@@ -445,7 +445,7 @@ def test_a_prefix_of_a_long_line_is_that_of_its_first_part(translator: Translato
     assert joined.text.split() == [word for each in alone for word in each.text.split()]
 
 
-def test_blank_lines_stay_blank_whatever_their_prefix(translator: Translator) -> None:
+def test_blank_lines_stay_blank_with_any_prefix(translator: Translator) -> None:
     found = translator.translate(BLANK, prefixes=["ba"] * len(BLANK))
     assert found == translator.translate(BLANK)
 
@@ -622,7 +622,7 @@ def test_runs_of_different_vocabularies_are_refused_together(
     swapped = train_vocabularies(config.vocabulary, *reversed(toy_pairs(300, seed=2)))
     assert len(swapped.src) == len(tiny_vocabularies.src)
     copy_with_vocabularies(tiny_runs["luong"], other, swapped)
-    assert load(other).translate(["ba"])  # by itself it works
+    assert load(other).translate(["ba"])  # works alone
     with pytest.raises(UserError) as caught:
         Translator.load(tiny_runs["luong"], other, device="cpu")
     assert str(caught.value).startswith(f"{other}: ")

@@ -42,7 +42,7 @@ def copying() -> Copying:
 
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=6, max_size=6), min_size=1, max_size=4))
-def test_first_positions_are_those_of_the_same_id(rows: list[list[int]]) -> None:
+def test_first_positions_are_those_of_the_first_equal_id(rows: list[list[int]]) -> None:
     assert first_positions(torch.tensor(rows)).tolist() == [
         [row.index(each) for each in row] for row in rows
     ]
@@ -122,7 +122,7 @@ def test_improbable_tokens_have_their_log_probability() -> None:
     assert log_probs[2].item() == pytest.approx(-500 + gate.log().item())  # attended by 0
 
 
-def test_the_outputs_of_all_steps_are_those_without_copying() -> None:
+def test_outputs_of_all_steps_equal_those_without_copying() -> None:
     case = ATTENTIONAL[0]
     with_copying, without = make_copying_model(case), make_copying_model(case)
     without.copying = None
@@ -161,7 +161,7 @@ def test_a_name_with_repeated_tokens_is_copied_in_order() -> None:
 
 
 @pytest.mark.parametrize("case", ATTENTIONAL[:4], ids=str)
-def test_unrolled_continuations_are_those_of_the_steps(case: Case) -> None:
+def test_unrolled_continuations_equal_those_of_the_steps(case: Case) -> None:
     model = make_copying_model(case)
     unrolled = model.unroll(SHARED, LENGTHS, COPIED_IN)
     memory, state = model.start(model.encode(SHARED, LENGTHS))

@@ -12,7 +12,9 @@ from seq2seq.model.state import EncoderOutput
 SRC = torch.tensor([[3, 7, 1, 9, 2], [5, 2, 0, 0, 0], [8, 8, 4, 2, 0]])
 SRC_LENGTHS = torch.tensor([5, 2, 4])
 PAD_MASK = torch.arange(S) >= SRC_LENGTHS[:, None]
-WAYS = pytest.mark.parametrize("bidirectional", [True, False], ids=["two ways", "one way"])
+DIRECTIONS = pytest.mark.parametrize(
+    "bidirectional", [True, False], ids=["two directions", "one direction"]
+)
 LAYERS = pytest.mark.parametrize("num_layers", [1, 2])
 
 
@@ -55,7 +57,7 @@ def weighted(encoded: EncoderOutput) -> Tensor:
     return torch.stack([(part * factor.detach()).sum() for part, factor in pairs]).sum()
 
 
-@WAYS
+@DIRECTIONS
 def test_residual_layers_add_their_input(bidirectional: bool) -> None:
     """Compare with three encoders of one layer, each reading the sum of those below."""
     encoder = make_encoder(3, bidirectional)
@@ -77,7 +79,7 @@ def test_residual_layers_add_their_input(bidirectional: bool) -> None:
     assert not encoded.outputs[PAD_MASK].any()
 
 
-@WAYS
+@DIRECTIONS
 @LAYERS
 def test_encoder_is_torch_lstm_over_packed_sequences(num_layers: int, bidirectional: bool) -> None:
     encoder = make_encoder(num_layers, bidirectional)
@@ -103,7 +105,7 @@ def test_encoder_is_torch_lstm_over_packed_sequences(num_layers: int, bidirectio
     assert encoded.hidden.shape == encoded.cell.shape == (B, num_layers, H)
 
 
-@WAYS
+@DIRECTIONS
 @LAYERS
 def test_padded_ids_have_no_effect(num_layers: int, bidirectional: bool) -> None:
     encoder = make_encoder(num_layers, bidirectional)
@@ -121,7 +123,7 @@ def test_padded_ids_have_no_effect(num_layers: int, bidirectional: bool) -> None
     assert torch.equal(gradients[0].any(dim=1), ~unread)
 
 
-@WAYS
+@DIRECTIONS
 @LAYERS
 def test_a_sentence_alone_has_the_states_that_it_has_in_a_batch(
     num_layers: int, bidirectional: bool
@@ -136,7 +138,7 @@ def test_a_sentence_alone_has_the_states_that_it_has_in_a_batch(
 
 
 @LAYERS
-def test_final_states_are_those_of_the_last_word_forward_and_the_first_backward(
+def test_final_states_equal_those_of_the_last_word_forward_and_the_first_backward(
     num_layers: int,
 ) -> None:
     encoder = make_encoder(num_layers, bidirectional=True)
@@ -201,7 +203,7 @@ def test_two_directions_are_not_reversed() -> None:
         make_encoder(1, True, reverse=True)
 
 
-@WAYS
+@DIRECTIONS
 @LAYERS
 def test_dropout_acts_only_in_training(num_layers: int, bidirectional: bool) -> None:
     expected = make_encoder(num_layers, bidirectional)(SRC, SRC_LENGTHS).outputs
@@ -221,7 +223,7 @@ def test_an_odd_hidden_size_needs_a_single_direction() -> None:
     assert Encoder(nn.Embedding(V, E), 13, 1, False, 0.0).direction_size == 13
 
 
-@WAYS
+@DIRECTIONS
 def test_bf16_autocast_keeps_states_in_float32_and_values_close(bidirectional: bool) -> None:
     encoder = make_encoder(2, bidirectional).float()
     exact = encoder(SRC, SRC_LENGTHS)

@@ -127,7 +127,7 @@ RESIDUAL += [Case("bahdanau", "coverage", False, 2), Case("luong", "additive", T
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", RESIDUAL, ids=str)
-def test_residual_layers_are_those_of_loops(case: Case, device: str) -> None:
+def test_residual_layers_equal_those_of_loops(case: Case, device: str) -> None:
     """Each layer but the lowest adds its input, before dropout, to its hidden state."""
     decoder = make_decoder(case).to(device).train()
     decoder.dropout, decoder.layers.residual = FixedScaling(), True

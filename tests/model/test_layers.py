@@ -119,7 +119,7 @@ def test_it_is_tanh_up_to_rounding(dtype: torch.dtype) -> None:
     assert torch.equal(values, out)
 
 
-def test_its_gradient_is_that_of_tanh() -> None:
+def test_its_gradient_equals_that_of_tanh() -> None:
     values = torch.randn(7, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(tanh(values), values.tanh())
     assert torch.equal(tanh(values), tanh(values.detach()))
@@ -144,7 +144,7 @@ def cell_of(gates: Tensor) -> Tensor:
     return torch.cat([hidden, cell], dim=1)
 
 
-WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": sigmoid_,
     "part of rows": lambda rows: sigmoid_(rows[:, : rows.shape[1] // 4 * 3]),
     "more dimensions": lambda rows: sigmoid_(rows.view(4, -1, rows.shape[1])).view_as(rows),
@@ -155,7 +155,7 @@ WAYS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("rows", [64, 256, 320])
 @pytest.mark.parametrize("width", [128, 256, 512, 640, 2048])
 def test_a_row_has_bitwise_the_same_result_at_any_position(
@@ -163,9 +163,9 @@ def test_a_row_has_bitwise_the_same_result_at_any_position(
 ) -> None:
     """In torch's own kernels, results differ in their last bits where threads split a vector."""
     row = 3 * torch.randn(width, generator=torch.Generator().manual_seed(1))
-    found = WAYS[name](row.repeat(rows, 1))
+    found = FUNCTIONS[name](row.repeat(rows, 1))
     assert torch.equal(found, found[:1].expand_as(found))
-    alone = WAYS[name](row.repeat(4, 1))
+    alone = FUNCTIONS[name](row.repeat(4, 1))
     assert torch.equal(found[:4], alone)
 
 

@@ -28,7 +28,7 @@ def library(layer: LSTMLayer, inputs: Tensor, *state: Any) -> tuple[Tensor, Tens
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_values_and_gradients_are_those_of_steps(device: str) -> None:
+def test_values_and_gradients_equal_those_of_steps(device: str) -> None:
     """Compare each sentence alone, up to its own length."""
     layer = make_layer().to(device)
     inputs, hidden, cell = (
@@ -76,7 +76,7 @@ def test_padding_leaves_the_cell_as_it_is(dtype: torch.dtype) -> None:
     close(by_longer, last, 20 * torch.finfo(dtype).eps)  # products of another shape
 
 
-def test_without_padding_the_last_cell_is_that_of_the_last_position() -> None:
+def test_without_padding_the_last_cell_equals_that_of_the_last_position() -> None:
     layer = make_layer()
     inputs, hidden, cell = (
         random_tensor(B, *s, seed=n) for n, s in enumerate([(T, E), (H,), (H,)])

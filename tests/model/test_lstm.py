@@ -89,7 +89,7 @@ def test_forward_is_stacked_steps_in_values_and_gradients() -> None:
     fast, slow = layer(*inputs), stacked(layer, *inputs)
     for left, right in zip(fast, slow, strict=True):
         close(left, right)
-    gradients = (torch.autograd.grad(weighted(way), leaves) for way in (fast, slow))
+    gradients = (torch.autograd.grad(weighted(result), leaves) for result in (fast, slow))
     for left, right in zip(*gradients, strict=True):
         assert right.abs().max() > 0
         close(left, right)
@@ -100,8 +100,8 @@ def test_gradients_are_right_if_only_one_output_is_used(part: int) -> None:
     layer, inputs = make_layer(), first_inputs()
     leaves = [*inputs, *layer.parameters()]
     gradients = (
-        torch.autograd.grad(weighted((way[part],)), leaves)
-        for way in (layer(*inputs), stacked(layer, *inputs))
+        torch.autograd.grad(weighted((result[part],)), leaves)
+        for result in (layer(*inputs), stacked(layer, *inputs))
     )
     for left, right in zip(*gradients, strict=True):
         close(left, right)
@@ -172,8 +172,8 @@ def test_bf16_autocast_keeps_states_in_float32_and_values_close() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rounded = layer(*inputs)
     gradients = []
-    for way in (exact, rounded):
-        scalar = sum(part.square().sum() for part in way)
+    for result in (exact, rounded):
+        scalar = sum(part.square().sum() for part in result)
         gradients.append(torch.autograd.grad(scalar, list(layer.parameters())))
     for left, right in zip((*rounded, *gradients[1]), (*exact, *gradients[0]), strict=True):
         assert left.dtype == torch.float32

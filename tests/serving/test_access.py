@@ -122,7 +122,7 @@ def test_a_client_that_disconnects_is_dropped(tiny_pairs: LanguagePairs) -> None
 
 
 @pytest.mark.parametrize("path", ["/translate", "/v1/translate"])
-def test_a_client_that_disconnects_while_it_sends_is_no_failure(
+def test_a_client_that_disconnects_while_it_sends_is_not_an_error(
     path: str, tiny_pairs: LanguagePairs, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It counts as disconnected, and the log has no traceback."""
@@ -181,9 +181,9 @@ def test_another_host_name_is_refused(host: str, status: int, tiny_pairs: Langua
 
 
 def allowed_origin(served: Served, origin: str) -> Sequence[str | None]:
-    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    preflight = {"Origin": origin, "Access-Control-Request-Method": "POST"}
     replies = [
-        served.call("/translate", headers=asked, method="OPTIONS"),
+        served.call("/translate", headers=preflight, method="OPTIONS"),
         served.call("/translate", ONE, {"Origin": origin}),
     ]
     return [reply.headers["Access-Control-Allow-Origin"] for reply in replies]

@@ -157,7 +157,7 @@ def test_no_token_is_lost_between_words(opened: Open) -> None:
         assert sums == pytest.approx([1] * len(sums), abs=0.01)
 
 
-def test_alternatives_are_those_of_the_server(opened: Open, served: Served) -> None:
+def test_alternatives_equal_those_of_the_server(opened: Open, served: Served) -> None:
     (found,) = served.call("/v1/translate", {"text": LINES[:1], "n_best": 3}).json["translations"]
     with opened() as page:
         type_text(page, LINES[0])

@@ -17,7 +17,7 @@ from seq2seq.serving.language_pairs import load_pairs
 
 
 @pytest.mark.parametrize("clients", [1, 4])
-def test_answers_under_load_are_those_of_the_command_line(
+def test_answers_under_load_equal_those_of_the_command_line(
     clients: int, tiny_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     check(tiny_runs["luong"], tmp_path, lines=40, requests=30 * clients, clients=clients)

@@ -252,10 +252,10 @@ def test_a_request_that_takes_too_long_is_dropped() -> None:
         ("infinite", RunError, True),
     ],
 )
-def test_a_request_that_fails_fails_alone(
+def test_a_failing_request_does_not_affect_others(
     word: str, kind: type[Exception], is_logged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log has the failures of the server, and no mistake of a request."""
+    """The log has the errors of the server, but not those of a request."""
 
     async def body(queue: TranslationQueue, echo: Echo) -> list[Any]:
         first = await held(queue, echo)

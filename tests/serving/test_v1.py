@@ -85,7 +85,7 @@ def test_requirements_hold_line_by_line(served: Served, tiny_runs: dict[str, Pat
     assert "zuzu" in found[0]["text"]
 
 
-def test_samples_are_those_of_the_translator(served: Served, tiny_runs: dict[str, Path]) -> None:
+def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["bahdanau"])
     settings = SearchSettings(sampling=Sampling(3, 0.7, 5, 0.9, 11))
     expected = translator.translate(LINES, n_best=3, settings=settings)
