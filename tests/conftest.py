@@ -149,7 +149,7 @@ def take_step(session: "TrainingSession", batches: list["Batch"], rate: float) -
 
 
 def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train, and send SIGTERM after a step: the state is saved, and Interrupted raised."""
+    """Train until SIGTERM is sent after a step, which saves the state and raises Interrupted."""
     from seq2seq.training import loop
     from seq2seq.training.step import StepResult, train_step
 

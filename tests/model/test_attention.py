@@ -156,7 +156,7 @@ def score_in_loops(name: str, module: nn.Module, q: list[float], h: list[float],
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_score_is_its_equation(name: str) -> None:
+def test_scores_follow_their_equations(name: str) -> None:
     score = make_score(name)
     randomize(score)
     outputs, queries = random_tensor(B, S, H, seed=1), random_tensor(B, K, H, seed=2)
@@ -202,7 +202,7 @@ def test_weights_are_the_same_function_of_the_query(name: str) -> None:
     close(score(queries, keys), expected)
 
 
-def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
+def test_each_head_equals_scaled_dot_attention_over_its_part() -> None:
     """Compare with attention over each part of the projections, concatenated."""
     multi_head = MultiHeadScore(H, H, HEADS * A, HEADS)
     randomize(multi_head)
@@ -226,7 +226,7 @@ def test_each_head_is_scaled_dot_attention_over_its_part() -> None:
     assert multi_head.weights() is None
 
 
-def test_one_head_is_scaled_dot_attention() -> None:
+def test_one_head_equals_scaled_dot_attention() -> None:
     one, plain = MultiHeadScore(H, H, A, 1), ScaledDotScore(H, H, A)
     randomize(one)
     plain.double().load_state_dict(one.state_dict())
@@ -315,7 +315,7 @@ def test_window_weights_mask_and_multiply() -> None:
             close(context[b, k], torch.tensor(expected, dtype=torch.float64))
 
 
-def test_concat_is_additive_with_the_halves_of_one_matrix() -> None:
+def test_concat_equals_additive_with_the_halves_of_one_matrix() -> None:
     score = make_score("additive")
     randomize(score)
     outputs, query = random_tensor(B, S, H, seed=1), random_tensor(B, 1, H, seed=2)
@@ -372,7 +372,7 @@ def test_no_gradient_reaches_padding() -> None:
     assert torch.isfinite(grad_scores).all()
 
 
-def test_a_half_precision_softmax_is_that_of_float32() -> None:
+def test_a_half_precision_softmax_is_computed_in_float32() -> None:
     scores = (10 * random_tensor(B, K, S, seed=1)).detach().bfloat16()
     _, weights = masked_attention(scores, torch.zeros(B, S, A, dtype=torch.bfloat16), PAD_MASK)
     expected = scores.float().masked_fill(PAD_MASK[:, None], -torch.inf).softmax(-1)

@@ -63,7 +63,7 @@ def test_coverage_has_no_effect_at_initialisation() -> None:
     close(score(query, Coverage(A).double()(keys, coverage)), score(query, keys))
 
 
-def test_gradients_are_the_numerical_ones() -> None:
+def test_gradients_equal_numerical_derivatives() -> None:
     module = Coverage(A).double()
     keys, coverage = random_tensor(B, S, A, seed=1), random_tensor(B, 2, S, seed=2)
     assert torch.autograd.gradcheck(lambda k, c, _: module(k, c), (keys, coverage, module.weight))

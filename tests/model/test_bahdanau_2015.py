@@ -107,7 +107,7 @@ def likelihood_of(model: Seq2Seq) -> torch.Tensor:
     return log_probs.gather(2, TGT_IN[:, 1:, None]).sum()
 
 
-def test_the_model_is_the_papers() -> None:
+def test_the_model_equals_that_of_the_paper() -> None:
     model = build()
     assert model.decoder.output_layer.out_features == H  # 2 l, of which maxout keeps l
     assert model.projection.in_features == H // 2
@@ -116,7 +116,7 @@ def test_the_model_is_the_papers() -> None:
     assert likelihood_of(model).item() == pytest.approx(expected, abs=1e-10)
 
 
-def test_its_gradients_are_the_derivatives_of_the_papers_model() -> None:
+def test_its_gradients_are_the_derivatives_of_the_model_of_the_paper() -> None:
     model, step = build(), 1e-6
     likelihood_of(model).backward()
     generator = np.random.default_rng(3)
@@ -160,7 +160,7 @@ def test_the_gru_of_torch_differs() -> None:
     close(ours(), of_torch(diagonal))
 
 
-def test_recurrent_matrices_are_initialised_orthogonal() -> None:
+def test_initial_recurrent_matrices_are_orthogonal() -> None:
     layer = GRULayer(E, H)
     for matrix in (*layer.hidden_weight.chunk(2), layer.candidate_weight):
         close(matrix @ matrix.t(), torch.eye(H), 1e-5)

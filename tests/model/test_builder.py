@@ -194,7 +194,7 @@ def test_the_output_layer_has_the_size_of_the_projection(decoder: str) -> None:
 
 
 @pytest.mark.parametrize("score", ["additive", "scaled_dot"])
-def test_attention_size_is_the_configs(score: str) -> None:
+def test_attention_size_follows_the_config(score: str) -> None:
     decoder = make_model(decoder="luong", score=score, attention_size=A).decoder
     assert decoder.score.key_projection.out_features == A
     halved = make_model(decoder="luong", score=score).decoder

@@ -139,7 +139,7 @@ def check_step(
         close(step.attention_weights[row], torch.tensor(padded, dtype=torch.float64))
 
 
-def test_bahdanau_steps_are_the_papers_equations() -> None:
+def test_bahdanau_steps_follow_the_equations_of_the_paper() -> None:
     decoder = make_decoder(Case("bahdanau", "additive", False, 1))
     own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
     memory, state = decoder.start(encoded)
@@ -157,7 +157,7 @@ def test_bahdanau_steps_are_the_papers_equations() -> None:
 
 
 @pytest.mark.parametrize("feeding", [True, False], ids=["feeding", "no feeding"])
-def test_luong_steps_are_the_papers_equations(feeding: bool) -> None:
+def test_luong_steps_follow_the_equations_of_the_paper(feeding: bool) -> None:
     decoder = make_decoder(Case("luong", "general", feeding, 1))
     own, encoded, embedded = own_parameters(decoder), encoder_output(1), embedded_targets()
     memory, state = decoder.start(encoded)

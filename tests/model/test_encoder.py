@@ -81,7 +81,9 @@ def test_residual_layers_add_their_input(bidirectional: bool) -> None:
 
 @DIRECTIONS
 @LAYERS
-def test_encoder_is_torch_lstm_over_packed_sequences(num_layers: int, bidirectional: bool) -> None:
+def test_encoder_equals_torch_lstm_on_packed_sequences(
+    num_layers: int, bidirectional: bool
+) -> None:
     encoder = make_encoder(num_layers, bidirectional)
     lstm = torch_lstm(encoder, num_layers, bidirectional)
     encoded = encoder(SRC, SRC_LENGTHS)
@@ -166,7 +168,7 @@ def reverse_unpadded(rows: Tensor) -> Tensor:
 
 
 @LAYERS
-def test_a_reversing_encoder_is_a_plain_one_over_the_reversed_source(num_layers: int) -> None:
+def test_a_reversing_encoder_equals_a_plain_one_over_the_reversed_source(num_layers: int) -> None:
     plain, reversing = (make_encoder(num_layers, False, reverse=each) for each in (False, True))
     expected, encoded = plain(reverse_unpadded(SRC), SRC_LENGTHS), reversing(SRC, SRC_LENGTHS)
     assert not torch.equal(encoded.outputs, plain(SRC, SRC_LENGTHS).outputs)

@@ -96,7 +96,7 @@ def check_fast_path(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_fast_path_is_stacked_steps(case: Case, device: str) -> None:
+def test_fast_path_equals_stacked_steps(case: Case, device: str) -> None:
     decoder = make_decoder(case).to(device)
     encoded = moved(encoder_output(case.num_layers), device, torch.float64)
     embedded = embedded_targets().detach().to(device).requires_grad_()
@@ -214,7 +214,7 @@ def test_upper_layers_draw_dropout_for_each_step_and_only_in_training() -> None:
 
 @pytest.mark.parametrize("lengths", [(5, 5, 5), (1, 5, 1), (3,)], ids=str)
 @pytest.mark.parametrize("case", ONE_LAYER, ids=str)
-def test_fast_path_is_stacked_steps_at_any_source_lengths(
+def test_fast_path_equals_stacked_steps_at_any_source_lengths(
     case: Case, lengths: tuple[int, ...]
 ) -> None:
     decoder, embedded = make_decoder(case), embedded_targets(len(lengths))
@@ -301,7 +301,7 @@ def score_tensors(kind: str, key_size: int, query_size: int) -> ScoreWeights:
 
 @pytest.mark.parametrize("kind", ["dot", "additive", "scaled_dot"])
 @pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
-def test_gradients_are_the_numerical_ones(wiring: str, kind: str) -> None:
+def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
     steps, hidden_size, context_size, feed_size = 3, 4, 2, 3
     key_size = hidden_size if kind == "dot" else 5
     keys, values, mask = memory_tensors(key_size, context_size)
@@ -334,7 +334,7 @@ def test_gradients_are_the_numerical_ones(wiring: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
-def test_gradients_of_upper_layers_are_the_numerical_ones(wiring: str) -> None:
+def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> None:
     """With dropout that differs from step to step."""
     steps, size, context_size, feed_size = 3, 4, 2, 3
     keys, values, mask = memory_tensors(5, context_size)
@@ -367,7 +367,7 @@ def test_gradients_of_upper_layers_are_the_numerical_ones(wiring: str) -> None:
     assert torch.autograd.gradcheck(run, [gates, keys, values, *state, *weights, *upper])
 
 
-def test_bahdanau_gradients_are_right_if_only_the_contexts_are_used() -> None:
+def test_bahdanau_gradients_are_correct_if_only_the_contexts_are_used() -> None:
     score = AdditiveScore(H, H, A).double()
     case = Case("bahdanau", "additive", False, 1)
     decoder, embedded = make_decoder(case), embedded_targets()

@@ -33,7 +33,7 @@ def cell_of(layer: object, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tupl
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("case", [*GLOBAL, Case("gnmt", "additive", False, 3)], ids=str)
-def test_forward_is_the_equations(case: Case, residual: bool) -> None:
+def test_forward_follows_the_equations(case: Case, residual: bool) -> None:
     decoder = make_decoder(case)
     assert isinstance(decoder, GNMTDecoder)
     decoder.layers.residual = residual

@@ -52,7 +52,7 @@ def states() -> tuple[Tensor, Tensor, Tensor]:
     return tuple(random_tensor(B, *shape, seed=n) for n, shape in enumerate([(T, E), (H,), (H,)]))
 
 
-def test_a_sequence_is_the_papers_equations() -> None:
+def test_a_sequence_follows_the_equations_of_the_paper() -> None:
     layer = make_layer()
     inputs, hidden, cell = states()
     hiddens, cells = layer(inputs, hidden, cell)
@@ -64,7 +64,7 @@ def test_a_sequence_is_the_papers_equations() -> None:
             close(cells[b, t], torch.tensor(c, dtype=torch.float64))
 
 
-def test_gradients_are_numerical_derivatives() -> None:
+def test_gradients_equal_numerical_derivatives() -> None:
     layer = make_layer(3, 4)
     inputs, hidden, cell = (
         random_tensor(2, *s, seed=n) for n, s in enumerate([(3, 3), (4,), (4,)])

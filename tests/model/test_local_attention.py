@@ -78,7 +78,7 @@ def test_a_window_always_contains_an_unpadded_position(sign: int, dtype: torch.d
         assert window_weights.dtype == torch.promote_types(dtype, torch.float32)
 
 
-def test_gradients_of_local_p_are_the_numerical_ones() -> None:
+def test_gradients_of_local_p_equal_numerical_derivatives() -> None:
     window = PredictiveWindow(H, 2)
     randomize(window)
     scores, values = random_tensor(4, K, LONG, seed=1), random_tensor(4, LONG, 5, seed=2)

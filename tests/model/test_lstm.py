@@ -19,7 +19,7 @@ def make_layer(input_size: int = E, hidden_size: int = H) -> LSTMLayer:
 
 
 def first_inputs() -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs [B, T, E], first hidden and first cell [B, H]."""
+    """Return inputs [B, T, E], first hidden and first cell [B, H]."""
     return (
         random_tensor(B, T, E, seed=2),
         random_tensor(B, H, seed=3),
@@ -63,7 +63,7 @@ def weighted(tensors: tuple[Tensor, ...]) -> Tensor:
     )
 
 
-def test_step_is_its_equations() -> None:
+def test_step_follows_its_equations() -> None:
     layer = make_layer(3, 2)
     x, h, c = [0.3, -1.2, 0.8], [0.5, -0.7], [1.1, -0.4]
     W, U, b = (p.tolist() for p in (layer.input_weight, layer.hidden_weight, layer.bias))
@@ -83,7 +83,7 @@ def test_step_is_its_equations() -> None:
     close(cell, torch.tensor([expected_cell], dtype=torch.float64))
 
 
-def test_forward_is_stacked_steps_in_values_and_gradients() -> None:
+def test_forward_equals_stacked_steps_in_values_and_gradients() -> None:
     layer, inputs = make_layer(), first_inputs()
     leaves = [*inputs, *layer.parameters()]
     fast, slow = layer(*inputs), stacked(layer, *inputs)
@@ -96,7 +96,7 @@ def test_forward_is_stacked_steps_in_values_and_gradients() -> None:
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["hiddens", "cells"])
-def test_gradients_are_right_if_only_one_output_is_used(part: int) -> None:
+def test_gradients_are_correct_if_only_one_output_is_used(part: int) -> None:
     layer, inputs = make_layer(), first_inputs()
     leaves = [*inputs, *layer.parameters()]
     gradients = (
@@ -107,7 +107,7 @@ def test_gradients_are_right_if_only_one_output_is_used(part: int) -> None:
         close(left, right)
 
 
-def test_forward_is_torch_lstm_in_values_and_gradients() -> None:
+def test_forward_equals_torch_lstm_in_values_and_gradients() -> None:
     layer, inputs = make_layer(), first_inputs()
     lstm = torch_lstm(layer)
     hiddens, cells = layer(*inputs)
@@ -124,7 +124,7 @@ def test_forward_is_torch_lstm_in_values_and_gradients() -> None:
         close(mine if number < len(inputs) else swapped(mine), other)
 
 
-def test_gradients_are_the_numerical_ones() -> None:
+def test_gradients_equal_numerical_derivatives() -> None:
     layer = make_layer(2, 3)
     inputs = (
         random_tensor(2, 4, 2, seed=2),
@@ -150,7 +150,7 @@ def test_a_second_backward_pass_gives_the_same_gradients() -> None:
         assert torch.equal(left, right)
 
 
-def test_a_sequence_of_one_step_is_a_step() -> None:
+def test_a_sequence_of_one_step_equals_a_step() -> None:
     layer, (inputs, hidden, cell) = make_layer(), first_inputs()
     hiddens, cells = layer(inputs[:, :1], hidden, cell)
     next_hidden, next_cell = layer.step(layer.gates(inputs[:, 0]), hidden, cell)

@@ -20,7 +20,7 @@ from model_cases import (
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_forward_is_stacked_steps_in_values_and_gradients(case: Case) -> None:
+def test_forward_equals_stacked_steps_in_values_and_gradients(case: Case) -> None:
     model = make_model(case)
     parameters = dict(model.named_parameters())
     results = []
