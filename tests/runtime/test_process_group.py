@@ -1,4 +1,4 @@
-"""Distributed training equals that of one process; a failure or signal of a rank ends all ranks.
+"""Distributed training equals training in one process; a failure or signal ends all ranks.
 
 The processes are forked from one that has imported torch, and set up as torchrun would.
 """
@@ -39,7 +39,7 @@ import torch.distributed
 from seq2seq.runtime.process_group import process_group
 from seq2seq.training import session as preparation
 from seq2seq.training import loop as training
-from seq2seq.training import step as update
+from seq2seq.training import step as step_module
 from seq2seq.training import validation
 from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.loss import Losses
@@ -47,7 +47,7 @@ from seq2seq.cli.main import main
 
 torch.set_num_threads(1)
 taken, scored, read = training.train_step, validation.bleu_score, preparation.other_texts
-loss_of = update.batch_loss
+loss_of = step_module.batch_loss
 
 def watched(log, inject):
     def step(run, batches, rate):
@@ -75,14 +75,14 @@ def nan_loss(*arguments):
 
 def spoiled(run):
     nan = run.group.rank == 1 and run.progress.step == 3
-    update.batch_loss = nan_loss if nan else loss_of
+    step_module.batch_loss = nan_loss if nan else loss_of
 
 def little_memory(run):
     def loss(model, batch, *weights):
         if run.group.rank == 1 and batch.tgt_in.numel() > 100:
             raise RuntimeError("can't allocate memory")
         return loss_of(model, batch, *weights)
-    update.batch_loss = loss
+    step_module.batch_loss = loss
 
 def little_memory_in_backward(run):
     if run.progress.step == 1:

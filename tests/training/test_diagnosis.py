@@ -39,7 +39,7 @@ def make_metrics(
     return lines
 
 
-def nearly(lines: Sequence[str]) -> list[str]:
+def mostly_right(lines: Sequence[str]) -> list[str]:
     """Return the references with a fifth of the words wrong, as translations of a fair model."""
     generator = random.Random(3)
     return [
@@ -57,10 +57,12 @@ def diagnose_run(
     return diagnose(result, config)
 
 
-def only(hypotheses: Sequence[str], metrics: Metrics | None = None, config: Config = CONFIG) -> str:
-    (complaint,) = diagnose_run(hypotheses, metrics, config)
-    assert "\n" not in complaint
-    return complaint
+def single_warning(
+    hypotheses: Sequence[str], metrics: Metrics | None = None, config: Config = CONFIG
+) -> str:
+    (warning,) = diagnose_run(hypotheses, metrics, config)
+    assert "\n" not in warning
+    return warning
 
 
 POOR = make_metrics(bleu=(0.0, 0.1, 0.4))
@@ -72,7 +74,7 @@ FAR = make_metrics(valid=(7.0, 6.0, 6.5), train=(6.0, 3.0, 2.0, 1.5), bleu=(2.5,
 
 
 def test_a_sound_run_gets_no_warning() -> None:
-    assert diagnose_run(nearly(REFERENCES)) == []
+    assert diagnose_run(mostly_right(REFERENCES)) == []
     assert diagnose_run(REFERENCES) == []
 
 
@@ -86,11 +88,11 @@ def test_a_sound_run_gets_no_warning() -> None:
             make_metrics(train=(1.5, 1.5, 1.5, 1.5)), id="converged before the first line"
         ),
         pytest.param(make_metrics(valid=(2.9, 2.8, 2.8), train=(3, 2, 1.5, 1.3)), id="small data"),
-        pytest.param([], id="nothing yet"),
+        pytest.param([], id="no metrics yet"),
     ],
 )
 def test_metrics_of_sound_runs_give_no_warning(metrics: Metrics) -> None:
-    assert diagnose_run(nearly(REFERENCES), metrics) == []
+    assert diagnose_run(mostly_right(REFERENCES), metrics) == []
 
 
 def test_too_few_translations_give_no_warning() -> None:
@@ -113,13 +115,13 @@ def test_a_property_shared_by_the_references_is_no_fault() -> None:
 
 
 def test_empty_translations_are_reported() -> None:
-    text = only([""] * 10 + REFERENCES[10:])
+    text = single_warning([""] * 10 + REFERENCES[10:])
     assert "25% of the last validation's translations are empty" in text
     assert "training.learning_rate" in text
 
 
 def test_one_output_for_every_input_is_reported() -> None:
-    text = only(["ba da."] * 30 + REFERENCES[30:], POOR)
+    text = single_warning(["ba da."] * 30 + REFERENCES[30:], POOR)
     assert "75% of the last validation's translations are one and the same" in text
     assert "seq2seq check" in text
 
@@ -128,14 +130,14 @@ def test_one_output_for_every_input_is_reported() -> None:
     "loop", [" na na na na na", " so it goes so it goes so it goes so it goes"]
 )
 def test_endless_repetition_is_reported(loop: str) -> None:
-    text = only([line + loop for line in REFERENCES])
+    text = single_warning([line + loop for line in REFERENCES])
     assert "100% of the last validation's translations repeat themselves" in text
     assert "training.max_epochs" in text
 
 
 def test_unknown_words_are_reported(tiny_vocabularies: Vocabularies) -> None:
     assert tiny_vocabularies.tgt.decode([UNK_ID]).strip() == UNKNOWN
-    text = only([" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES], POOR)
+    text = single_warning([" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES], POOR)
     assert (
         f"100% of the words of the last validation's translations are unknown ({UNKNOWN})" in text
     )
@@ -143,7 +145,7 @@ def test_unknown_words_are_reported(tiny_vocabularies: Vocabularies) -> None:
 
 
 def test_copies_of_the_source_are_reported() -> None:
-    text = only(SOURCES, POOR)
+    text = single_warning(SOURCES, POOR)
     assert "copies of their source" in text
     assert "data.train.tgt" in text
 
@@ -152,21 +154,21 @@ def test_copies_of_the_source_are_reported() -> None:
 def test_lengths_far_from_the_references_are_reported(factor: float, word: str) -> None:
     hypotheses = [(line * 3)[: int(factor * len(line))] for line in REFERENCES]
     ratio = sum(map(len, hypotheses)) / sum(map(len, REFERENCES))
-    assert f"too {word}, {ratio:.2f} times as long as the references" in only(hypotheses)
+    assert f"too {word}, {ratio:.2f} times as long as the references" in single_warning(hypotheses)
 
 
 # ------------------------------------------------------------------------------------------ scores
 
 
 def test_a_falling_loss_with_low_bleu_is_reported() -> None:
-    text = only(list(reversed(REFERENCES)), POOR)
+    text = single_warning(list(reversed(REFERENCES)), POOR)
     assert "the validation loss fell from 5.00 to 2.00, but BLEU is 0.4" in text
     assert "data.valid.tgt" in text
 
 
 def test_a_loss_that_hardly_falls_is_reported() -> None:
     slow = make_metrics(valid=(5.0, 4.9, 4.8), train=(6.0, 5.5, 5.2, 5.0), bleu=(0.0, 0.1, 0.4))
-    text = only(list(reversed(REFERENCES)), slow)
+    text = single_warning(list(reversed(REFERENCES)), slow)
     assert "hardly fallen" in text
     assert "seq2seq check" in text
 
@@ -192,8 +194,8 @@ def test_a_tokenizer_that_knows_the_script_is_not_blamed() -> None:
 def test_a_short_training_is_the_first_cause_reported() -> None:
     every = FEW_STEPS // 10
     early = make_metrics(bleu=(0.0, 0.1, 0.4), every=every)
-    assert f"{4 * every} steps are few" in only(list(reversed(REFERENCES)), early)
-    assert f"{4 * every} steps are few" in only(["ba."] * 40, early)
+    assert f"{4 * every} steps are few" in single_warning(list(reversed(REFERENCES)), early)
+    assert f"{4 * every} steps are few" in single_warning(["ba."] * 40, early)
 
 
 # ------------------------------------------------------------------------------------------ losses
@@ -220,7 +222,7 @@ def test_a_short_training_is_the_first_cause_reported() -> None:
     ],
 )
 def test_abnormal_losses_are_reported(metrics: Metrics, words: str, key: str) -> None:
-    text = only(nearly(REFERENCES), metrics)
+    text = single_warning(mostly_right(REFERENCES), metrics)
     assert words in text
     assert key in text
 
@@ -228,7 +230,7 @@ def test_abnormal_losses_are_reported(metrics: Metrics, words: str, key: str) ->
 def test_a_diverged_training_is_reported_and_no_data_is_blamed() -> None:
     diverged = make_metrics(valid=(9.0, 5e5, 3e6), train=(9.0, 9.5, 1e5, 4e6), bleu=(0.0, 0.0, 0.0))
     for hypotheses in (["ba da."] * 40, [""] * 40, REFERENCES):
-        text = only(hypotheses, diverged)
+        text = single_warning(hypotheses, diverged)
         assert "the training loss rose from 9.00 to 4000000.00, so the training diverged" in text
         assert "training.learning_rate (now 0.005)" in text
         assert "data" not in text
@@ -236,7 +238,7 @@ def test_a_diverged_training_is_reported_and_no_data_is_blamed() -> None:
 
 @pytest.mark.parametrize("metrics", [RISING, FAR])
 def test_validation_on_the_training_text_is_never_called_overfitting(metrics: Metrics) -> None:
-    hypotheses = nearly(REFERENCES)
+    hypotheses = mostly_right(REFERENCES)
     seen = ValidationResult(SOURCES, REFERENCES, hypotheses, metrics, lambda: 0.9)
     found = " ".join(diagnose(seen, CONFIG))
     assert "overfits" not in found
@@ -253,7 +255,7 @@ def test_losses_that_rise_together_are_not_called_overfitting() -> None:
     )
     for line, objective in zip(metrics, (1.9, 1.8, 1.7, 1.6), strict=False):
         line["train_objective"] = objective
-    assert diagnose_run(nearly(REFERENCES), metrics) == []
+    assert diagnose_run(mostly_right(REFERENCES), metrics) == []
 
 
 # ------------------------------------------------------------------------------------------ config
@@ -302,9 +304,9 @@ WORDS = ("vocabulary.type=word", "vocabulary.joint=false")
             ["vocabulary.type=unigram"],
             ["replace_unknown"],
         ),
-        (nearly(REFERENCES), RISING, [], ["dropout (now 0.1)", "hidden_size (now 192)"], []),
-        (nearly(REFERENCES), RISING, ["model.dropout=0.5"], ["hidden_size"], ["dropout"]),
-        (nearly(REFERENCES), FAR, ["model.dropout=0.6"], ["data.valid"], ["dropout"]),
+        (mostly_right(REFERENCES), RISING, [], ["dropout (now 0.1)", "hidden_size (now 192)"], []),
+        (mostly_right(REFERENCES), RISING, ["model.dropout=0.5"], ["hidden_size"], ["dropout"]),
+        (mostly_right(REFERENCES), FAR, ["model.dropout=0.6"], ["data.valid"], ["dropout"]),
         (SHORT, None, [], [], ["decoding.max_length"]),
         (SHORT, None, ["decoding.max_length=9"], ["raise decoding.max_length (now 9)"], []),
         (SOURCES, POOR, [], ["data.train.tgt"], ["file"]),
@@ -324,7 +326,7 @@ def test_advice_fits_the_config(
     advised: Sequence[str],
     not_advised: Sequence[str],
 ) -> None:
-    text = only(hypotheses, metrics, configured(*overrides))
+    text = single_warning(hypotheses, metrics, configured(*overrides))
     for each in advised:
         assert each in text
     for each in not_advised:
@@ -333,7 +335,7 @@ def test_advice_fits_the_config(
 
 def test_a_model_without_attention_gets_no_advice_about_attention() -> None:
     early = make_metrics(bleu=(0.0, 0.1, 0.4), every=20)
-    text = only(["ba."] * 40, early, configured("model.decoder=none"))
+    text = single_warning(["ba."] * 40, early, configured("model.decoder=none"))
     assert "80 steps are few" in text
     assert "attention" not in text
 

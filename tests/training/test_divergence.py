@@ -35,7 +35,7 @@ def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
 
 
 class Spoiler:
-    """Makes the loss of chosen steps non-finite."""
+    """Injects a non-finite loss at chosen steps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[int, float], bool]) -> None:
         self.when, self.step, self.rate = when, 0, 0.0

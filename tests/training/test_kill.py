@@ -214,11 +214,11 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
 
 
 def kill_and_resume(
-    trainings: Trainings, run: Path, generator: random.Random, length: float, most: int
+    trainings: Trainings, run: Path, generator: random.Random, length: float, max_kills: int
 ) -> Counter[str]:
     """Start and kill a run repeatedly, then let it end; return the counts of kills by method."""
     kills: Counter[str] = Counter()
-    while kills.total() < min(most, MAX_KILLS_PER_RUN):
+    while kills.total() < min(max_kills, MAX_KILLS_PER_RUN):
         method = generator.choice(["by the clock", *["in a write"] * 2, "at an operation"])
         if method == "by the clock":
             code = kill_by_clock(trainings, run, generator, length)

@@ -160,7 +160,7 @@ training: {{max_steps: 300, learning_rate: 5e-3, decay: linear, batch_tokens: 30
     "decoder",
     [
         ("model.decoder=bahdanau",),
-        ("model.decoder=luong", "model.input_feeding=false"),  # with it, attention may miss
+        ("model.decoder=luong", "model.input_feeding=false"),  # feeding may shift the attention
     ],
     ids=["bahdanau", "luong"],
 )

@@ -119,7 +119,7 @@ def test_a_resumed_run_has_the_same_loss_scale(
 
 
 @pytest.mark.parametrize(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
-def test_auto_is_the_faster_precision_when_the_run_was_started(
+def test_auto_is_decided_by_speed_once_when_the_run_starts(
     ratio: float, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_module, "_bf16_time", lambda: ratio)

@@ -76,7 +76,7 @@ def test_the_best_of_many_is_the_first_maximum(metric: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "least", "validations", "without"),
+    ("metric", "minimum", "validations", "without_improvement"),
     [
         ("bleu", 0.0, [(0.5, 4.0), (0.3, 3.9), (0.1, 3.8)], 0),  # BLEU 0, a falling loss
         ("bleu", 1.0, [(0.5, 4.0), (0.3, 3.9), (0.1, 3.8)], 0),
@@ -91,10 +91,10 @@ def test_the_best_of_many_is_the_first_maximum(metric: str, seed: int) -> None:
     ],
 )
 def test_patience_counts_improvements_of_the_minimum_size(
-    metric: str, least: float, validations: list[tuple[float, float]], without: int
+    metric: str, minimum: float, validations: list[tuple[float, float]], without_improvement: int
 ) -> None:
-    progress, _ = recorded(settings(metric={metric: least}), *validations)
-    assert progress.validations_since_improvement == without
+    progress, _ = recorded(settings(metric={metric: minimum}), *validations)
+    assert progress.validations_since_improvement == without_improvement
 
 
 def test_better_weights_are_kept_however_small_the_improvement() -> None:

@@ -71,7 +71,7 @@ def test_an_estimate_by_steps_is_exact_after_the_first_validation(
 
 
 @pytest.mark.parametrize("steps", [None, 5000])
-def test_an_estimate_by_time_is_that_of_the_limit(
+def test_an_estimate_by_time_is_the_time_to_the_limit(
     monkeypatch: pytest.MonkeyPatch, steps: int | None
 ) -> None:
     training = Training(monkeypatch, max_minutes=8, max_steps=steps)
