@@ -104,19 +104,21 @@ class Paragraphs:
         Raises UserError for a paragraph of more than MAX_LINE_BYTES.
         """
         paragraph: list[bytes] = []
+        size = 0
         for number, line in enumerate(bounded_lines(self._lines, self._name), start=1):
             content = strip_line(line, first=number == 1)
             if is_blank(content.decode("utf-8", errors="replace")):
                 if paragraph:
                     yield b" ".join(paragraph)
-                    paragraph = []
+                    paragraph, size = [], 0
                 self.numbers.append(number)
                 yield b""
                 continue
             if not paragraph:
                 self.numbers.append(number)
             paragraph.append(content)
-            check_line_length(sum(map(len, paragraph)), self._name, self.numbers[-1])
+            size += len(content)
+            check_line_length(size, self._name, self.numbers[-1])
         if paragraph:
             yield b" ".join(paragraph)
 
@@ -165,7 +167,7 @@ def arrivals(
 def _reads(lines: Any, name: str) -> Iterator[list[bytes]]:
     """Yield the lines that each read of a binary file completes."""
     pending: list[bytes] = []  # parts of the incomplete last line
-    number = 1  # number of that line
+    number, size = 1, 0  # number and bytes of that line
     unbuffered = isinstance(getattr(lines, "raw", None), io.FileIO)
     read = lines.raw.read if unbuffered else lines.read1
     while (data := read(_READ_BYTES)) != b"":
@@ -175,10 +177,11 @@ def _reads(lines: Any, name: str) -> Iterator[list[bytes]]:
         *complete, rest = data.split(b"\n")
         if complete:
             complete[0] = b"".join([*pending, complete[0]])
-            pending, number = [], number + len(complete)
+            pending, number, size = [], number + len(complete), 0
             yield complete
         pending.append(rest)
-        check_line_length(sum(map(len, pending)), name, number)
+        size += len(rest)
+        check_line_length(size, name, number)
     if any(pending):
         yield [b"".join(pending)]
 

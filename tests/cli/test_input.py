@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.cli.input import arrivals, batches
+from seq2seq.cli.input import Paragraphs, arrivals, batches
 from seq2seq.cli.output import check_output
 from seq2seq.runtime.errors import UserError
 
@@ -147,3 +147,19 @@ def test_a_device_in_a_folder_of_others_is_an_output(monkeypatch: pytest.MonkeyP
     check_output(Path("/dev/null"))
     with pytest.raises(UserError, match="no permission to write in the folder /dev"):
         check_output(Path("/dev/new"))
+
+
+def test_the_size_of_a_line_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many lines a paragraph has, and however many reads a line."""
+    calls: list[Sized] = []
+    length = len
+
+    def count(content: Sized) -> int:
+        calls.append(content)
+        return length(content)
+
+    monkeypatch.setattr("seq2seq.cli.input.len", count, raising=False)
+    joined = list(Paragraphs(io.BytesIO(b"ab\n" * 500), "it"))
+    assert joined == [b" ".join([b"ab"] * 500)]
+    assert list(arrivals(Reads([b"ab"] * 500), None)) == [(1, [b"ab" * 500])]
+    assert 0 < sum(content == b"ab" for content in calls) <= 2 * 500
