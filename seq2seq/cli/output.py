@@ -46,7 +46,8 @@ class Output:
         return self._file.isatty()
 
     def keep_incomplete(self, content: str) -> None:
-        """Copy what was flushed to a file beside the output, which an interruption removes."""
+        """Copy what was written to a file beside the output, which an interruption removes."""
+        self.flush()
         if self._part is None or not self._part.is_file() or not self._part.stat().st_size:
             return
         kept = f"{self._name}.incomplete"

@@ -145,7 +145,8 @@ def _translate(
     shown = not options.text and not options.stream and not output.on_terminal
     done = 0
     try:
-        with progress("translated", _total(options), shown=shown) as advance:
+        total = _total(options) if shown and sys.stderr.isatty() else None
+        with progress("translated", total, shown=shown) as advance:
             for number, batch in _batches(options, lines):
                 texts = report.decode(number, batch)
                 begin = requirements.prefixes.of(number, len(texts))
@@ -164,13 +165,13 @@ def _translate(
                         index + 1, [each], begin and [begin[index + 1 - number]]
                     )
                     output.write(_format(each, index, options.n_best is not None, options.json))
+                    done += 1
                 output.flush()
-                done += len(batch)
                 if options.stream or isinstance(lines, Prompt):
                     report.log()
     except KeyboardInterrupt:
         report.log()
-        output.keep_incomplete(f"the translations of the first {done:,} lines")
+        output.keep_incomplete(f"the translations of the first {done:,} line{'s' * (done != 1)}")
         raise
 
 

@@ -7,11 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seq2seq.cli.main import main
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -205,6 +210,36 @@ def test_a_terminated_call_keeps_what_it_has_translated(here: Path, name: str) -
     assert error.endswith(f"{note}seq2seq: error: interrupted\n")
     assert main(["translate", "-m", "run", "-o", "whole", *["ba ba.", "zu."] * (count // 2)]) == 0
     assert (here / "whole").read_bytes() == kept
+
+
+@pytest.mark.parametrize("options", [(), ("--n-best", "2", "-b", "2"), ("--json",)])
+def test_the_lines_of_an_incomplete_batch_are_kept_and_counted(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+) -> None:
+    stream = Translator.stream
+
+    def interrupted(*arguments: Any) -> Iterator[Translation]:
+        yield from islice(stream(*arguments), 3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "stream", interrupted)
+    assert main(["translate", "-m", "run", "-i", "test.src", "-o", "out", *options]) == 130
+    note = "out.incomplete: the translations of the first 3 lines\n"
+    assert note in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert main(["translate", "-m", "run", "-i", "test.src", "-o", "all", *options]) == 0
+    lines = (here / "all").read_bytes().splitlines()[: 3 * (1 + ("--n-best" in options))]
+    assert (here / "out.incomplete").read_bytes().splitlines() == lines
+
+
+def test_lines_are_counted_for_a_bar_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.cli.translate.count_lines", pytest.fail)
+    assert main(["translate", "-m", "run", "-i", "test.src", "-o", "out"]) == 0
+    assert (here / "out").exists()
 
 
 @pytest.mark.skipif(
