@@ -329,8 +329,8 @@ def _folder_name(files: Texts) -> str:
     paths = paths_of(files)
     unique = _hash({key: str(path.absolute()) for key, path in paths.items()} | _reading(files))
     shown = list(paths.values())[:_NAMED_FILES]
-    names = [re.sub(r"[^\w.]+", "_", path.name)[:40] for path in shown]
-    return f"{'-'.join(names)}-{unique}"
+    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in shown]
+    return "-".join([*(name.decode(errors="ignore") for name in names), unique])
 
 
 def _hash(value: object) -> str:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import scaling
-from seq2seq.config.schema import ParallelFiles, VocabularyConfig, load_config
+from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_config
 from seq2seq.data import training_data as training_data_module
 from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
 from seq2seq.data.cache import entries, workers
@@ -679,3 +679,12 @@ def test_readers_do_not_wait_for_one_another(
         assert first.built
         with pytest.raises(AssertionError, match="waited"):  # what is yet to be built is another's
             taken(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))
+
+
+@pytest.mark.parametrize("letter", ["a", "ж", "字", "😀"])
+def test_the_folder_of_a_cache_has_a_name_that_every_system_takes(letter: str) -> None:
+    corpora = tuple(Corpus(src=f"{letter * 80}{n}.en", tgt=f"{letter * 80}{n}.de") for n in "12")
+    name = training_data_module._folder_name(corpora)
+    assert len(name.encode()) <= 255
+    shown = "_1.en" if letter == "😀" else letter * (40 // len(letter.encode()))
+    assert name.startswith(f"{shown}-")
