@@ -192,9 +192,9 @@ def _write(
     notes = []
     for number, source, each in zip(text.numbers, text.sources, translations, strict=True):
         path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
-        if each.attention_blocks is not None:
+        try:
             notes += write_attention([each], [source], path)
-        else:
+        except UserError:  # without weights, or with too many for a figure
             notes.append(f"{path}: not written: the line is blank or too long")
     return notes
 

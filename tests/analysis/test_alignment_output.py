@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import toy_pairs
 
+from seq2seq.analysis.attention import plot
 from seq2seq.analysis.attention.alignment import (
     GoldLine,
     align,
@@ -202,6 +203,23 @@ def test_lines_are_chosen_and_each_gets_its_file(
     assert main([*call, "-o", str(chosen), "--lines", "4,2"]) == 0
     found = json.loads(everything.read_text(encoding="utf-8"))
     assert json.loads(chosen.read_text(encoding="utf-8")) == [found[3], found[1]]
+
+
+def test_a_map_that_is_too_large_stops_no_other(
+    tiny_runs: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(plot, "MAX_CELLS", 120)
+    text = tmp_path / "text"
+    text.write_text("ba\n" + "buda ki more ta zu ba " * 4 + "\nzu\n", encoding="utf-8")
+    references = tmp_path / "references"
+    references.write_text("ba\n" + "buda ki more ta zu ba " * 4 + "\nzu\n", encoding="utf-8")
+    call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(text), "-r", str(references)]
+    assert main([*call, "-o", str(tmp_path / "map-{}.html")]) == 0
+    assert sorted(path.name for path in tmp_path.glob("map-*")) == ["map-1.html", "map-3.html"]
+    assert "map-2.html: not written: the line is blank or too long" in capsys.readouterr().err
 
 
 def test_without_an_output_maps_go_to_stdout(
