@@ -5,6 +5,7 @@
 `'model.layers={encoder: 1, decoder: 4}'`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -53,13 +54,23 @@ class Compound:
 
 
 def as_map_of(value: object) -> object:
-    """Return the map written as text in braces, or the value itself."""
+    """Return the map written as text in braces, or the value itself.
+
+    Raises ValueError for a key that is set twice, and a value that is nested too deeply.
+    """
     if not (isinstance(value, str) and value.startswith("{")):
         return value
     try:
+        node = yaml.compose(value, Loader=yaml.BaseLoader)
+        assert isinstance(node, yaml.MappingNode), "starts with a brace"
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if repeated := [key for key, count in keys.items() if count > 1]:
+            raise ValueError(f"{repeated[0]} is set twice; remove one of the two")
         return yaml.BaseLoader(value).get_single_data()
     except yaml.YAMLError:
         return value
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -427,6 +427,21 @@ def test_an_override_sets_a_part_of_a_value(
     assert getattr(load(tmp_path, file, (override,)).model, key) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("{tokens: 1, tokens: 2000}", "tokens is set twice; remove one of the two"),
+        ("{" * 5000, "is nested too deeply"),
+    ],
+)
+def test_a_map_in_an_override_is_read_as_strictly_as_in_a_file(
+    tmp_path: Path, value: str, reason: str
+) -> None:
+    for more in ((), ("training.batch_tokens.accumulate=2",)):
+        lines = mistakes(tmp_path, "", (f"training.batch_tokens={value}", *more))
+        assert all("(command line): " in line and reason in line for line in lines)
+
+
 def test_an_override_sets_batches_per_step(tmp_path: Path) -> None:
     text = MINIMAL.replace("max_epochs: 3", "max_epochs: 3, batch_tokens: 300")
     config, _ = load_config(write(tmp_path, text), ("training.batch_tokens.accumulate=4",))
