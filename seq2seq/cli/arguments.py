@@ -131,6 +131,11 @@ def is_file(text: str) -> bool:
         return False
 
 
+def is_override(text: str) -> bool:
+    """Return whether a text is an override `section.key=value`, not the name of a file."""
+    return "=" in text and not is_file(text)
+
+
 def parallel_files(
     command: str, option: str, paths: Sequence[Path], columns: str | None, read_twice: bool = False
 ) -> "ParallelFiles":

@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
     """Train what is not trained yet, score all runs, and report."""
     if world_size() > 1:
         raise UserError("compare runs in a single process; start it without torchrun")
-    overrides = [word for word in options.overrides if "=" in word]
-    configs = [Path(word) for word in options.overrides if "=" not in word]
+    overrides = [word for word in options.overrides if arguments.is_override(word)]
+    configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
         raise UserError("compare: give at least one config; see seq2seq compare --help")
     outputs = [*options.table, *([options.json] if options.json else [])]

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from seq2seq import __version__
-from seq2seq.cli.arguments import is_file
+from seq2seq.cli.arguments import is_file, is_override
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import check_paths
@@ -223,6 +223,6 @@ def _paths(options: argparse.Namespace) -> list[Path]:
     values: list[object] = []
     for value in vars(options).values():
         values += value if isinstance(value, list) else [value]
-    configs = [each for each in getattr(options, "overrides", ()) if "=" not in each]
+    configs = [each for each in getattr(options, "overrides", ()) if not is_override(each)]
     runs = getattr(options, "model", None) or ()
     return [*(each for each in values if isinstance(each, Path)), *map(Path, (*configs, *runs))]

@@ -88,7 +88,7 @@ def _check_text(value: object) -> object:
     return value
 
 
-def _check_path(value: object) -> object:
+def check_path(value: object) -> object:
     """Refuse a NUL character; expand `~/` as a shell does."""
     if isinstance(value, str) and "\0" in value:
         raise ValueError("must not contain a NUL character")
@@ -108,7 +108,7 @@ Bool = Annotated[bool, Strict(), BeforeValidator(_parse_bool)]
 NonEmptyStr = Annotated[str, BeforeValidator(_check_text)]
 FilePath = Annotated[
     Path,
-    BeforeValidator(_check_path),
+    BeforeValidator(check_path),
     BeforeValidator(_check_text),  # runs first
     PlainSerializer(Path.as_posix),
 ]

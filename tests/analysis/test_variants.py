@@ -76,6 +76,17 @@ def test_a_variant_is_the_base_under_its_keys(small_corpus: Path) -> None:
     assert not keys
 
 
+def test_the_base_may_be_in_the_home_folder(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(small_corpus.parent))
+    monkeypatch.setenv("USERPROFILE", str(small_corpus.parent))
+    head = HEAD.replace("config.yaml", "~/config.yaml")
+    (variant,) = listed(small_corpus, "  a: {model.dropout: 0.1}\n", head=head).variants
+    wanted, _ = load_config(small_corpus, ["model.dropout=0.1"])
+    assert variant.config.model == wanted.model
+
+
 def test_the_command_line_has_the_last_word(small_corpus: Path) -> None:
     path = small_corpus.parent / "listed.yaml"
     path.write_text(f"{HEAD}  a: {{model.dropout: 0.1}}\nseeds: 4, 5\n", encoding="utf-8")

@@ -301,3 +301,14 @@ def test_without_shtab_one_line_says_how_to_get_it(
 
 def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'fish' (choose from" in refusal(["--print-completion", "fish"], capsys)
+
+
+def test_a_config_may_have_an_equals_sign_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "lr=0.1.yaml"]) == 2
+    assert "compare: give at least one config" in capsys.readouterr().err
+    Path("lr=0.1.yaml").write_text("nam: a\n", encoding="utf-8")
+    assert main(["compare", "lr=0.1.yaml"]) == 2
+    assert "lr=0.1.yaml:1: nam: unknown key" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -11,7 +12,7 @@ from pydantic import BeforeValidator, ValidationError
 from seq2seq.config.compound import show_map
 from seq2seq.config.document import Document, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, show, summary
-from seq2seq.config.fields import FilePath, Section
+from seq2seq.config.fields import FilePath, Section, check_path
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, load_config
 from seq2seq.runtime.errors import UserError
 
@@ -159,15 +160,18 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
     variants: list[Variant] = []
     notes: list[str] = []
     if isinstance(base, str) and base:
+        with suppress(ValueError):  # an issue above
+            base = check_path(base)
+        place = path.parent / str(base)
         try:
-            load_config(path.parent / base)
+            load_config(place)
         except ConfigError as error:
             if error.issues:
                 base_errors = error.lines
             else:
                 issues.append(ConfigIssue(document.lines["base",], f"base: {error}"))
         else:
-            variants, found, notes = _apply(path.parent / base, document, overrides)
+            variants, found, notes = _apply(place, document, overrides)
             issues += dict.fromkeys(found)  # issues of the command line occur in every variant
     if issues or base_errors:
         raise ConfigError(*summary(path, issues), *base_errors)
