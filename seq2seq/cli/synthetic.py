@@ -171,6 +171,7 @@ def _settings(
     from seq2seq.runs.layout import BEST
 
     sampling = corpus.search.sampling
+    of_config = config_of(options.model[0]).decoding.model_dump(mode="json")
     return {
         "models": [checksum_of_file(Path(run) / BEST) for run in options.model],
         "lines": count,
@@ -179,6 +180,7 @@ def _settings(
         "sampling": None if sampling is None else sampling._asdict(),
         "decoding": list(options.decoding),
         "int8": options.int8,
+        **{f"config.decoding.{key}": value for key, value in of_config.items()},
     }
 
 

@@ -1,6 +1,7 @@
 """`seq2seq distill` and `seq2seq back-translate`: corpora that `data.train` reads as written."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -206,6 +207,13 @@ def test_other_settings_do_not_mix(
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("seq2seq: error: a.journal: was begun with other settings (")
         assert named in line
+    same_weights = shutil.copytree(run, "copy")
+    config = Path(same_weights, "config.yaml")
+    tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    tree.setdefault("decoding", {})["repetition_penalty"] = 1.5
+    config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert interrupted("-m", same_weights) == 2
+    assert "config.decoding.repetition_penalty 1.0, now 1.5" in capsys.readouterr().err
     with Path("mono.yy").open("a", encoding="utf-8") as file:
         file.write("one more.\n")
     assert interrupted("-m", run) == 2
