@@ -3,8 +3,8 @@
     python scripts/batch_statistics.py CONFIG [section.key=value ...]
 
 Prints the batches of an epoch and their tokens, padding included; the share of its batch-mates that
-a pair has met one and two epochs before; and the CPU milliseconds to order an epoch and to make a
-batch with its segmentations. Nothing is trained.
+a pair has met one and two epochs before; and the CPU milliseconds to order an epoch and to sample
+the segmentations of a batch. Nothing is trained.
 """
 
 import argparse

@@ -140,7 +140,7 @@ def train(
 
     settings, _ = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"))
-    training_length(settings, run.data.train)
+    training_length(settings, run.data.train)  # counts the batches, as training does first
     pairs, budget = run.data.train, settings.training.batch_tokens
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0

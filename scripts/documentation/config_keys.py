@@ -13,8 +13,10 @@ Every key with its values, its default and its meaning, from the schema that che
 [The config](config.md) has all keys as one YAML file, and explains schedules, names and search.
 """
 _BOUNDS = {
-    **{"minimum": "at least", "ge": "at least", "exclusiveMinimum": "above", "gt": "above"},
-    **{"maximum": "at most", "le": "at most", "exclusiveMaximum": "below", "lt": "below"},
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
 }
 _UNBOUNDED = 2**62  # larger bounds say nothing to a reader
 _TYPES = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "array": "list"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects, resolve_config
 from seq2seq.cli.output import check_output, open_output, write_json
+from seq2seq.cli.progress import above_bar
 from seq2seq.runtime.console import aligned_table, duration, one_line
 
 if TYPE_CHECKING:
@@ -58,11 +59,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _print(parts: Iterable[str]) -> None:
     """Print each part as soon as it is known, above the progress bar."""
-    from tqdm import tqdm
-
     with open_output(None) as output:
         for part in parts:
-            with tqdm.external_write_mode():
+            with above_bar():
                 output.write(f"{part}\n")
                 output.flush()
 

@@ -299,7 +299,7 @@ def train_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] =
     if len(found) < MIN_NAMES:
         raise UserError(
             f"vocabulary.names: found {len(found)} names of similar sound in both languages of the "
-            "training text, too few to learn from; set it to false"
+            "training text, too few to learn from; set it to null"
         )
     target = Counter(match[0] for line in tgt for match in target_words(line))
     common = dict(counts.lower.most_common(MAX_WORDS))
