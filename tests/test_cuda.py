@@ -126,7 +126,7 @@ def sync_debug_mode_restored() -> Iterator[None]:
     torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # a prototype, says torch
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # torch calls it a prototype
 @pytest.mark.usefixtures("sync_debug_mode_restored")
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])

@@ -1,4 +1,4 @@
-"""The table of environment variables has all that the package, scripts, tests and make read."""
+"""The table of environment variables lists all that the package, scripts, tests and make read."""
 
 import ast
 import re

@@ -303,7 +303,9 @@ def test_the_time_of_a_glossary_depends_on_the_text_and_not_on_the_number_of_ter
         assert len(glossary.targets("a00000 a0000 b " * 500)) == 500
         return time.thread_time() - start
 
-    assert seconds(20_000) < 50 * min(seconds(2) for _ in range(5))  # a search for each: 10,000
+    assert seconds(20_000) < 50 * min(
+        seconds(2) for _ in range(5)
+    )  # 10,000 with a search for each term
 
 
 @pytest.mark.parametrize(

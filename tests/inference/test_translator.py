@@ -113,7 +113,7 @@ def test_awkward_lines_have_one_translation_each(translator: Translator, beam_si
     for line, translation in zip(
         AWKWARD, translator.translate(AWKWARD, beam_size=beam_size), strict=True
     ):
-        if line == "▁":  # a space, to a vocabulary
+        if line == "▁":  # the marker of a space in vocabularies
             assert translation == Translation(n_best=[NBestEntry("", 0.0)])
         else:
             check_shape(translator, line, translation)

@@ -36,7 +36,7 @@ from seq2seq.model.attention import (
 )
 
 K = 4
-SINGLE = (*SCORES, "normed_additive", "location")  # all but the one with heads
+SINGLE = (*SCORES, "normed_additive", "location")  # all scores with a single head
 PRINTED = 0.5e-8 * (1 + 1e-6)  # rounding error of eight printed decimals
 PAD_MASK = torch.arange(S) >= torch.tensor([4, 2, 5])[:, None]
 

@@ -119,7 +119,9 @@ def test_improbable_tokens_have_their_log_probability() -> None:
     gate = layer.gate.bias.sigmoid()
     assert log_probs[3].item() == pytest.approx(-500 + gate.log().item())
     assert log_probs[1].item() == pytest.approx((1 - gate).log().item())
-    assert log_probs[2].item() == pytest.approx(-500 + gate.log().item())  # attended by 0
+    assert log_probs[2].item() == pytest.approx(
+        -500 + gate.log().item()
+    )  # its attention weight is 0
 
 
 def test_outputs_of_all_steps_equal_those_without_copying() -> None:
